@@ -1,0 +1,1 @@
+"""`tidemark` and `kubectl tidemark`: queries and frontiers from a terminal."""

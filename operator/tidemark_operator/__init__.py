@@ -1,0 +1,1 @@
+"""The kopf operator: resources, compute controller, orchestrators, gateway. No JVM, no data access."""

@@ -1,0 +1,1 @@
+"""Durable collections (shards) on Delta Lake: compare-and-append, snapshot, listen, compaction."""

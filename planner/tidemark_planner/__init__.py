@@ -1,0 +1,1 @@
+"""SQL to LIR through Spark's Catalyst, in a process of its own."""

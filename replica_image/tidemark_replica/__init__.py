@@ -1,0 +1,1 @@
+"""The replica: a Spark application that hydrates dataflows once and then maintains them."""
