@@ -1,0 +1,151 @@
+"""A dataflow: what it imports, builds and exports, and from which time on it is valid.
+
+    source_imports ─┐                            ┌─ index_exports   arrangements that peeks and importers read
+                    ├─► objects (LIR, in order) ─┤
+    index_imports ──┘                            └─ sink_exports    a materialized view's shard, subscribes, copies
+
+`plan_digest` is the identity of a dataflow: canonical bytes of what is computed, without the names and times that
+may change while the computation stays the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.codec import digest
+from tidemark_protocol.expr import ScalarExpr
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
+from tidemark_protocol.lir import LIR_VERSION, MapFilterProject, Plan
+from tidemark_protocol.types import Column, ColumnType
+
+
+@dataclass(frozen=True)
+class ShardMetadata:
+    """Where a shard is and what its user columns are."""
+
+    shard_id: ShardId
+    location: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> tuple[ColumnType, ...]:
+        return tuple(ColumnType(c.type, c.nullable) for c in self.columns)
+
+
+@dataclass(frozen=True)
+class SourceImport:
+    """A shard read by the dataflow; `columns` are the positions of the shard's columns that are used, in order."""
+
+    id: GlobalId
+    shard: ShardMetadata
+    columns: tuple[int, ...]
+    mfp: MapFilterProject | None = None
+    monotonic: bool = False
+
+
+@dataclass(frozen=True)
+class IndexImport:
+    """An arrangement of another dataflow of the same instance."""
+
+    id: GlobalId
+    on: GlobalId
+    key: tuple[ScalarExpr, ...]
+    schema: tuple[ColumnType, ...]
+    monotonic: bool = False
+
+
+@dataclass(frozen=True)
+class BuildDesc:
+    """An object built by the dataflow, under a name that later objects and exports use."""
+
+    id: GlobalId
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class IndexExport:
+    id: GlobalId
+    on: GlobalId
+    key: tuple[int, ...]
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class MaterializedViewSink:
+    shard: ShardMetadata
+
+
+@dataclass(frozen=True)
+class SubscribeSink:
+    columns: tuple[Column, ...]
+    with_snapshot: bool = True
+    up_to: Time | None = None
+
+
+@dataclass(frozen=True)
+class CopyToSink:
+    columns: tuple[Column, ...]
+    location: str
+    format: str
+
+
+@dataclass(frozen=True)
+class ContinualTaskSink:
+    shard: ShardMetadata
+    watches: GlobalId
+
+
+@dataclass(frozen=True)
+class SinkExport:
+    id: GlobalId
+    on: GlobalId
+    sink: MaterializedViewSink | SubscribeSink | CopyToSink | ContinualTaskSink
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Session settings that change what an expression means; pinned with the plan."""
+
+    time_zone: str = "UTC"
+    ansi: bool = True
+
+
+@dataclass(frozen=True)
+class DataflowDescription:
+    """All that a replica needs to render a dataflow.
+
+    Objects stand in dependency order. Import, object and export ids are distinct. `until`: updates at or beyond
+    it are not produced (None: no bound). Every input's since is at or before `as_of`.
+    """
+
+    name: str
+    source_imports: tuple[SourceImport, ...]
+    index_imports: tuple[IndexImport, ...]
+    objects: tuple[BuildDesc, ...]
+    index_exports: tuple[IndexExport, ...]
+    sink_exports: tuple[SinkExport, ...]
+    as_of: Time
+    until: Time | None = None
+    initial_storage_as_of: Time | None = None
+    settings: Settings = Settings()
+    lir_version: int = LIR_VERSION
+
+    @property
+    def export_ids(self) -> tuple[GlobalId, ...]:
+        return tuple(e.id for e in (*self.index_exports, *self.sink_exports))
+
+    @property
+    def import_ids(self) -> tuple[GlobalId, ...]:
+        return tuple(i.id for i in (*self.source_imports, *self.index_imports))
+
+    def with_as_of(self, as_of: Frontier) -> DataflowDescription:
+        if as_of.time is None:
+            raise ValueError(f"dataflow {self.name}: an empty as_of means it has been dropped")
+        return replace(self, as_of=as_of.time)
+
+    @property
+    def plan_digest(self) -> Digest:
+        """The same for two descriptions that compute the same collections under the same ids."""
+        zero = Time(0)
+        return digest(replace(self, name="", as_of=zero, until=None, initial_storage_as_of=None))

@@ -1,0 +1,79 @@
+"""Frontiers: the boundary between the times that are complete and those that may still change.
+
+Times are totally ordered here, so an antichain holds one time or none:
+
+    Frontier.at(5)      times 0..4 are complete (as an upper) or unreadable (as a since)
+    Frontier.empty()    nothing will change any more (as an upper) or can be read (as a since)
+
+The empty frontier is greater than every other. Where a number must stand for it (wire, Delta), it is 2^63-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import total_ordering
+
+from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
+
+EMPTY_SENTINEL = 2**63 - 1
+
+
+@total_ordering
+@dataclass(frozen=True)
+class Frontier:
+    """One time, or empty (`time is None`)."""
+
+    time: Time | None
+
+    def __post_init__(self) -> None:
+        if self.time is not None and not MIN_TIME <= self.time <= MAX_TIME:
+            raise ValueError(f"time {self.time} is outside {MIN_TIME}..{MAX_TIME}")
+
+    @staticmethod
+    def at(time: int) -> Frontier:
+        return Frontier(Time(time))
+
+    @staticmethod
+    def empty() -> Frontier:
+        return Frontier(None)
+
+    @staticmethod
+    def minimum() -> Frontier:
+        return Frontier(MIN_TIME)
+
+    @staticmethod
+    def decode(number: int) -> Frontier:
+        """The frontier that `encode` wrote; raises ValueError for what it cannot have written."""
+        return Frontier(None) if number == EMPTY_SENTINEL else Frontier(Time(number))
+
+    def encode(self) -> int:
+        return EMPTY_SENTINEL if self.time is None else self.time
+
+    @property
+    def is_empty(self) -> bool:
+        return self.time is None
+
+    def less_than(self, time: int) -> bool:
+        """Whether `time` lies strictly beyond this frontier."""
+        return self.encode() < time
+
+    def less_equal(self, time: int) -> bool:
+        """Whether `time` is at or beyond this frontier: as an upper, whether `time` may still change."""
+        return self.encode() <= time
+
+    def __lt__(self, other: Frontier) -> bool:
+        return self.encode() < other.encode()
+
+    def __str__(self) -> str:
+        return "{}" if self.time is None else f"{{{self.time}}}"
+
+
+def meet(frontiers: Iterable[Frontier]) -> Frontier:
+    """The least of the frontiers; of none, the empty frontier (nothing holds it back)."""
+    return min(frontiers, default=Frontier.empty())
+
+
+def join(frontiers: Iterable[Frontier]) -> Frontier:
+    """The greatest of the frontiers; of none, the minimum."""
+    return max(frontiers, default=Frontier.minimum())
