@@ -31,8 +31,12 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> bytes:
-    """Canonical bytes of a tree of the protocol's dataclasses."""
-    return json.dumps(_to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    """Canonical bytes of a tree of the protocol's dataclasses; raises MalformedPlan where it is nested too deep."""
+    try:
+        raw = _to_json(value)
+    except RecursionError:
+        raise MalformedPlan(f"plan is nested deeper than {MAX_PLAN_DEPTH}") from None
+    return json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode(data: bytes, expected: type[T]) -> T:
@@ -98,7 +102,7 @@ def _sql_type(raw: str, where: str) -> SqlType:
 
 def _object(raw: dict[str, Any], choices: tuple[Any, ...], where: str, depth: int) -> Any:
     tag = raw.get(_TAG)
-    cls = next((c for c in choices if dataclasses.is_dataclass(c) and c.__name__ == tag), None)
+    cls: Any = next((c for c in choices if dataclasses.is_dataclass(c) and c.__name__ == tag), None)
     if cls is None:
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
     hints, fields = _fields(cls)

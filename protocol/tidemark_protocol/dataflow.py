@@ -133,11 +133,11 @@ class DataflowDescription:
 
     @property
     def export_ids(self) -> tuple[GlobalId, ...]:
-        return tuple(e.id for e in (*self.index_exports, *self.sink_exports))
+        return tuple(e.id for e in self.index_exports) + tuple(e.id for e in self.sink_exports)
 
     @property
     def import_ids(self) -> tuple[GlobalId, ...]:
-        return tuple(i.id for i in (*self.source_imports, *self.index_imports))
+        return tuple(i.id for i in self.source_imports) + tuple(i.id for i in self.index_imports)
 
     def with_as_of(self, as_of: Frontier) -> DataflowDescription:
         if as_of.time is None:

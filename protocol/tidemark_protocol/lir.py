@@ -356,21 +356,7 @@ class ArrangeBy:
         return self.input.schema
 
 
-Plan = (
-    Constant
-    | Get
-    | Let
-    | LetRec
-    | Mfp
-    | FlatMap
-    | Join
-    | Reduce
-    | TopK
-    | Negate
-    | Threshold
-    | Union
-    | ArrangeBy
-)
+Plan = Constant | Get | Let | LetRec | Mfp | FlatMap | Join | Reduce | TopK | Negate | Threshold | Union | ArrangeBy
 
 
 def refs(schema: Schema) -> tuple[ColumnRef, ...]:
