@@ -102,8 +102,8 @@ def _sql_type(raw: str, where: str) -> SqlType:
 
 def _object(raw: dict[str, Any], choices: tuple[Any, ...], where: str, depth: int) -> Any:
     tag = raw.get(_TAG)
-    cls: Any = next((c for c in choices if dataclasses.is_dataclass(c) and c.__name__ == tag), None)
-    if cls is None:
+    cls: Any = next((c for c in choices if isinstance(c, type) and c.__name__ == tag), None)
+    if cls is None or not dataclasses.is_dataclass(cls):
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
     hints, fields = _fields(cls)
     unknown = raw.keys() - fields.keys() - {_TAG}

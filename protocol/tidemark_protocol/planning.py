@@ -1,0 +1,150 @@
+"""What the operator asks the planner, and what it gets back.
+
+PlanRequest ──► Planned    objects, imports and exports of a dataflow
+            └─► Refused    diagnostics: what, where in the text, and which name is missing
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.dataflow import BuildDesc, Settings, ShardMetadata, SourceImport
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import MapFilterProject, OrderKey
+from tidemark_protocol.types import Column
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A name that SQL may use: table `name` of `parent` (a DataSource or a Dataflow).
+
+    `shard` None: an export that only peeks can read (an index). `short`: `parent` alone also names it.
+    """
+
+    parent: str
+    name: str
+    id: GlobalId
+    columns: tuple[Column, ...]
+    shard: ShardMetadata | None = None
+    keys: tuple[tuple[int, ...], ...] = ()
+    monotonic: bool = False
+    short: bool = False
+    index_key: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that names mean in one namespace and instance."""
+
+    relations: tuple[Relation, ...]
+
+
+@dataclass(frozen=True)
+class ViewRequest:
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """An export `name` of view `view`; `key`: column names of an index, None for the default."""
+
+    name: str
+    kind: str
+    view: str
+    key: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """Views in order (a later one may read an earlier one by its name), then exports of them.
+
+    Object ids in the answer are `id_prefix` + the view's or object's name.
+    """
+
+    dataflow: str
+    views: tuple[ViewRequest, ...]
+    exports: tuple[ExportRequest, ...]
+    catalogue: Catalogue
+    id_prefix: str
+    dialect: str = "spark"
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
+class PlannedExport:
+    """`on`: the object exported; `key`: positions of the index key (also kept for a materialized view: a unique key
+    of the rows when one is known, else all columns)."""
+
+    name: str
+    kind: str
+    on: GlobalId
+    columns: tuple[Column, ...]
+    key: tuple[int, ...]
+    unique: bool = False
+    monotonic: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`references` are the catalogue ids that the plan reads. `explain` is the tree for people."""
+
+    source_imports: tuple[SourceImport, ...]
+    objects: tuple[BuildDesc, ...]
+    exports: tuple[PlannedExport, ...]
+    references: tuple[GlobalId, ...]
+    explain: str
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """Why SQL was refused. `code`: SYNTAX, UNRESOLVED_RELATION, UNRESOLVED_COLUMN, AMBIGUOUS, UNSUPPORTED,
+    FORBIDDEN_FUNCTION, TYPE, DUPLICATE_NAME, RESERVED_NAME, TOO_LARGE, TIMEOUT, INTERNAL.
+
+    `line` and `column` count from 1, 0 where unknown; `word` is the offending word; `relation` holds the parts of
+    a missing name (UNRESOLVED_RELATION), so that the operator can wait for it.
+    """
+
+    code: str
+    message: str
+    view: str = ""
+    line: int = 0
+    column: int = 0
+    word: str = ""
+    relation: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refused:
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class Finishing:
+    """What is done to the rows of a peek at the end: order (over the result's columns), limit, offset, and how many
+    of the leading columns are shown (the rest were only there to order by)."""
+
+    order: tuple[OrderKey, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    shown: int | None = None
+
+
+@dataclass(frozen=True)
+class PlanPeekRequest:
+    sql: str
+    catalogue: Catalogue
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
+class PlannedPeek:
+    """`mfp` runs over the relation's columns; `literals`: values of the index key that rows must equal, or None."""
+
+    relation: GlobalId
+    mfp: MapFilterProject
+    finishing: Finishing
+    columns: tuple[Column, ...]
+    literals: tuple[tuple[Literal, ...], ...] | None = None

@@ -1,0 +1,174 @@
+"""Responses: what a replica tells its controller, one frozen dataclass each.
+
+Every response is owed to an earlier command; none is sent for ids that no command created.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
+
+
+@dataclass(frozen=True)
+class Frontiers:
+    """How far an index or a materialized view is. None: that kind is unchanged.
+
+    `write`: times below are sealed; `input`: input below has been read; `output`: times below have been processed.
+    Each kind starts at or beyond as_of, never goes back, and once empty is never reported again.
+    """
+
+    id: GlobalId
+    write: Frontier | None = None
+    input: Frontier | None = None
+    output: Frontier | None = None
+
+
+@dataclass(frozen=True)
+class PeekRows:
+    """An Arrow IPC stream of the peek's columns, and how many rows it holds."""
+
+    data: bytes
+    row_count: int
+
+
+@dataclass(frozen=True)
+class PeekError:
+    message: str
+
+
+@dataclass(frozen=True)
+class PeekCanceled:
+    """Only ever after a CancelPeek."""
+
+
+@dataclass(frozen=True)
+class PeekResponse:
+    """Exactly one per Peek received."""
+
+    uuid: str
+    result: PeekRows | PeekError | PeekCanceled
+
+
+@dataclass(frozen=True)
+class SubscribeBatch:
+    """All updates of [lower, upper), consolidated, as an Arrow IPC stream; or the error that poisons the subscribe."""
+
+    lower: Frontier
+    upper: Frontier
+    updates: bytes = b""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class SubscribeDropped:
+    """The subscribe was dropped; `frontier` is the upper of the last batch."""
+
+    frontier: Frontier
+
+
+@dataclass(frozen=True)
+class SubscribeResponse:
+    id: GlobalId
+    result: SubscribeBatch | SubscribeDropped
+
+
+@dataclass(frozen=True)
+class CopyToDone:
+    row_count: int
+
+
+@dataclass(frozen=True)
+class CopyToFailed:
+    message: str
+
+
+@dataclass(frozen=True)
+class CopyToDropped:
+    pass
+
+
+@dataclass(frozen=True)
+class CopyToResponse:
+    """Exactly one per copy-to created."""
+
+    id: GlobalId
+    result: CopyToDone | CopyToFailed | CopyToDropped
+
+
+@dataclass(frozen=True)
+class Status:
+    """Introspection that nothing may depend on: kind `hydration`, `erroring`, `step_failed`, ..."""
+
+    id: GlobalId
+    kind: str
+    fields: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ShardFrontiers:
+    id: ShardId
+    upper: Frontier
+    since: Frontier
+
+
+@dataclass(frozen=True)
+class IngestionStatus:
+    """`state`: running, waiting, fenced, failed; `message` says why; counters: files, records, bad_records, ..."""
+
+    id: GlobalId
+    state: str
+    message: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ShardDeleted:
+    """The answer to DeleteShard; `error` None when it is gone."""
+
+    id: ShardId
+    error: str | None = None
+
+
+ComputeResponse = Frontiers | PeekResponse | SubscribeResponse | CopyToResponse | Status
+StorageResponse = ShardFrontiers | IngestionStatus | ShardDeleted
+Response = ComputeResponse | StorageResponse
+
+
+@dataclass(frozen=True)
+class DescribedDataflow:
+    export_ids: tuple[GlobalId, ...]
+    digest: str
+    as_of: Time
+
+
+@dataclass(frozen=True)
+class DescribedCollection:
+    id: GlobalId
+    since: Frontier
+    write: Frontier
+
+
+@dataclass(frozen=True)
+class DescribedShard:
+    """`error`: the shard exists but cannot be read now; then the numbers are the last seen, or minimal."""
+
+    id: ShardId
+    exists: bool
+    upper: Frontier
+    since: Frontier
+    term: WriterTerm
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """The answer to Describe: what a replica has, so that a controller chooses as_ofs without guessing."""
+
+    incarnation: str
+    epoch: Epoch | None
+    hydrations: int
+    dataflows: tuple[DescribedDataflow, ...]
+    collections: tuple[DescribedCollection, ...]
+    shards: tuple[DescribedShard, ...]
