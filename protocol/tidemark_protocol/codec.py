@@ -102,8 +102,8 @@ def _sql_type(raw: str, where: str) -> SqlType:
 
 def _object(raw: dict[str, Any], choices: tuple[Any, ...], where: str, depth: int) -> Any:
     tag = raw.get(_TAG)
-    cls: Any = next((c for c in choices if isinstance(c, type) and c.__name__ == tag), None)
-    if cls is None or not dataclasses.is_dataclass(cls):
+    cls: Any = next((c for c in map(_dataclass, choices) if c is not None and c.__name__ == tag), None)
+    if cls is None:
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
     hints, fields = _fields(cls)
     unknown = raw.keys() - fields.keys() - {_TAG}
@@ -114,6 +114,10 @@ def _object(raw: dict[str, Any], choices: tuple[Any, ...], where: str, depth: in
         return cls(**arguments)
     except (TypeError, ValueError) as error:
         raise MalformedPlan(f"{where}: {error}") from None
+
+
+def _dataclass(choice: Any) -> Any:
+    return choice if dataclasses.is_dataclass(choice) else None
 
 
 @functools.cache

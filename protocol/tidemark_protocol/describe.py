@@ -1,0 +1,64 @@
+"""The answer to Describe, to protobuf and back."""
+
+from __future__ import annotations
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_protocol.wire import epoch_from_proto, epoch_to_proto
+
+
+def description_to_proto(description: Description) -> pb.DescribeResponse:
+    return pb.DescribeResponse(
+        incarnation=description.incarnation,
+        epoch=epoch_to_proto(description.epoch) if description.epoch else None,
+        hydrations=description.hydrations,
+        dataflows=[
+            pb.DescribedDataflow(export_ids=d.export_ids, digest=d.digest, as_of=d.as_of) for d in description.dataflows
+        ],
+        collections=[
+            pb.DescribedCollection(id=c.id, since=c.since.encode(), write=c.write.encode())
+            for c in description.collections
+        ],
+        shards=[_shard_to_proto(s) for s in description.shards],
+    )
+
+
+def description_from_proto(message: pb.DescribeResponse) -> Description:
+    return Description(
+        incarnation=message.incarnation,
+        epoch=epoch_from_proto(message.epoch) if message.HasField("epoch") else None,
+        hydrations=message.hydrations,
+        dataflows=tuple(
+            DescribedDataflow(tuple(GlobalId(i) for i in d.export_ids), d.digest, Time(d.as_of))
+            for d in message.dataflows
+        ),
+        collections=tuple(
+            DescribedCollection(GlobalId(c.id), Frontier.decode(c.since), Frontier.decode(c.write))
+            for c in message.collections
+        ),
+        shards=tuple(_shard_from_proto(s) for s in message.shards),
+    )
+
+
+def _shard_to_proto(shard: DescribedShard) -> pb.DescribedShard:
+    return pb.DescribedShard(
+        id=shard.id,
+        exists=shard.exists,
+        upper=shard.upper.encode(),
+        since=shard.since.encode(),
+        term=shard.term,
+        error=shard.error or "",
+    )
+
+
+def _shard_from_proto(message: pb.DescribedShard) -> DescribedShard:
+    return DescribedShard(
+        id=ShardId(message.id),
+        exists=message.exists,
+        upper=Frontier.decode(message.upper),
+        since=Frontier.decode(message.since),
+        term=WriterTerm(message.term),
+        error=message.error or None,
+    )

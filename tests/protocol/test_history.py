@@ -1,0 +1,133 @@
+"""The command history replays what is alive, in order, and forgets the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.protocol.samples import INGESTION, dataflow
+from tidemark_protocol import commands as c
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.history import History
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.stages import Stage, Stages
+
+D = dataflow("d", as_of=3)
+INDEX, VIEW = GlobalId("d/i"), GlobalId("d/v")
+CREATE, COMPLETE = c.CreateDataflow(D), c.InitializationComplete()
+
+
+def peek(uuid: str) -> c.Peek:
+    return c.Peek(uuid, c.IndexTarget(INDEX), Time(4), MapFilterProject(()), Finishing(), ())
+
+
+def replayed(*said: c.Command) -> list[c.Command]:
+    history = History()
+    for command in said:
+        history.push(command)
+    return list(history.replay())
+
+
+def at(time: int) -> Frontier:
+    return Frontier.at(time)
+
+
+CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
+    "nothing said": ([], []),
+    "a peek and its cancellation annihilate": ([CREATE, peek("p"), c.CancelPeek("p")], [CREATE]),
+    "as_of moves to the least of the exports' compaction": (
+        [CREATE, c.AllowCompaction(INDEX, at(9)), c.AllowCompaction(VIEW, at(7))],
+        [c.CreateDataflow(D.with_as_of(at(7))), c.AllowCompaction(INDEX, at(9))],
+    ),
+    "one export at its as_of holds the dataflow there": (
+        [CREATE, c.AllowCompaction(INDEX, at(9))],
+        [CREATE, c.AllowCompaction(INDEX, at(9))],
+    ),
+    "dropped by all exports, the dataflow is gone": (
+        [
+            CREATE,
+            c.Schedule(INDEX),
+            c.AllowCompaction(INDEX, Frontier.empty()),
+            c.AllowCompaction(VIEW, Frontier.empty()),
+        ],
+        [],
+    ),
+    "one of two exports dropped": (
+        [CREATE, c.Schedule(INDEX), c.Schedule(VIEW), c.AllowCompaction(INDEX, Frontier.empty())],
+        [CREATE, c.Schedule(VIEW), c.AllowCompaction(INDEX, Frontier.empty())],
+    ),
+    "peeks come before compaction, writes after": (
+        [
+            CREATE,
+            c.AllowWrites(VIEW, WriterTerm(1)),
+            c.AllowCompaction(INDEX, at(9)),
+            peek("p"),
+            c.Schedule(VIEW),
+            COMPLETE,
+        ],
+        [
+            CREATE,
+            c.Schedule(VIEW),
+            peek("p"),
+            c.AllowCompaction(INDEX, at(9)),
+            c.AllowWrites(VIEW, WriterTerm(1)),
+            COMPLETE,
+        ],
+    ),
+    "configuration is merged": (
+        [c.UpdateConfiguration(5, {"a": "1"}), c.UpdateConfiguration(None, {"b": "2"})],
+        [c.UpdateConfiguration(5, {"a": "1", "b": "2"})],
+    ),
+    "commands about unknown ids change nothing": ([c.Schedule(INDEX), c.AllowWrites(VIEW, WriterTerm(1))], []),
+    "an ingestion dropped is forgotten": (
+        [c.RunIngestion(INGESTION, WriterTerm(1), Time(1), 1), c.DropIngestion(INGESTION.id)],
+        [],
+    ),
+    "the newest word on a shard stays": (
+        [c.AllowShardCompaction(ShardId("s"), "/s", at(1)), c.AllowShardCompaction(ShardId("s"), "/s", at(2))],
+        [c.AllowShardCompaction(ShardId("s"), "/s", at(2))],
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "expected"), CASES.values(), ids=CASES.keys())
+def test_history_replays(said: list[c.Command], expected: list[c.Command]) -> None:
+    """What was said, reduced."""
+    assert replayed(*said) == expected
+
+
+def test_compaction_never_goes_back() -> None:
+    """An older AllowCompaction that comes late does not lower the frontier."""
+    both = [c.AllowCompaction(INDEX, at(9)), c.AllowCompaction(VIEW, at(9)), c.AllowCompaction(INDEX, at(5))]
+
+    assert replayed(CREATE, *both) == [c.CreateDataflow(D.with_as_of(at(9)))]
+
+
+def test_must_creation_commands_come_first_and_in_order() -> None:
+    """Hello, CreateInstance, then anything; the replica may not answer before."""
+    stages = Stages()
+
+    with pytest.raises(StageViolation):
+        stages.accept(CREATE)
+    stages.accept(c.Hello("n", Epoch(1, 1)))
+    with pytest.raises(StageViolation):
+        stages.accept(COMPLETE)
+    assert not stages.may_respond
+    stages.accept(c.CreateInstance(c.InstanceConfig("i", "/d")))
+    assert stages.may_respond
+    assert stages.accept(CREATE) is Stage.INITIALIZATION
+    assert stages.accept(COMPLETE) is Stage.COMPUTATION
+
+
+@pytest.mark.parametrize("again", [c.Hello("n", Epoch(1, 1)), c.CreateInstance(c.InstanceConfig("i", "/d")), COMPLETE])
+def test_must_creation_and_completion_come_once(again: c.Command) -> None:
+    """A second one is refused and changes nothing."""
+    stages = Stages()
+    for command in (c.Hello("n", Epoch(1, 1)), c.CreateInstance(c.InstanceConfig("i", "/d")), COMPLETE):
+        stages.accept(command)
+
+    with pytest.raises(StageViolation):
+        stages.accept(again)
+    assert stages.stage is Stage.COMPUTATION

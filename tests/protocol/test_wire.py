@@ -1,0 +1,148 @@
+"""Every command and response survives the wire; what is not one of them is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.protocol.samples import DATAFLOW, INGESTION, SHARD
+from tidemark_protocol import commands as c
+from tidemark_protocol import frames, wire
+from tidemark_protocol import responses as r
+from tidemark_protocol.errors import MalformedFrame, MalformedPlan
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.types import BIGINT, Column, ColumnType
+
+ID = GlobalId("u1/revenue")
+PEEK = c.Peek(
+    "peek-1",
+    c.ShardTarget(ID, SHARD),
+    Time(7),
+    MapFilterProject((ColumnType(BIGINT),)),
+    Finishing(limit=3),
+    (Column("a", BIGINT),),
+    ((Literal("1", BIGINT),),),
+)
+
+COMMANDS: list[c.Command] = [
+    c.Hello("nonce", Epoch(3, 4)),
+    c.CreateInstance(c.InstanceConfig("default", "file:///data")),
+    c.InitializationComplete(),
+    c.UpdateConfiguration(1 << 20, {"a": "b"}),
+    c.UpdateConfiguration(),
+    c.CreateDataflow(DATAFLOW),
+    c.Schedule(ID),
+    c.AllowWrites(ID, WriterTerm(2)),
+    c.AllowCompaction(ID, Frontier.at(9)),
+    c.AllowCompaction(ID, Frontier.empty()),
+    PEEK,
+    c.CancelPeek("peek-1"),
+    c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000),
+    c.DropIngestion(ID),
+    c.AllowShardCompaction(ShardId("s1"), "/shards/s1", Frontier.at(0)),
+    c.DeleteShard(ShardId("s1"), "/shards/s1"),
+]
+RESPONSES: list[r.Response] = [
+    r.Frontiers(ID, Frontier.at(0), None, Frontier.empty()),
+    r.PeekResponse("peek-1", r.PeekRows(b"ipc", 3)),
+    r.PeekResponse("peek-1", r.PeekError("division by zero")),
+    r.PeekResponse("peek-1", r.PeekCanceled()),
+    r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),
+    r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.empty(), error="poisoned")),
+    r.SubscribeResponse(ID, r.SubscribeDropped(Frontier.at(5))),
+    r.CopyToResponse(ID, r.CopyToDone(4)),
+    r.CopyToResponse(ID, r.CopyToFailed("disk full")),
+    r.CopyToResponse(ID, r.CopyToDropped()),
+    r.Status(ID, "hydration", {"percent": "40"}),
+    r.ShardFrontiers(ShardId("s1"), Frontier.at(8), Frontier.at(2)),
+    r.IngestionStatus(ID, "running", "", {"files": 3}),
+    r.ShardDeleted(ShardId("s1")),
+    r.ShardDeleted(ShardId("s1"), "permission denied"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda m: type(m).__name__)
+def test_a_command_survives_the_wire(command: c.Command) -> None:
+    """Bytes and back give the same value."""
+    data = wire.command_to_proto(command).SerializeToString()
+
+    assert wire.command_from_proto(pb.Command.FromString(data)) == command
+
+
+@pytest.mark.parametrize("response", RESPONSES, ids=lambda m: type(m).__name__)
+def test_a_response_survives_the_wire(response: r.Response) -> None:
+    """Bytes and back give the same value."""
+    data = wire.response_to_proto(response).SerializeToString()
+
+    assert wire.response_from_proto(pb.Response.FromString(data)) == response
+
+
+def test_every_command_and_response_has_a_sample() -> None:
+    """A new message cannot be forgotten above."""
+    assert {type(m) for m in COMMANDS} == set(c.ComputeCommand.__args__) | set(c.StorageCommand.__args__)
+    assert {type(m) for m in RESPONSES} == set(r.ComputeResponse.__args__) | set(r.StorageResponse.__args__)
+
+
+def test_many_messages_share_a_frame_and_keep_their_order() -> None:
+    """A thousand small commands fit one frame."""
+    sent = [c.Schedule(GlobalId(f"u{i}")) for i in range(1000)]
+    packed = list(frames.pack_commands(sent))
+    unpacker = frames.Unpacker.of_commands()
+
+    assert len(packed) == 1
+    assert [m for f in packed for m in unpacker.feed(f)] == sent
+
+
+def test_a_large_message_travels_in_fragments_between_its_neighbours() -> None:
+    """No frame is larger than the limit, and order is kept."""
+    large = r.PeekResponse("p", r.PeekRows(bytes(range(256)) * 4 * 4096 * 3, 1))
+    sent: list[r.Response] = [RESPONSES[0], large, RESPONSES[-1]]
+    packed = list(frames.pack_responses(sent))
+    unpacker = frames.Unpacker.of_responses()
+
+    assert max(f.ByteSize() for f in packed) < frames.GRPC_MAX_BYTES
+    assert len(packed) > 3
+    assert [m for f in packed for m in unpacker.feed(f)] == sent
+
+
+BAD_FRAMES = {
+    "another version": pb.Frame(version=99),
+    "no kind": pb.Frame(version=1, commands=[pb.Command()]),
+    "a response on the command side": pb.Frame(version=1, responses=[pb.Response()]),
+    "an empty id": pb.Frame(version=1, commands=[pb.Command(schedule=pb.Schedule(id=""))]),
+    "a negative frontier": pb.Frame(
+        version=1, commands=[pb.Command(allow_compaction=pb.AllowCompaction(id="a", frontier=-1))]
+    ),
+    "a fragment that is no message": pb.Frame(version=1, fragments=[pb.Fragment(data=b"\xff\xff", last=True)]),
+}
+
+
+@pytest.mark.parametrize("frame", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
+def test_a_bad_frame_is_refused(frame: pb.Frame) -> None:
+    """With a clear error, before anything acts on it."""
+    with pytest.raises(MalformedFrame):
+        frames.Unpacker.of_commands().feed(frame)
+
+
+def test_a_dataflow_of_unknown_nodes_is_refused() -> None:
+    """Plans from the wire are untrusted."""
+    data = wire.command_to_proto(c.CreateDataflow(DATAFLOW)).create_dataflow.description.replace(b'"Get"', b'"Eval"')
+    frame = pb.Command(create_dataflow=pb.CreateDataflow(description=data))
+
+    with pytest.raises(MalformedPlan, match="Eval"):
+        wire.command_from_proto(frame)
+
+
+def test_the_digest_ignores_names_and_times_but_not_the_plan() -> None:
+    """Identity is what is computed."""
+    renamed = dataclasses.replace(DATAFLOW, name="other", as_of=Time(99))
+    other = dataclasses.replace(DATAFLOW, objects=())
+
+    assert renamed.plan_digest == DATAFLOW.plan_digest
+    assert other.plan_digest != DATAFLOW.plan_digest
