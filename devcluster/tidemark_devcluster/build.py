@@ -1,0 +1,183 @@
+"""Compiles the control plane's programs once, into the cache.
+
+    locked ─► go build -o <program>.partial ─► rename ─► the next program ─► …
+
+A name without `.partial` is a whole binary, so a killed build leaves what it finished and nothing
+half; the next one goes on from there. Two builds at once: the second waits, then finds everything made.
+Where `KUBEBUILDER_ASSETS` is set, its programs come first and only what it lacks is compiled.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tidemark_devcluster import recipe, toolchain
+from tidemark_devcluster.cache import GIB, Cache, require_disk, require_memory
+from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed
+from tidemark_devcluster.progress import Progress, Step
+from tidemark_devcluster.recipe import Program
+
+BUILD_DISK = 5 * GIB
+BUILD_MEMORY = 2 * GIB
+LOG_TAIL_LINES = 15
+EXPECTATIONS = {
+    recipe.KUBE_APISERVER: "about three minutes on two cores, once",
+    recipe.KUBE_CONTROLLER_MANAGER: "about one minute",
+    recipe.KUBECTL: "about half a minute",
+    recipe.ETCD_SERVER: "about one minute",
+}
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where each program of the control plane is."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kubectl: Path
+
+
+def ensure_binaries(environ: Mapping[str, str], progress: Progress) -> Binaries:
+    """The programs: from `KUBEBUILDER_ASSETS`, from the cache, or compiled now."""
+    given = from_assets(environ)
+    missing = [program for program in recipe.PROGRAMS if program not in given]
+    made = ensure_built(missing, Cache.of(environ), environ, progress) if missing else {}
+    paths = given | made
+    return Binaries(
+        etcd=paths[recipe.ETCD_SERVER],
+        kube_apiserver=paths[recipe.KUBE_APISERVER],
+        kube_controller_manager=paths[recipe.KUBE_CONTROLLER_MANAGER],
+        kubectl=paths[recipe.KUBECTL],
+    )
+
+
+def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
+    """What `KUBEBUILDER_ASSETS` holds. kube-controller-manager may be missing: its makers leave it out."""
+    named = environ.get("KUBEBUILDER_ASSETS")
+    if not named:
+        return {}
+    folder = Path(named).expanduser().absolute()
+    found = {p: folder / p.name for p in recipe.PROGRAMS if os.access(folder / p.name, os.X_OK)}
+    lacking = [p.name for p in recipe.PROGRAMS if p not in found and p != recipe.KUBE_CONTROLLER_MANAGER]
+    if lacking:
+        raise AssetsIncomplete(
+            f"KUBEBUILDER_ASSETS={named} lacks {', '.join(lacking)}: add it, "
+            "or unset the variable to have all of them built"
+        )
+    return found
+
+
+def ensure_built(
+    programs: Iterable[Program], cache: Cache, environ: Mapping[str, str], progress: Progress
+) -> dict[Program, Path]:
+    """Compile those of `programs` that the cache does not hold."""
+    folder = cache.binaries(recipe.digest())
+    paths = {program: folder / program.name for program in programs}
+    if all(path.is_file() for path in paths.values()):
+        return paths
+    waiting = partial(progress.say, "another build is running: waiting for it")
+    with cache.locked("control-plane", waiting) as lock:
+        wanted = [program for program, path in paths.items() if not path.is_file()]
+        if wanted:
+            _build(wanted, folder, cache, environ, progress, lock)
+    return paths
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """One build, while its lock is held: with what it compiles, and where to."""
+
+    go: toolchain.Go
+    folder: Path
+    cache: Cache
+    environ: Mapping[str, str]
+    progress: Progress
+    lock: int
+
+
+def _build(
+    programs: list[Program],
+    folder: Path,
+    cache: Cache,
+    environ: Mapping[str, str],
+    progress: Progress,
+    lock: int,
+) -> None:
+    """Compile `programs` one after the other (each uses all cores), while the lock is held."""
+    require_disk(cache.root, BUILD_DISK, "building the control plane")
+    require_memory(BUILD_MEMORY, "building the control plane")
+    go = toolchain.find_go(recipe.minimum_go(), cache, environ, progress)
+    progress.say(f"building the control plane with {go}, once, into {folder}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("*.partial"):
+        leftover.unlink()
+    workshop = Workshop(go, folder, cache, environ, progress, lock)
+    for program in programs:
+        _compile(program, workshop)
+    shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
+
+
+def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:
+    """The same for every program, or the build cache would be missed."""
+    return toolchain.environment(environ) | {
+        "CGO_ENABLED": "0",
+        "GOFLAGS": recipe.GO_FLAGS,
+        "GOMODCACHE": str(cache.go / "mod"),
+        "GOCACHE": str(cache.go / "build"),
+    }
+
+
+def _compile(program: Program, shop: Workshop) -> None:
+    """Compile one program beside its final name, then rename it there."""
+    binary = shop.folder / program.name
+    unfinished = binary.with_name(f"{program.name}.partial")
+    log = shop.cache.log(program.name)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    step = shop.progress.step(f"building {program.name}", EXPECTATIONS[program])
+    try:
+        status = _run_compiler(program, unfinished, log, shop, step)
+    except BaseException:
+        step.failed()
+        raise
+    if status != 0:
+        step.failed()
+        raise BuildFailed(_explain(program, status, log))
+    os.replace(unfinished, binary)
+    step.done(f", {binary.stat().st_size / 1e6:.0f} MB")
+
+
+def _run_compiler(program: Program, target: Path, log: Path, shop: Workshop, step: Step) -> int:
+    """Run `go build`, showing that time passes; its output goes to the log, its status is returned."""
+    options = ["-ldflags", recipe.linker_flags(), "-o", str(target)]
+    with log.open("wb") as output:
+        compiler = subprocess.Popen(
+            [shop.go.executable, "build", *options, program.package],
+            cwd=recipe.module_folder(program.module),
+            env=go_environment(shop.cache, shop.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            pass_fds=(shop.lock,),
+        )
+        try:
+            while True:
+                try:
+                    return compiler.wait(shop.progress.interval)
+                except subprocess.TimeoutExpired:
+                    step.tick()
+        except BaseException:
+            compiler.terminate()
+            compiler.wait()
+            raise
+
+
+def _explain(program: Program, status: int, log: Path) -> str:
+    """The compiler's last words, and the usual remedies."""
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
+    remedy = "check the network and GOPROXY if modules could not be fetched, memory if it was killed"
+    return f"building {program.name} failed (go build: {status}; {remedy}; all of it: {log}):\n{tail}"

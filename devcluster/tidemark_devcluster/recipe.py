@@ -1,0 +1,90 @@
+"""What the control plane is made of: programs, their Go modules, and the flags that compile them.
+
+    devcluster/kubernetes/go.mod ──► kube-apiserver, kube-controller-manager, kubectl
+    devcluster/etcd/go.mod       ──► etcd
+
+All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
+share nearly everything. The versions stand in the go.mod files alone.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster.errors import DevClusterError
+
+SOURCE = Path(__file__).resolve().parent.parent
+KUBERNETES = "kubernetes"
+ETCD = "etcd"
+GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One executable: its name, the folder of its go.mod, and its main package."""
+
+    name: str
+    module: str
+    package: str
+
+
+ETCD_SERVER = Program("etcd", ETCD, "go.etcd.io/etcd/server/v3")
+KUBE_APISERVER = Program("kube-apiserver", KUBERNETES, "k8s.io/kubernetes/cmd/kube-apiserver")
+KUBE_CONTROLLER_MANAGER = Program(
+    "kube-controller-manager", KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager"
+)
+KUBECTL = Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl")
+
+# the largest first: it fills the build cache for the two after it
+PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)
+
+
+def module_folder(module: str) -> Path:
+    """The folder of a go.mod. It is a part of the checkout, not of an installed wheel."""
+    folder = SOURCE / module
+    if not (folder / "go.mod").is_file():
+        raise DevClusterError(
+            f"{folder} has no go.mod: the control plane is built from a checkout; "
+            "install Tidemark from its checkout with `pip install -e .`"
+        )
+    return folder
+
+
+def _go_mod(module: str) -> str:
+    return (module_folder(module) / "go.mod").read_text(encoding="utf-8")
+
+
+def kubernetes_version() -> str:
+    """The version of Kubernetes that the go.mod requires, such as `v1.34.4`."""
+    found = re.search(r"k8s\.io/kubernetes (v\d+\.\d+\.\d+)", _go_mod(KUBERNETES))
+    if found is None:
+        raise DevClusterError(f"{module_folder(KUBERNETES)}/go.mod requires no k8s.io/kubernetes")
+    return found.group(1)
+
+
+def linker_flags() -> str:
+    """No symbol tables (a third of the size), and the version that `kubectl version` reports."""
+    return f"-s -w -X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
+
+
+def minimum_go() -> tuple[int, int]:
+    """The oldest Go that all the go.mod files admit."""
+    versions: list[tuple[int, int]] = []
+    for module in (KUBERNETES, ETCD):
+        found = re.search(r"^go (\d+)\.(\d+)", _go_mod(module), re.MULTILINE)
+        if found is None:
+            raise DevClusterError(f"{module_folder(module)}/go.mod names no Go version")
+        versions.append((int(found.group(1)), int(found.group(2))))
+    return max(versions)
+
+
+def digest() -> str:
+    """Names one set of binaries: the same digest, the same sources and flags, hence the same programs."""
+    seen = hashlib.sha256()
+    for module in (KUBERNETES, ETCD):
+        for name in ("go.mod", "go.sum"):
+            content = (module_folder(module) / name).read_bytes()
+            seen.update(f"{module}/{name} {len(content)}\n".encode() + content)
+    seen.update(f"{GO_FLAGS}\n{linker_flags()}\n{PROGRAMS}\n".encode())
+    return seen.hexdigest()[:16]
