@@ -60,8 +60,7 @@ class Cache:
             descriptor = os.open(self.root / "lock" / name, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StateUnusable(
-                f"cannot write the cache {self.root} ({error.strerror}): "
-                "set TIDEMARK_CACHE to a folder of yours"
+                f"cannot write the cache {self.root} ({error.strerror}): set TIDEMARK_CACHE to a folder of yours"
             ) from error
         try:
             try:

