@@ -9,7 +9,7 @@ from tidemark_protocol.types import SIMPLE_TYPES, SqlType, TypeNotSupported
 from tidemark_replica.arrow_types import arrow_type, sql_type
 
 
-@pytest.mark.parametrize("name", sorted(SIMPLE_TYPES) + ["decimal(15,2)", "decimal(38,38)"])
+@pytest.mark.parametrize("name", [*sorted(SIMPLE_TYPES), "decimal(15,2)", "decimal(38,38)"])
 def test_every_column_type_survives_arrow(name: str) -> None:
     """There and back gives the same type."""
     assert str(sql_type(arrow_type(SqlType.parse(name)))) == name
