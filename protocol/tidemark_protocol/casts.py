@@ -1,0 +1,92 @@
+"""The cast matrix: which casts ANSI Spark allows, and which of them can fail.
+
+    cast(int as bigint)            allowed, never fails
+    cast(bigint as int)            allowed, CAST_OVERFLOW
+    cast(string as int)            allowed, CAST_INVALID_INPUT
+    cast(date as int)              not allowed
+
+Left out though Spark allows them: binary to string (the bytes may be no text), numbers to timestamps and
+timestamps to anything but text, date and whole seconds.
+"""
+
+from __future__ import annotations
+
+from tidemark_protocol.decimals import whole_digits
+from tidemark_protocol.types import INTEGRAL_WIDTH, SqlType
+
+ARITHMETIC_OVERFLOW = "ARITHMETIC_OVERFLOW"
+CAST_INVALID_INPUT = "CAST_INVALID_INPUT"
+CAST_OVERFLOW = "CAST_OVERFLOW"
+OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
+
+_NEVER: frozenset[str] = frozenset()
+_TIMESTAMPS = ("timestamp", "timestamp_ntz")
+
+
+def cast_errors(source: SqlType, target: SqlType) -> frozenset[str] | None:
+    """The error conditions that the cast can raise; None: there is no such cast."""
+    if source == target:
+        return _NEVER
+    if source.name == "string":
+        return _from_string(target)
+    if source.is_numeric:
+        return _from_number(source, target)
+    if source.name == "boolean":
+        return _from_boolean(target)
+    if source.name == "date":
+        return {"string": _NEVER}.get(
+            target.name, frozenset({ARITHMETIC_OVERFLOW}) if target.name in _TIMESTAMPS else None
+        )
+    if source.name in _TIMESTAMPS:
+        return _from_timestamp(source, target)
+    return None
+
+
+def cast_may_be_null(source: SqlType, target: SqlType) -> bool:
+    """Whether the cast of a value can be NULL without an error: infinities and NaN are no decimals."""
+    return source.is_floating and target.is_decimal
+
+
+def _from_string(target: SqlType) -> frozenset[str] | None:
+    if target.name == "binary":
+        return _NEVER
+    if target.is_decimal:
+        return frozenset({CAST_INVALID_INPUT, OUT_OF_RANGE})
+    if target.is_numeric or target.name in ("boolean", "date", *_TIMESTAMPS):
+        return frozenset({CAST_INVALID_INPUT})
+    return None
+
+
+def _from_boolean(target: SqlType) -> frozenset[str] | None:
+    if target.is_decimal:
+        return _NEVER if whole_digits(target) >= 1 else frozenset({OUT_OF_RANGE})
+    return _NEVER if target.is_numeric or target.name == "string" else None
+
+
+def _from_timestamp(source: SqlType, target: SqlType) -> frozenset[str] | None:
+    if target.name in ("string", "date", *_TIMESTAMPS):
+        return _NEVER
+    return _NEVER if source.name == "timestamp" and target.name == "bigint" else None
+
+
+def _from_number(source: SqlType, target: SqlType) -> frozenset[str] | None:
+    if target.name in ("string", "boolean") or target.is_floating:
+        return _NEVER
+    if target.is_decimal:
+        return _NEVER if _fits_decimal(source, target) else frozenset({OUT_OF_RANGE})
+    if target.is_integral:
+        return _NEVER if _fits_integer(source, target) else frozenset({CAST_OVERFLOW})
+    return None
+
+
+def _fits_decimal(source: SqlType, target: SqlType) -> bool:
+    if source.is_floating:
+        return False
+    carry = 1 if source.scale > target.scale else 0  # 9.99 rounds to 10.0
+    return whole_digits(target) >= whole_digits(source) + carry
+
+
+def _fits_integer(source: SqlType, target: SqlType) -> bool:
+    if source.is_integral:
+        return INTEGRAL_WIDTH[source.name] <= INTEGRAL_WIDTH[target.name]
+    return source.is_decimal and whole_digits(source) < whole_digits(target)

@@ -1,0 +1,183 @@
+"""The checks of each kind of LIR node against the schemas of its inputs (check.py has the whole picture)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemark_protocol import aggregates
+from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
+from tidemark_protocol.expr import ScalarExpr, is_nullable
+from tidemark_protocol.lir import (
+    AccumulableReduce,
+    Aggregate,
+    ArrangeBy,
+    BasicReduce,
+    CollationReduce,
+    Constant,
+    FlatMap,
+    HierarchicalReduce,
+    Join,
+    JoinStage,
+    LinearJoin,
+    Mfp,
+    Negate,
+    Reduce,
+    Schema,
+    Threshold,
+    TopK,
+    Union,
+)
+from tidemark_protocol.literals import is_valid
+from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
+
+
+def fits(actual: Schema, declared: Schema) -> bool:
+    """Whether rows of `actual` may be read as `declared`: the same types, and no NULL that is not declared."""
+    return len(actual) == len(declared) and all(
+        a.type == d.type and (d.nullable or not a.nullable) for a, d in zip(actual, declared, strict=True)
+    )
+
+
+def check_constant(plan: Constant) -> None:
+    for row in plan.rows:
+        if any(not is_valid(v) for v in row.values):
+            refuse("a constant row holds a literal that is no value of its type")
+        if not fits(tuple(ColumnType(v.type, v.value is None) for v in row.values), plan.schema):
+            refuse("a constant row does not have the columns that its collection declares")
+
+
+def check_mfp_node(plan: Mfp) -> None:
+    _check_over(plan.mfp.input, plan.input.schema, "a map-filter-project")
+    check_mfp(plan.mfp)
+
+
+def check_flat_map(plan: FlatMap) -> None:
+    refuse(f"table function {plan.function!r} is not on the allow-list")
+
+
+def check_join(plan: Join) -> None:
+    paths = [plan.plan] if isinstance(plan.plan, LinearJoin) else list(plan.plan.paths)
+    if not paths:
+        refuse("a delta join has no paths")
+    for path in paths:
+        met = sorted([path.source, *(s.lookup for s in path.stages)])
+        if not path.stages or met != list(range(len(plan.inputs))):
+            refuse(f"a join path from input {path.source} does not meet each of the {len(plan.inputs)} inputs once")
+        stream = plan.inputs[path.source].schema
+        for stage in path.stages:
+            stream = _check_stage(stage, stream, plan.inputs[stage.lookup].schema)
+
+
+def _check_stage(stage: JoinStage, stream: Schema, lookup: Schema) -> Schema:
+    _check_keys(stage.stream_key, stream)
+    _check_keys(stage.lookup_key, lookup)
+    if [k.type for k in stage.stream_key] != [k.type for k in stage.lookup_key]:
+        refuse("the two sides of a join key differ in type")
+    if any(not 0 <= n < len(stage.stream_key) for n in stage.null_safe):
+        refuse("a null-safe position is beyond the join key")
+    _check_positions(stage.stream_thinning, stream)
+    _check_positions(stage.lookup_thinning, lookup)
+    kept = tuple(stream[c] for c in stage.stream_thinning) + tuple(lookup[c] for c in stage.lookup_thinning)
+    _check_over(stage.closure.input, kept, "a join's closure")
+    check_mfp(stage.closure)
+    return stage.closure.output
+
+
+def check_reduce(plan: Reduce) -> None:
+    schema = plan.input.schema
+    _check_keys(plan.key, schema)
+    _check_keys(plan.values, schema)
+    made = _aggregates(plan.plan)
+    for aggregate in made:
+        _check_aggregate(aggregate, plan.values)
+    key = tuple(ColumnType(k.type, is_nullable(k)) for k in plan.key)
+    _check_over(plan.mfp_after.input, key + tuple(a.type for a in made), "the projection of a reduce")
+    check_mfp(plan.mfp_after)
+
+
+def _aggregates(plan: Any) -> tuple[Aggregate, ...]:
+    if isinstance(plan, AccumulableReduce | HierarchicalReduce | BasicReduce):
+        return plan.aggregates
+    if not isinstance(plan, CollationReduce):
+        return ()
+    made = [a for part in plan.parts for a in part.aggregates]
+    places = [p for at in plan.positions for p in at]
+    if sorted(places) != list(range(len(made))) or len(plan.parts) != len(plan.positions):
+        refuse("the parts of a reduce do not give each aggregate its own place")
+    return tuple(a for _, a in sorted(zip(places, made, strict=True), key=lambda pair: pair[0]))
+
+
+def _check_aggregate(aggregate: Aggregate, values: tuple[ScalarExpr, ...]) -> None:
+    for position in (aggregate.argument, aggregate.filter):
+        if position is not None and not 0 <= position < len(values):
+            refuse(f"{aggregate.function} reads value {position} of {len(values)}")
+    if aggregate.filter is not None and values[aggregate.filter].type != BOOLEAN:
+        refuse(f"the filter of {aggregate.function} is not boolean")
+    argument = None if aggregate.argument is None else values[aggregate.argument].type
+    if aggregates.result_type(aggregate.function, argument) != aggregate.type.type:
+        refuse(f"there is no {aggregate.function}({argument or '*'}) of type {aggregate.type.type}")
+    if aggregate.function != "count" and not aggregate.type.nullable:
+        refuse(f"{aggregate.function} is declared never NULL, but may be")
+
+
+def check_top_k(plan: TopK) -> None:
+    schema = plan.input.schema
+    _check_positions((*plan.group_key, *(o.column for o in plan.order)), schema)
+    if plan.limit is not None:
+        check_expr(plan.limit, ())
+        if plan.limit.type != BIGINT:
+            refuse(f"a limit is of type {plan.limit.type}, not bigint")
+    if plan.offset < 0:
+        refuse("an offset is negative")
+
+
+def check_union(plan: Union) -> None:
+    if not plan.inputs:
+        refuse("a union has no inputs")
+    first = [c.type for c in plan.inputs[0].schema]
+    if any([c.type for c in each.schema] != first for each in plan.inputs):
+        refuse("the inputs of a union differ in their columns")
+
+
+def check_arrange_by(plan: ArrangeBy) -> None:
+    for key in plan.keys:
+        _check_keys(key, plan.input.schema)
+
+
+def check_nothing(plan: Negate | Threshold) -> None:
+    """Their schema is their input's."""
+
+
+def _check_keys(keys: tuple[ScalarExpr, ...], schema: Schema) -> None:
+    for key in keys:
+        check_expr(key, schema)
+
+
+def _check_positions(positions: tuple[int, ...], schema: Schema) -> None:
+    if any(not 0 <= p < len(schema) for p in positions):
+        refuse(f"a position is beyond the {len(schema)} columns of the row")
+
+
+def _check_over(declared: Schema, actual: Schema, what: str) -> None:
+    if not fits(actual, declared):
+        refuse(f"{what} is over other columns than its input's")
+
+
+_BY_KIND: dict[type, Callable[[Any], None]] = {
+    Constant: check_constant,
+    Mfp: check_mfp_node,
+    FlatMap: check_flat_map,
+    Join: check_join,
+    Reduce: check_reduce,
+    TopK: check_top_k,
+    Negate: check_nothing,
+    Threshold: check_nothing,
+    Union: check_union,
+    ArrangeBy: check_arrange_by,
+}
+
+
+def check_node(plan: Any) -> None:
+    """Check the node itself; its inputs have been."""
+    _BY_KIND[type(plan)](plan)

@@ -1,0 +1,168 @@
+"""LIR as an indented tree, for people.
+
+    Reduce key=[c0] accumulable [sum(c1), count(*)]
+      Join linear: 0 → 1 on [c0 = c1] keep [c1 | c0]
+        Get s:lineitem
+        Mfp filter (c3 >= DATE '1994-01-01') project [c0, c1]
+          Get s:orders
+
+`cN` is column N of the row that the operator sees. In a join stage the key is "stream = lookup", `keep` the columns
+of both that go on; in a reduce `values` are what the aggregates read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidemark_protocol.expr import ScalarExpr
+from tidemark_protocol.lir import (
+    AccumulableReduce,
+    Aggregate,
+    ArrangeBy,
+    BasicReduce,
+    CollationReduce,
+    Constant,
+    DistinctReduce,
+    FlatMap,
+    Get,
+    HierarchicalReduce,
+    Join,
+    JoinStage,
+    Let,
+    LetRec,
+    LinearJoin,
+    MapFilterProject,
+    Mfp,
+    OrderKey,
+    Plan,
+    Reduce,
+    ReducePlan,
+    TopK,
+    Union,
+    inputs_of,
+)
+from tidemark_protocol.sqltext import literal_sql, to_sql
+
+_MAX_ROWS_SHOWN = 5
+
+
+def explain(plan: Plan) -> str:
+    """The tree, one node a line, inputs indented below."""
+    return "\n".join(_lines(plan, 0)) + "\n"
+
+
+def _lines(plan: Plan, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    if isinstance(plan, Let):
+        yield f"{pad}Let {plan.id} ="
+        yield from _lines(plan.value, depth + 2)
+        yield f"{pad}in"
+        yield from _lines(plan.body, depth + 1)
+        return
+    if isinstance(plan, LetRec):
+        yield f"{pad}LetRec"
+        for binding in plan.bindings:
+            limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times"
+            yield f"{pad}  {binding.id}{limit} ="
+            yield from _lines(binding.value, depth + 2)
+        yield f"{pad}in"
+        yield from _lines(plan.body, depth + 1)
+        return
+    yield pad + _head(plan)
+    for below in inputs_of(plan):
+        yield from _lines(below, depth + 1)
+
+
+def _head(plan: Plan) -> str:
+    if isinstance(plan, Constant):
+        return _constant(plan)
+    if isinstance(plan, Get):
+        return f"Get {plan.id}" + ("" if plan.key is None else f" by {_list(plan.key)}")
+    if isinstance(plan, Mfp):
+        return "Mfp" + _mfp(plan.mfp)
+    if isinstance(plan, FlatMap):
+        return f"FlatMap {plan.function}{_list(plan.arguments)}{_mfp(plan.mfp_after)}"
+    if isinstance(plan, Join):
+        return _join(plan)
+    if isinstance(plan, Reduce):
+        values = f" values={_list(plan.values)}" if plan.values else ""
+        return f"Reduce key={_list(plan.key)}{values} {_reduce(plan.plan)}{_mfp(plan.mfp_after)}"
+    if isinstance(plan, TopK):
+        return _top_k(plan)
+    if isinstance(plan, Union) and plan.consolidate_output:
+        return "Union consolidating"
+    if isinstance(plan, ArrangeBy):
+        return "ArrangeBy " + ", ".join(_list(key) for key in plan.keys)
+    return type(plan).__name__
+
+
+def _constant(plan: Constant) -> str:
+    if plan.error is not None:
+        return f"Constant error {plan.error.code}"
+    shown = [
+        "(" + ", ".join(map(literal_sql, row.values)) + ")" + ("" if row.diff == 1 else f" × {row.diff}")
+        for row in plan.rows[:_MAX_ROWS_SHOWN]
+    ]
+    more = [f"… {len(plan.rows)} rows"] if len(plan.rows) > _MAX_ROWS_SHOWN else []
+    return "Constant [" + ", ".join(shown + more) + "]"
+
+
+def _join(plan: Join) -> str:
+    linear = isinstance(plan.plan, LinearJoin)
+    paths = [plan.plan] if isinstance(plan.plan, LinearJoin) else list(plan.plan.paths)
+    drawn = (f"{path.source}" + "".join(map(_stage, path.stages)) for path in paths)
+    return f"Join {'linear' if linear else 'delta'}: " + "; ".join(drawn)
+
+
+def _stage(stage: JoinStage) -> str:
+    keys = [
+        f"{to_sql(s)} {'<=>' if n in stage.null_safe else '='} {to_sql(k)}"
+        for n, (s, k) in enumerate(zip(stage.stream_key, stage.lookup_key, strict=True))
+    ]
+    on = f" on [{', '.join(keys)}]" if keys else " cross"
+    kept = f" keep [{_positions(stage.stream_thinning)} | {_positions(stage.lookup_thinning)}]"
+    return f" → {stage.lookup}{on}{kept}{_mfp(stage.closure)}"
+
+
+def _mfp(mfp: MapFilterProject) -> str:
+    parts = [
+        f" {word} {_list(exprs)}" for word, exprs in (("map", mfp.expressions), ("filter", mfp.predicates)) if exprs
+    ]
+    parts += [f" {word} {_list(bounds)}" for word, bounds in (("from", mfp.lower), ("until", mfp.upper)) if bounds]
+    if mfp.projection is not None and mfp.projection != tuple(range(len(mfp.extended))):
+        parts.append(f" project [{_positions(mfp.projection)}]")
+    return "".join(parts)
+
+
+def _reduce(plan: ReducePlan) -> str:
+    if isinstance(plan, DistinctReduce):
+        return "distinct"
+    if isinstance(plan, CollationReduce):
+        return "collation (" + "; ".join(map(_reduce, plan.parts)) + ")"
+    kind = {AccumulableReduce: "accumulable", HierarchicalReduce: "hierarchical", BasicReduce: "basic"}[type(plan)]
+    return f"{kind} [{', '.join(map(_aggregate, plan.aggregates))}]"
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    argument = "*" if aggregate.argument is None else f"v{aggregate.argument}"
+    where = "" if aggregate.filter is None else f" where v{aggregate.filter}"
+    return f"{aggregate.function}({'distinct ' if aggregate.distinct else ''}{argument}){where}"
+
+
+def _top_k(plan: TopK) -> str:
+    limit = "" if plan.limit is None else f" limit {to_sql(plan.limit)}"
+    offset = f" offset {plan.offset}" if plan.offset else ""
+    order = ", ".join(map(_order, plan.order))
+    return f"TopK {plan.plan.kind} group=[{_positions(plan.group_key)}] order=[{order}]{limit}{offset}"
+
+
+def _order(key: OrderKey) -> str:
+    return f"c{key.column}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
+
+
+def _list(exprs: Iterable[ScalarExpr]) -> str:
+    return "[" + ", ".join(map(to_sql, exprs)) + "]"
+
+
+def _positions(positions: Iterable[int]) -> str:
+    return ", ".join(f"c{p}" for p in positions)

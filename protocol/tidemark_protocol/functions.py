@@ -1,0 +1,152 @@
+"""The allow-list: every scalar function that a plan may use.
+
+    FUNCTIONS["/"]   two arguments; double or decimal; DIVIDE_BY_ZERO unless the divisor is a literal other than 0
+
+A function is here once it is deterministic, does no I/O, its Spark SQL text gives back the same tree, and it is
+known when it fails. What is not here is refused by the planner, and again by the replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol import fallible, signatures
+from tidemark_protocol.casts import cast_may_be_null
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, walk
+from tidemark_protocol.fallible import Errors, always, never
+from tidemark_protocol.lir import ErrorValue
+from tidemark_protocol.signatures import Signature, fixed, of_names
+from tidemark_protocol.types import BOOLEAN, DATE, INT, STRING, SqlType
+
+EXPRESSION_FAILED = "EXPRESSION_FAILED"
+Nullability = Callable[[Call], bool]
+
+
+def any_argument(call: Call) -> bool:
+    """NULL in, NULL out."""
+    return any(is_nullable(a) for a in call.arguments)
+
+
+def all_arguments(call: Call) -> bool:
+    """NULL only where every argument is."""
+    return all(is_nullable(a) for a in call.arguments)
+
+
+def not_null(call: Call) -> bool:
+    return False
+
+
+def _case_nullable(call: Call) -> bool:
+    paired = len(call.arguments) // 2 * 2
+    values = (*call.arguments[1:paired:2], *call.arguments[paired:])
+    return paired == len(call.arguments) or any(is_nullable(v) for v in values)
+
+
+def _if_nullable(call: Call) -> bool:
+    return any(is_nullable(v) for v in call.arguments[1:])
+
+
+def _cast_nullable(call: Call) -> bool:
+    return any_argument(call) or cast_may_be_null(call.arguments[0].type, call.type)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry: how many arguments, of which types, what it raises, when it is NULL, which arguments are lazy.
+
+    `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises
+    nothing.
+    """
+
+    name: str
+    least: int
+    most: int | None
+    signature: Signature
+    errors: Errors = never
+    nullable: Nullability = any_argument
+    lazy: bool = False
+
+    def accepts(self, call: Call) -> bool:
+        count = len(call.arguments)
+        enough = self.least <= count and (self.most is None or count <= self.most)
+        return enough and self.signature(call.arguments, call.type)
+
+
+_TIMES = ("timestamp", "timestamp_ntz")
+_ENTRIES = (
+    *(Function(op, 2, 2, signatures.arithmetic(op), fallible.overflow) for op in ("+", "-", "*")),
+    Function("/", 2, 2, signatures.arithmetic("/"), fallible.division),
+    Function("div", 2, 2, signatures.whole_division, fallible.whole_division),
+    Function("%", 2, 2, signatures.arithmetic("%"), fallible.remainder),
+    Function("negate", 1, 1, signatures.number, fallible.overflow),
+    Function("abs", 1, 1, signatures.number, fallible.overflow),
+    Function("round", 2, 2, signatures.rounded, fallible.rounding),
+    Function("floor", 1, 1, signatures.whole, fallible.whole),
+    Function("ceil", 1, 1, signatures.whole, fallible.whole),
+    Function("greatest", 2, None, signatures.same_type, nullable=all_arguments),
+    Function("least", 2, None, signatures.same_type, nullable=all_arguments),
+    Function("isnan", 1, 1, of_names(BOOLEAN, "double", "float"), nullable=not_null),
+    *(Function(op, 2, 2, signatures.comparison) for op in ("=", "<", "<=", ">", ">=")),
+    Function("<=>", 2, 2, signatures.comparison, nullable=not_null),
+    Function("and", 2, None, signatures.booleans, lazy=True),
+    Function("or", 2, None, signatures.booleans, lazy=True),
+    Function("not", 1, 1, signatures.booleans),
+    Function("is_null", 1, 1, signatures.predicate_of_any, nullable=not_null),
+    Function("is_not_null", 1, 1, signatures.predicate_of_any, nullable=not_null),
+    Function("in", 2, None, signatures.comparison),
+    Function("like", 2, 3, signatures.like, fallible.like),
+    Function("case", 2, None, signatures.conditional, nullable=_case_nullable, lazy=True),
+    Function("if", 3, 3, signatures.chosen, nullable=_if_nullable, lazy=True),
+    Function("coalesce", 1, None, signatures.same_type, nullable=all_arguments, lazy=True),
+    Function("cast", 1, 1, signatures.cast, fallible.cast, _cast_nullable),
+    *(Function(n, 1, 1, of_names(INT, "date")) for n in ("year", "month", "day", "quarter", "dayofweek")),
+    *(Function(n, 1, 1, of_names(INT, *_TIMES)) for n in ("hour", "minute", "second")),
+    Function("date_add", 2, 2, fixed(DATE, DATE, INT)),
+    Function("date_sub", 2, 2, fixed(DATE, DATE, INT)),
+    Function("datediff", 2, 2, fixed(INT, DATE, DATE)),
+    Function("add_months", 2, 2, fixed(DATE, DATE, INT), always(fallible.DATETIME_OVERFLOW)),
+    Function("trunc", 2, 2, signatures.truncated_date),
+    Function("date_trunc", 2, 2, signatures.truncated_timestamp),
+    *(Function(n, 1, 1, fixed(STRING, STRING)) for n in ("upper", "lower", "trim", "ltrim", "rtrim")),
+    Function("length", 1, 1, of_names(INT, "string", "binary")),
+    Function("substring", 3, 3, fixed(STRING, STRING, INT, INT)),
+    Function("concat", 1, None, signatures.strings),
+    *(Function(n, 2, 2, fixed(BOOLEAN, STRING, STRING)) for n in ("startswith", "endswith", "contains")),
+    Function("replace", 3, 3, fixed(STRING, STRING, STRING, STRING)),
+)
+FUNCTIONS: dict[str, Function] = {f.name: f for f in _ENTRIES}
+
+
+def call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> Call:
+    """A call whose nullability follows from its arguments."""
+    made = Call(function, arguments, result)
+    return Call(function, arguments, result, FUNCTIONS[function].nullable(made))
+
+
+def errors_of(expr: ScalarExpr) -> frozenset[str]:
+    """Every error condition that evaluating the expression on some row can raise."""
+    calls = (node for node in walk(expr) if isinstance(node, Call))
+    return frozenset(code for node in calls for code in FUNCTIONS[node.function].errors(node))
+
+
+def is_fallible(expr: ScalarExpr) -> bool:
+    """Whether some row makes the expression raise."""
+    return bool(errors_of(expr))
+
+
+def error_code(expr: ScalarExpr) -> str:
+    """The code of its failure: the narrowest name that is right whoever evaluates it."""
+    codes = errors_of(expr)
+    return next(iter(codes)) if len(codes) == 1 else EXPRESSION_FAILED
+
+
+def error_value(expr: ScalarExpr, text: str) -> ErrorValue:
+    """What stands in `__error` for a row on which `expr`, written as `text`, fails."""
+    longest = 500
+    return ErrorValue(error_code(expr), text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+def is_constant(expr: ScalarExpr) -> bool:
+    """Whether the expression reads no column."""
+    return not any(isinstance(node, ColumnRef) for node in walk(expr))

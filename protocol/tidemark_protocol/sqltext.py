@@ -1,0 +1,138 @@
+"""Scalar expressions as Spark SQL text over uniquely named columns.
+
+    Call("*", (ColumnRef(3), Call("-", (Literal("1"), ColumnRef(4)))))   ->   (c3 * (1BD - c4))
+
+The same tree always gives the same text, and the text, analysed over the same columns in a session with ANSI mode
+on and the time zone UTC, gives back the same tree: literals carry their exact types, everything is in parentheses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import FUNCTIONS, error_value, is_fallible
+from tidemark_protocol.lir import ErrorValue
+from tidemark_protocol.types import SqlType
+
+__all__ = ["error_of", "is_fallible", "literal_sql", "string_sql", "to_sql"]
+
+ColumnName = Callable[[int], str]
+_INFIX = {n: n.upper() for n in ("+", "-", "*", "/", "div", "%", "=", "<", "<=", ">", ">=", "<=>", "and", "or")}
+_SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
+_MICROS_PER_DAY = 86_400_000_000
+
+
+def positional(index: int) -> str:
+    return f"c{index}"
+
+
+def to_sql(expr: ScalarExpr, column_name: ColumnName = positional) -> str:
+    """The text of the expression; `column_name` gives each position's name, quoted where it must be."""
+    if isinstance(expr, ColumnRef):
+        return column_name(expr.index)
+    if isinstance(expr, Literal):
+        return literal_sql(expr)
+    if expr.function not in FUNCTIONS:
+        raise PlanNotAllowed(f"function {expr.function!r} is not on the allow-list")
+    return _call_sql(expr, [to_sql(a, column_name) for a in expr.arguments])
+
+
+def error_of(expr: ScalarExpr, column_name: ColumnName = positional) -> ErrorValue:
+    """What `__error` says of a row on which the expression fails; the same from every evaluator."""
+    return error_value(expr, to_sql(expr, column_name))
+
+
+def _call_sql(call: Call, arguments: list[str]) -> str:
+    name = call.function
+    if name in _INFIX:
+        return "(" + f" {_INFIX[name]} ".join(arguments) + ")"
+    special = _SPECIAL_FORMS.get(name)
+    return special(call, arguments) if special else f"{name}({', '.join(arguments)})"
+
+
+def _case(call: Call, arguments: list[str]) -> str:
+    paired = len(arguments) // 2 * 2
+    whens = (f"WHEN {arguments[i]} THEN {arguments[i + 1]}" for i in range(0, paired, 2))
+    last = [f"ELSE {arguments[paired]}"] if paired < len(arguments) else []
+    return " ".join(["CASE", *whens, *last, "END"])
+
+
+def _like(call: Call, arguments: list[str]) -> str:
+    escape = f" ESCAPE {arguments[2]}" if len(arguments) == 3 else ""
+    return f"({arguments[0]} LIKE {arguments[1]}{escape})"
+
+
+_SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
+    "negate": lambda call, a: f"(- {a[0]})",
+    "not": lambda call, a: f"(NOT {a[0]})",
+    "is_null": lambda call, a: f"({a[0]} IS NULL)",
+    "is_not_null": lambda call, a: f"({a[0]} IS NOT NULL)",
+    "in": lambda call, a: f"({a[0]} IN ({', '.join(a[1:])}))",
+    "cast": lambda call, a: f"CAST({a[0]} AS {str(call.type).upper()})",
+    "case": _case,
+    "like": _like,
+}
+
+
+def literal_sql(literal: Literal) -> str:
+    """The constant in the form whose natural type is the literal's, or under a cast to it."""
+    value, of = literal.value, literal.type
+    if value is None:
+        return f"CAST(NULL AS {_type_sql(of)})"
+    if of.is_floating and value in ("NaN", "Infinity", "-Infinity"):
+        return f"CAST('{value}' AS {_type_sql(of)})"
+    if of.is_decimal:
+        natural = _natural_decimal(value)
+        return f"{value}BD" if natural == of else f"CAST({value}BD AS {_type_sql(of)})"
+    if of.name in _SUFFIX:
+        return value + _SUFFIX[of.name]
+    return _QUOTED[of.name](value)
+
+
+def string_sql(text: str) -> str:
+    """A string literal: no character of it can end the literal or start an escape."""
+    return "'" + _SPECIAL.sub(lambda m: _ESCAPES.get(m[0], f"\\u{ord(m[0]):04x}"), text) + "'"
+
+
+def _natural_decimal(digits: str) -> SqlType:
+    number = Decimal(digits).as_tuple()
+    scale = -int(number.exponent)
+    return SqlType("decimal", max(len(number.digits), scale), scale)
+
+
+def _day_to_second(value: str) -> str:
+    micros = int(value)
+    sign, rest = ("-" if micros < 0 else ""), abs(micros)
+    days, rest = divmod(rest, _MICROS_PER_DAY)
+    hours, rest = divmod(rest, 3_600_000_000)
+    minutes, rest = divmod(rest, 60_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    clock = f"{hours:02}:{minutes:02}:{seconds:02}.{fraction:06}"
+    return f"INTERVAL '{sign}{days} {clock}' DAY TO SECOND"
+
+
+def _year_to_month(value: str) -> str:
+    months = int(value)
+    return f"INTERVAL '{'-' if months < 0 else ''}{abs(months) // 12}-{abs(months) % 12}' YEAR TO MONTH"
+
+
+_QUOTED: dict[str, Callable[[str], str]] = {
+    "boolean": lambda v: v.upper(),
+    "string": string_sql,
+    "binary": lambda v: f"X'{v.upper()}'",
+    "date": lambda v: f"DATE '{v}'",
+    "timestamp": lambda v: f"TIMESTAMP_LTZ '{v.replace('T', ' ')} UTC'",
+    "timestamp_ntz": lambda v: f"TIMESTAMP_NTZ '{v.replace('T', ' ')}'",
+    "interval day to second": _day_to_second,
+    "interval year to month": _year_to_month,
+}
+
+
+def _type_sql(of: SqlType) -> str:
+    return str(of).upper()
