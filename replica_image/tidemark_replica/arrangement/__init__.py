@@ -1,0 +1,18 @@
+"""Arrangements: indexed state that makes an update cost what the update is, not what the state is.
+
+          delta ──> kernels/ ──────────────> output delta
+                      │   ▲
+           BatchWriter│   │Trace (probe, scan, rows_at)
+                      ▼   │
+        batch files (immutable, sorted by key hash, memory-mapped)
+                      ▲
+        Manifest: which files make up an arrangement up to which time
+                      ▲
+        ArrangementStore: which manifests are alive, so which files may go
+
+Reading order: `updates` (what a stream of updates looks like), `columns`, `hashing`, `grouping` (SQL
+equality on whole columns), `layout`, `consolidate`, `batch`, `manifest`, `spine` (how batches are merged),
+`trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
+
+Everything here is Arrow and NumPy: no Spark, no clock, no network. Only `batch` and `store` touch files.
+"""

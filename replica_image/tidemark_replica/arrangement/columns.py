@@ -1,0 +1,143 @@
+"""Arrow columns as NumPy views, and SQL equality on them.
+
+Equality is the one by which SQL groups: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Where a join's
+NULL must match nothing, the caller leaves out the rows that `any_null` names before it compares.
+
+The bytes under a NULL are garbage: no view is read there without its validity.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.updates import Array, Bools, Ints
+
+_FIXED = {
+    pa.int8(): np.int8,
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+    pa.date32(): np.int32,
+    pa.timestamp("us"): np.int64,
+    pa.timestamp("us", "UTC"): np.int64,
+}
+
+
+def check_type(t: pa.DataType) -> None:
+    """Refuse a type that arrangements do not know."""
+    known = t in _FIXED or pa.types.is_boolean(t) or pa.types.is_decimal128(t) or is_bytes(t)
+    if not known:
+        raise UnsupportedType(f"arrangements hold no columns of type {t}")
+
+
+def is_bytes(t: pa.DataType) -> bool:
+    """Strings and binaries: the same buffers, the same equality."""
+    return bool(pa.types.is_string(t) or pa.types.is_binary(t))
+
+
+def validity(a: Array) -> Bools | None:
+    """Which values are not NULL; None when all are."""
+    return None if a.null_count == 0 else np.asarray(pc.is_valid(a).to_numpy(zero_copy_only=False))
+
+
+def fixed(a: Array) -> NDArray[np.generic]:
+    """The values of a fixed-width column (not a decimal), without a copy where Arrow allows it."""
+    if pa.types.is_boolean(a.type):
+        return _bits(a)
+    dtype = _FIXED.get(a.type)
+    if dtype is None:
+        raise UnsupportedType(f"{a.type} is not a fixed-width type of arrangements")
+    if len(a) == 0:
+        return np.empty(0, dtype)
+    return np.frombuffer(a.buffers()[1], dtype, len(a), a.offset * np.dtype(dtype).itemsize)
+
+
+def decimal_words(a: Array) -> tuple[Ints, Ints]:
+    """The low and the high 64 bits of the unscaled values of a decimal128 column."""
+    if len(a) == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    words = np.frombuffer(a.buffers()[1], np.int64, 2 * len(a), 16 * a.offset).reshape(-1, 2)
+    return np.ascontiguousarray(words[:, 0]), np.ascontiguousarray(words[:, 1])
+
+
+def string_bytes(a: Array) -> tuple[Ints, Ints, NDArray[np.uint8]]:
+    """(starts, lengths, bytes) of a string or binary column."""
+    if len(a) == 0 or a.buffers()[2] is None:
+        none = np.zeros(len(a), np.int64)
+        return none, none, np.empty(0, np.uint8)
+    offsets = np.frombuffer(a.buffers()[1], np.int32, len(a) + 1, 4 * a.offset).astype(np.int64)
+    return offsets[:-1], np.diff(offsets), np.frombuffer(a.buffers()[2], np.uint8)
+
+
+def canonical(a: Array) -> Array:
+    """One representative of equal values: -0.0 becomes 0.0 and every NaN the same NaN."""
+    if not pa.types.is_floating(a.type):
+        return a
+    values = np.asarray(fixed(a), dtype=np.dtype(_FIXED[a.type]))
+    clean = values + values.dtype.type(0)
+    clean[np.isnan(clean)] = np.nan
+    word = np.uint32 if values.dtype == np.float32 else np.uint64
+    if np.array_equal(clean.view(word), values.view(word)):
+        return a
+    valid = validity(a)
+    return pa.array(clean, a.type, mask=None if valid is None else ~valid)
+
+
+def equal_rows(left: Sequence[Array], right: Sequence[Array], rows: int) -> Bools:
+    """Row by row, whether all columns are equal."""
+    result = np.ones(rows, np.bool_)
+    for a, b in zip(left, right, strict=True):
+        result &= _equal(a, b)
+    return result
+
+
+def any_null(columns: Sequence[Array], rows: int) -> Bools | None:
+    """Rows with a NULL in one of the columns; None when there are none."""
+    result: Bools | None = None
+    for column in columns:
+        valid = validity(column)
+        if valid is not None:
+            result = ~valid if result is None else result | ~valid
+    return result
+
+
+def take(columns: Sequence[Array], rows: Ints) -> list[Array]:
+    """The same rows of every column."""
+    indices = pa.array(rows)
+    return [c.take(indices) for c in columns]
+
+
+def _bits(a: Array) -> NDArray[np.uint8]:
+    if len(a) == 0:
+        return np.empty(0, np.uint8)
+    first = a.offset // 8
+    raw = np.frombuffer(a.buffers()[1], np.uint8)[first : (a.offset + len(a) + 7) // 8]
+    skip = a.offset - 8 * first
+    return np.unpackbits(raw, bitorder="little")[skip : skip + len(a)]
+
+
+def _equal(a: Array, b: Array) -> Bools:
+    same = _equal_values(a, b)
+    if a.null_count == 0 and b.null_count == 0:
+        return same
+    valid_a, valid_b = pc.is_valid(a).to_numpy(zero_copy_only=False), pc.is_valid(b).to_numpy(zero_copy_only=False)
+    return np.asarray((same & valid_a & valid_b) | ~(valid_a | valid_b))
+
+
+def _equal_values(a: Array, b: Array) -> Bools:
+    if pa.types.is_decimal128(a.type):
+        (low_a, high_a), (low_b, high_b) = decimal_words(a), decimal_words(b)
+        return np.asarray((low_a == low_b) & (high_a == high_b))
+    if is_bytes(a.type):
+        return np.asarray(pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False))
+    x, y = fixed(a), fixed(b)
+    same = np.asarray(x == y)
+    if pa.types.is_floating(a.type):
+        same |= (x != x) & (y != y)
+    return same

@@ -1,0 +1,90 @@
+"""Consolidation: one row per identity, weights added up, zeros gone.
+
+    a 5 +1                a 5 +2
+    b 5 +1      ──>
+    a 5 +1                (b cancelled)
+    b 5 -1
+
+The result's order is that of each identity's first row, so it is a function of the input alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.columns import canonical, take
+from tidemark_replica.arrangement.errors import DiffOverflow
+from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
+from tidemark_replica.arrangement.hashing import hash_rows
+from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, row_columns
+
+_LOW = np.int64(0xFFFFFFFF)
+_32 = np.int64(32)
+
+
+def consolidate(updates: Updates) -> Updates:
+    """Updates with at most one per (row, error, time), none with diff 0; floats in their canonical form."""
+    columns = [canonical(c) for c in row_columns(updates)]
+    time, error = updates.column(len(columns)), updates.column(len(columns) + 2)
+    first, (sums,) = _sum_by_identity([*columns, time, error], [diffs(updates)], checked=True)
+    *kept, time, error = take([*columns, time, error], first)
+    return make_updates(kept, np.asarray(time.to_numpy()), sums, error)
+
+
+def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
+    """A record batch of a file's schema, its times advanced to `since`, consolidated and sorted by hash."""
+    rows = advance(rows, layout, since)
+    identity = [rows.column(i) for i in layout.identity]
+    weights = [np.asarray(rows.column(i).to_numpy()) for i in layout.weights]
+    first, sums = _sum_by_identity(identity, weights, checked=not layout.accumulators)
+    order = order_by_hash(file_hashes(rows)[first])
+    kept = take(rows.columns[: layout.tag + 1], first[order])
+    return pa.RecordBatch.from_arrays([*kept, *(pa.array(s[order]) for s in sums)], schema=layout.schema)
+
+
+def advance(rows: Any, layout: Layout, since: int) -> Any:
+    """The rows with times below `since` moved up to it: what a reader at or after `since` sees is the same."""
+    time = np.asarray(rows.column(layout.time).to_numpy())
+    if len(time) == 0 or int(time.min()) >= since:
+        return rows
+    field = rows.schema.field(layout.time)
+    return rows.set_column(layout.time, field, pa.array(np.maximum(time, since)))
+
+
+def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
+    """The sum of each run of diffs; raises DiffOverflow where it does not fit."""
+    if len(starts) == 0:
+        return np.empty(0, np.int64)
+    total: Ints = np.add.reduceat(diffs, starts)
+    largest = max(abs(int(diffs.max())), abs(int(diffs.min())))
+    if largest * len(diffs) < 2**63:
+        return total
+    low = np.add.reduceat(diffs & _LOW, starts)
+    top = np.add.reduceat(diffs >> _32, starts) + (low >> _32)
+    if ((top < -(2**31)) | (top >= 2**31)).any():
+        raise DiffOverflow("the multiplicity of a row left the range of 64 bits")
+    return total
+
+
+def _sum_by_identity(identity: Sequence[Array], weights: Sequence[Ints], *, checked: bool) -> tuple[Ints, list[Ints]]:
+    """The first row of each identity whose weights do not cancel, ascending, and its summed weights."""
+    groups = group_rows(hash_rows(identity, len(weights[0])), identity)
+    if len(groups.starts) == len(groups.order):
+        first, sums = np.arange(len(groups.order)), list(weights)
+    else:
+        by_row = np.argsort(groups.first, kind="stable")
+        first = groups.first[by_row]
+        sums = [_run_sums(w[groups.order], groups.starts, checked=checked)[by_row] for w in weights]
+    alive = np.zeros(len(first), np.bool_)
+    for s in sums:
+        alive |= s != 0
+    return (first, sums) if alive.all() else (first[alive], [s[alive] for s in sums])
+
+
+def _run_sums(weights: Ints, starts: Ints, *, checked: bool) -> Ints:
+    if checked:
+        return sum_diffs(weights, starts)
+    return np.asarray(np.add.reduceat(weights, starts))

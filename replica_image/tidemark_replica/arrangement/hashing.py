@@ -1,0 +1,140 @@
+"""A 64-bit hash of whole rows, column by column.
+
+Every column gives one 64-bit word per row: the bits of fixed-width values (widened, so that 1 hashes alike in
+every integer width), of floats after `x + 0.0` and with one NaN, of decimals the low word and what the high word
+holds beyond its sign. NULL has a word of its own. The words are combined by position, so (1, NULL) and (NULL, 1)
+differ.
+
+Strings are read as overlapping unaligned 8-byte words, one turn of a loop per word of the longest short string. Long
+ones (over 256 bytes) go another way, whose cost follows their bytes alone: each word is mixed with its position and
+the results are added up. Which way a string goes depends on that string only.
+
+The hash is that of this process's state: it is never written anywhere that outlives the replica.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.columns import decimal_words, fixed, is_bytes, string_bytes, validity
+from tidemark_replica.arrangement.updates import Array, Bools, Hashes, Ints
+
+U = np.uint64
+_GOLDEN, _MIX1, _MIX2 = U(0x9E3779B97F4A7C15), U(0xBF58476D1CE4E5B9), U(0x94D049BB133111EB)
+_COMBINE = U(0x9FB21C651E98DF25)
+_NULL = U(0x6E756C6C5F5F5F21)
+_S27, _S30, _S31 = U(27), U(30), U(31)
+
+_LONG = 256
+_LONG_WORDS_AT_ONCE = 1 << 20
+_TAIL_MASKS = np.array([(1 << (8 * i)) - 1 for i in range(9)], dtype=np.uint64)
+
+ERRS_HASH = U(0)
+"""The hash of errs rows: they sort before all others. No ok row has it."""
+
+
+def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
+    """The hash of every row over these columns; all rows alike when there are none."""
+    combined = np.full(rows, _GOLDEN, np.uint64)
+    for position, column in enumerate(columns):
+        word = _column_words(column)
+        valid = validity(column)
+        if valid is not None:
+            word = np.where(valid, word, _NULL)
+        combined = word if position == 0 else mix(combined * _COMBINE + word)
+    return combined
+
+
+def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
+    """As `hash_rows`, but never that of errs rows."""
+    return np.maximum(hash_rows(columns, rows), U(1))
+
+
+def hashes_with_errors(columns: Sequence[Array], ok: Bools | None, rows: int) -> Hashes:
+    """Key hashes of updates: `ok` says which rows are (None: all)."""
+    hashes = key_hashes(columns, rows)
+    return hashes if ok is None else np.where(ok, hashes, ERRS_HASH)
+
+
+def mix(x: Hashes) -> Hashes:
+    """A bijection on 64 bits in which every input bit moves every output bit (splitmix64)."""
+    x = x + _GOLDEN
+    x ^= x >> _S30
+    x *= _MIX1
+    x ^= x >> _S27
+    x *= _MIX2
+    x ^= x >> _S31
+    return x
+
+
+def bucket_of(hashes: Hashes, buckets: int) -> Ints:
+    """The bucket of a hash: an equal range of hashes each, so a batch sorted by hash is sorted by bucket too."""
+    return ((hashes >> U(32)) * U(buckets) >> U(32)).astype(np.int64)
+
+
+def bucket_edges(buckets: int) -> Hashes:
+    """The first hash of each bucket after the first one."""
+    return np.array([-(-(b << 32) // buckets) << 32 for b in range(1, buckets)], dtype=np.uint64)
+
+
+def _column_words(a: Array) -> Hashes:
+    if is_bytes(a.type):
+        return _bytes_words(a)
+    if pa.types.is_decimal128(a.type):
+        low, high = decimal_words(a)
+        beyond_sign = (high ^ (low >> np.int64(63))).view(np.uint64)
+        words = mix(low.view(np.uint64))
+        wide = np.flatnonzero(beyond_sign)
+        words[wide] = mix(words[wide] ^ beyond_sign[wide])
+        return words
+    if pa.types.is_floating(a.type):
+        with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
+            values = fixed(a).astype(np.float64) + 0.0
+        values[np.isnan(values)] = np.nan
+        return mix(values.view(np.uint64))
+    return mix(fixed(a).astype(np.int64).view(np.uint64))
+
+
+def _bytes_words(a: Array) -> Hashes:
+    starts, lengths, raw = string_bytes(a)
+    words = mix(lengths.view(np.uint64))
+    longest = int(lengths.max(initial=0))
+    if longest == 0:
+        return words
+    starts, view = _overlapping_words(starts, lengths, raw)
+    long = np.flatnonzero(lengths > _LONG)
+    if len(long):
+        words[long] = mix(words[long] ^ _long_words(starts[long], lengths[long], view))
+        lengths = np.where(lengths > _LONG, 0, lengths)
+        longest = int(lengths.max())
+    for position in range(0, longest, 8):
+        live = np.flatnonzero(lengths > position)
+        masks = _TAIL_MASKS[np.minimum(lengths[live] - position, 8)]
+        words[live] = mix(words[live] ^ (view[starts[live] + position] & masks))
+    return words
+
+
+def _overlapping_words(starts: Ints, lengths: Ints, raw: Hashes | np.ndarray) -> tuple[Ints, Hashes]:
+    """The bytes as a word at *every* byte, padded so that the last word may be read whole."""
+    first, end = int(starts[0]), int(starts[-1] + lengths[-1])
+    if len(raw) < end + 8:
+        raw = np.concatenate([raw[first:end], np.zeros(8, np.uint8)])
+        starts = starts - first
+    return starts, np.ndarray((len(raw) - 7,), np.dtype("<u8"), np.ascontiguousarray(raw), 0, (1,))
+
+
+def _long_words(starts: Ints, lengths: Ints, view: Hashes) -> Hashes:
+    result = np.zeros(len(starts), np.uint64)
+    counts = (lengths + 7) // 8
+    cuts = np.searchsorted(np.cumsum(counts), np.arange(_LONG_WORDS_AT_ONCE, int(counts.sum()), _LONG_WORDS_AT_ONCE))
+    for rows in np.split(np.arange(len(starts)), np.unique(cuts)):
+        if len(rows) == 0:
+            continue
+        begins = np.cumsum(counts[rows]) - counts[rows]
+        position = np.arange(int(counts[rows].sum())) - np.repeat(begins, counts[rows])
+        remaining = np.minimum(np.repeat(lengths[rows], counts[rows]) - 8 * position, 8)
+        words = view[np.repeat(starts[rows], counts[rows]) + 8 * position] & _TAIL_MASKS[remaining]
+        salted = mix(words + mix(position.astype(np.uint64)))
+        result[rows] = np.add.reduceat(salted, begins)
+    return result

@@ -1,0 +1,104 @@
+"""A manifest: the small immutable value that says what an arrangement is, up to which time.
+
+    Manifest(arrangement, layout, lower, upper, since, batches = oldest ... newest)
+
+Drivers pass manifests to tasks as JSON; a task that holds one can read the arrangement whatever happens meanwhile, as
+long as the store keeps the files it names.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NewType
+
+from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
+from tidemark_replica.arrangement.layout import Layout
+
+ArrangementId = NewType("ArrangementId", str)
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of an arrangement: complete for times in [since, upper)."""
+
+    arrangement: ArrangementId
+    layout: Layout
+    buckets: int
+    lower: int
+    upper: int
+    since: int
+    batches: tuple[BatchRef, ...] = ()
+
+    @staticmethod
+    def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":
+        """An arrangement before its first step, which will begin at `lower`."""
+        return Manifest(arrangement, layout, buckets, lower, lower, lower)
+
+    @property
+    def rows(self) -> int:
+        return sum(b.rows for b in self.batches)
+
+    @property
+    def bytes(self) -> int:
+        return sum(b.bytes for b in self.batches)
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset(b.file for b in self.batches)
+
+    def spine(self, bucket: int) -> tuple[BatchRef, ...]:
+        """The batches of one bucket, oldest first."""
+        return tuple(b for b in self.batches if b.bucket == bucket)
+
+    def check_readable(self, as_of: int) -> None:
+        """Raise OutOfFrontier unless the contents at `as_of` are here and final."""
+        if not self.since <= as_of < self.upper:
+            raise OutOfFrontier(
+                f"arrangement {self.arrangement} is readable in [{self.since}, {self.upper}), not at {as_of}"
+            )
+
+    def append(self, batches: Iterable[BatchRef], lower: int, upper: int) -> "Manifest":
+        """The arrangement after a step over [lower, upper) that wrote `batches` (perhaps none)."""
+        if lower != self.upper or upper <= lower:
+            raise StaleManifest(
+                f"arrangement {self.arrangement} is complete up to {self.upper}: it takes no step [{lower}, {upper})"
+            )
+        return replace(self, upper=upper, batches=(*self.batches, *batches))
+
+    def allow_compaction(self, since: int) -> "Manifest":
+        """The arrangement readable only from `since` on; a since never goes back."""
+        return replace(self, since=max(self.since, since))
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-able values; `from_json` reads it back."""
+        return {
+            "format": FORMAT,
+            "arrangement": self.arrangement,
+            "layout": self.layout.to_json(),
+            "buckets": self.buckets,
+            "lower": self.lower,
+            "upper": self.upper,
+            "since": self.since,
+            "batches": [b.to_json() for b in self.batches],
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "Manifest":
+        if value["format"] != FORMAT:
+            raise StaleManifest(f"a manifest of format {value['format']}; this replica reads format {FORMAT}")
+        return Manifest(
+            ArrangementId(value["arrangement"]),
+            Layout.from_json(value["layout"]),
+            value["buckets"],
+            value["lower"],
+            value["upper"],
+            value["since"],
+            tuple(BatchRef.from_json(b) for b in value["batches"]),
+        )
+
+
+def live_files(manifests: Iterable[Manifest]) -> frozenset[str]:
+    """The files that these manifests need."""
+    return frozenset().union(*(m.files for m in manifests))

@@ -1,0 +1,72 @@
+"""Sorted runs: what one step has written to one arrangement so far, chunk by chunk.
+
+    chunk ──> run (level 0)          eight runs of a level ──merge──> one run of the next
+
+A small step is one chunk and writes one file per bucket. A hydration writes many; merging them eight at a time keeps
+probes short at the price of about one more rewrite of a row.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_replica.arrangement.batch import BatchRef, Segment
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.arrangement.spine import coalesce, merge_segments
+from tidemark_replica.arrangement.step import StepContext, by_bucket
+
+FAN_IN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    ref: BatchRef
+    level: int
+    segments: tuple[Segment, ...]
+
+
+class StepRuns:
+    """The runs of one arrangement in one step; `commit` hands them to the step's writer."""
+
+    def __init__(self, context: StepContext, arrangement: ArrangementId) -> None:
+        self._context = context
+        self._manifest = context.manifest(arrangement)
+        self._runs: dict[int, list[_Run]] = {}
+
+    def add(self, rows: Any) -> None:
+        """Take in a chunk: rows of a file's schema, ascending by hash."""
+        for bucket, part in by_bucket(rows, self._manifest.buckets):
+            ref = self._write(bucket, iter([part]))
+            if ref is None:
+                continue
+            runs = self._runs.setdefault(bucket, [])
+            runs.append(_Run(ref, 0, (Segment.of(part),)))
+            self._merge_full_levels(bucket, runs)
+
+    def segments(self) -> Iterator[Segment]:
+        """Everything taken in so far, to be probed."""
+        for runs in self._runs.values():
+            for run in runs:
+                yield from run.segments
+
+    def commit(self) -> None:
+        """The runs are the step's batches."""
+        for runs in self._runs.values():
+            for run in runs:
+                self._context.writer.adopt(self._manifest.arrangement, run.ref)
+
+    def _merge_full_levels(self, bucket: int, runs: list[_Run]) -> None:
+        while len(runs) >= FAN_IN and runs[-FAN_IN].level == runs[-1].level:
+            tail = runs[-FAN_IN:]
+            del runs[-FAN_IN:]
+            layout, segments = self._manifest.layout, [s for run in tail for s in run.segments]
+            ref = self._write(bucket, coalesce(merge_segments(segments, layout, self._context.lower)))
+            if ref is not None:
+                runs.append(_Run(ref, tail[0].level + 1, self._context.cache.segments(ref, layout)))
+            for run in tail:
+                self._context.writer.discard(run.ref)
+
+    def _write(self, bucket: int, segments: Iterator[Any]) -> BatchRef | None:
+        manifest = self._manifest
+        span = self._context.span
+        return self._context.writer.write_scratch(manifest.arrangement, manifest.layout, bucket, span, segments)

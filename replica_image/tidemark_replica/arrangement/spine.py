@@ -1,0 +1,120 @@
+"""Spines: how an arrangement's batches are merged so that there are few of them.
+
+    bucket 0:   [1,000,000 rows] [60,000] [900] [100] [100]      oldest ... newest
+                                          └────────────────┘ merged: everything from the first batch on that is
+                                                             not at least twice as long as the one after it
+
+So sizes at least double from batch to batch, there are O(log n) of them, and a row is rewritten O(log n) times in its
+life. A merge consolidates and advances times to `since`. A batch whose times have all become one since it was
+written is rewritten alone, once: otherwise an idle arrangement would keep its history for ever.
+
+Planning is pure; `merge` does the work, in any process; `apply` puts its result in the place of what it merged.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batch import BatchRef, Segment, Span
+from tidemark_replica.arrangement.consolidate import consolidate_sorted
+from tidemark_replica.arrangement.errors import StaleManifest
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.updates import Hashes
+
+RANGE_ROWS = 1 << 18
+"""How many rows a merge holds and consolidates at a time (a range of hashes; one hash is never split)."""
+
+SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 28
+"""A file's segments grow up to this: what a merge holds at most, beside one range."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge to be done: neighbours in one bucket's spine, and the since they are advanced to."""
+
+    arrangement: ArrangementId
+    batches: tuple[BatchRef, ...]
+    since: int
+
+    @property
+    def span(self) -> Span:
+        return Span(self.batches[0].lower, self.batches[-1].upper, self.since)
+
+
+def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
+    """The merges that bring every bucket's spine back into shape; often none."""
+    merges = []
+    for bucket in sorted({b.bucket for b in manifest.batches}):
+        spine = manifest.spine(bucket)
+        run = spine[newest_run([b.rows for b in spine]) :]
+        if len(run) > 1:
+            merges.append(Merge(manifest.arrangement, run, manifest.since))
+        rest = spine[: len(spine) - len(run)] if len(run) > 1 else spine
+        merges += [Merge(manifest.arrangement, (b,), manifest.since) for b in rest if _collapses(b, manifest.since)]
+    return tuple(merges)
+
+
+def newest_run(sizes: Sequence[int]) -> int:
+    """Where the run of newest batches to merge begins, given sizes oldest first; the last position: nowhere."""
+    crowded = (i for i in range(len(sizes) - 1) if sizes[i] < 2 * sizes[i + 1])
+    begin = next(crowded, len(sizes) - 1)
+    while begin > 0 and sizes[begin - 1] < 2 * sum(sizes[begin:]):
+        begin -= 1
+    return max(begin, 0)
+
+
+def _collapses(batch: BatchRef, since: int) -> bool:
+    """Whether its times, once several, are all one by now."""
+    return batch.first_time < batch.last_time <= since
+
+
+def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest:
+    """The manifest with a merge's result (None: everything cancelled) in the place of what it merged."""
+    wanted = {b.file for b in merge.batches}
+    positions = [i for i, b in enumerate(manifest.batches) if b.file in wanted]
+    if merge.arrangement != manifest.arrangement or len(positions) != len(wanted):
+        raise StaleManifest(f"arrangement {manifest.arrangement} no longer holds the batches {sorted(wanted)}")
+    if merge.since > manifest.since:
+        raise StaleManifest(f"a merge advanced times to {merge.since}, but {manifest.since} must stay readable")
+    batches = [b for b in manifest.batches if b.file not in wanted]
+    if merged is not None:
+        batches.insert(positions[0], merged)
+    return replace(manifest, batches=tuple(batches))
+
+
+def merge_segments(runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS) -> Iterator[Any]:
+    """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows."""
+    after: np.uint64 | None = None
+    for last in [*_cuts(runs, range_rows), None]:
+        parts = [part for run in runs if (part := run.between(after, last)).num_rows]
+        after = last
+        if parts:
+            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+            consolidated = consolidate_sorted(rows, layout, since)
+            if consolidated.num_rows:
+                yield consolidated
+
+
+def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:
+    """Hashes that cut the runs into ranges of roughly so many rows."""
+    if sum(len(r.hashes) for r in runs) <= range_rows:
+        return np.empty(0, np.uint64)
+    stride = max(range_rows // 16, 1)
+    sample = np.sort(np.concatenate([r.hashes[stride - 1 :: stride] for r in runs]))
+    return np.unique(sample[15::16])
+
+
+def coalesce(batches: Iterator[Any], rows: int = SEGMENT_ROWS) -> Iterator[Any]:
+    """Fewer, longer record batches: a probe pays for each segment of a file."""
+    pending: list[Any] = []
+    for batch in batches:
+        pending.append(batch)
+        if sum(b.num_rows for b in pending) >= rows or sum(b.nbytes for b in pending) >= SEGMENT_BYTES:
+            yield pa.concat_batches(pending)
+            pending = []
+    if pending:
+        yield pa.concat_batches(pending) if len(pending) > 1 else pending[0]

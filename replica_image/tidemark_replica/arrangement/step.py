@@ -1,0 +1,142 @@
+"""What a kernel is given for one step, and what it hands back.
+
+    StepContext   the step's bounds, the manifests it reads, how to open them, and a BatchWriter
+    BatchWriter   writes batch files under the step's name and collects their refs
+
+A written batch counts only once the driver has put its ref into a manifest. Files of a step that failed, was cancelled
+or ran twice carry that step's name and an attempt of their own, so nobody ever writes to another's file and the store
+can sweep them away.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NewType
+
+import numpy as np
+
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, write_batch
+from tidemark_replica.arrangement.errors import DiskLimitExceeded, UnknownArrangement
+from tidemark_replica.arrangement.hashing import bucket_edges
+from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spine import Merge, coalesce, merge_segments
+from tidemark_replica.arrangement.trace import Trace
+
+StepId = NewType("StepId", str)
+
+CHUNK_ROWS = 1 << 18
+
+
+class BatchWriter:
+    """Writes one attempt's batches; `written` lists, by arrangement, the refs to be committed."""
+
+    def __init__(self, directory: Path, step: StepId, *, bytes_left: int | None = None) -> None:
+        self._directory = directory
+        self._name = f"{step}-{uuid.uuid4().hex[:12]}"
+        self._files = 0
+        self._bytes_left = bytes_left
+        self.written: dict[ArrangementId, list[BatchRef]] = {}
+
+    def write(
+        self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
+    ) -> BatchRef | None:
+        """Write a batch to be committed with the step; None when there are no rows."""
+        ref = self.write_scratch(arrangement, layout, bucket, span, segments)
+        if ref is not None:
+            self.written.setdefault(arrangement, []).append(ref)
+        return ref
+
+    def write_scratch(
+        self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
+    ) -> BatchRef | None:
+        """Write a batch for this step's own use."""
+        file = f"{arrangement}/{self._name}-{self._files}.arrow"
+        self._files += 1
+        ref = write_batch(self._directory, file, layout, bucket, span, segments)
+        if ref is not None and self._bytes_left is not None:
+            self._bytes_left -= ref.bytes
+            if self._bytes_left < 0:
+                self.discard(ref)
+                raise DiskLimitExceeded(
+                    f"arrangement {arrangement} needs {ref.bytes} bytes of scratch space more than is allowed"
+                )
+        return ref
+
+    def write_sorted(self, manifest: Manifest, span: Span, rows: Any) -> list[BatchRef]:
+        """Write rows of a file's schema that ascend by hash: one batch for each bucket that they reach."""
+        refs = []
+        for bucket, part in by_bucket(rows, manifest.buckets):
+            ref = self.write(manifest.arrangement, manifest.layout, bucket, span, [part])
+            refs += [ref] if ref is not None else []
+        return refs
+
+    def adopt(self, arrangement: ArrangementId, ref: BatchRef) -> None:
+        """Commit a batch with the step that was written as scratch."""
+        self.written.setdefault(arrangement, []).append(ref)
+
+    def discard(self, ref: BatchRef) -> None:
+        """Take away a scratch batch; whoever has it mapped can still read it."""
+        (self._directory / ref.file).unlink(missing_ok=True)
+
+
+def by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
+    """Rows sorted by hash as (bucket, its slice), empty ones left out."""
+    if buckets == 1:
+        yield 0, rows
+        return
+    edges = np.searchsorted(file_hashes(rows), bucket_edges(buckets), "left")
+    for bucket, (begin, end) in enumerate(zip([0, *edges], [*edges, rows.num_rows], strict=True)):
+        if end > begin:
+            yield bucket, rows.slice(begin, end - begin)
+
+
+def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -> BatchRef | None:
+    """Carry out a planned merge; None when everything cancelled. `spine.apply` puts the result in place."""
+    runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
+    merged = coalesce(merge_segments(runs, layout, task.since))
+    return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """One step of a dataflow, [lower, upper), as one task sees it.
+
+    At hydration `lower` is the as_of, and inputs come with every time advanced to it.
+    """
+
+    lower: int
+    upper: int
+    is_hydration: bool
+    manifests: Mapping[ArrangementId, Manifest]
+    cache: BatchCache
+    writer: BatchWriter
+    bucket: int | None = None
+    """The bucket that this task's input was shuffled to; None: one task has all of it."""
+    chunk_rows: int = CHUNK_ROWS
+
+    @property
+    def before(self) -> int:
+        """Arranged updates below this time were processed by earlier steps: all of [0, lower), or at hydration none."""
+        return 0 if self.is_hydration else self.lower
+
+    @property
+    def span(self) -> Span:
+        """What this step's batches cover."""
+        return Span(self.lower, self.upper, self.lower)
+
+    def manifest(self, arrangement: ArrangementId) -> Manifest:
+        """The manifest this step has pinned."""
+        found = self.manifests.get(arrangement)
+        if found is None:
+            raise UnknownArrangement(f"the step over [{self.lower}, {self.upper}) pins no arrangement {arrangement}")
+        return found
+
+    def trace(self, arrangement: ArrangementId) -> Trace:
+        """The pinned arrangement, to be read."""
+        return Trace(self.manifest(arrangement), self.cache)
+
+    def owns_bucket(self, bucket: int) -> bool:
+        """Whether this task is the one that sees a bucket's rows."""
+        return self.bucket is None or self.bucket == bucket

@@ -1,0 +1,174 @@
+"""The arrangement store: which manifests are alive, hence which files may go.
+
+    <root>/<incarnation>/<arrangement>/<step>-<attempt>-<n>.arrow
+           └ .lock, held while the incarnation lives: the next one removes those that nobody holds
+
+    install ──> current manifest ──commit──> newer manifest         every current manifest and every pin counts
+                     └──pin──> held by a step, an importer, a peek  as a user of its files; a file without users goes
+
+State is scratch: it dies with the incarnation, and a new one hydrates afresh. So nothing is synced, and a crash leaves
+at worst files that the next incarnation removes.
+
+The counts live in the driver, under one lock. Tasks only ever write files under their step's name; `sweep` takes away
+what steps that are over left behind without committing it (failed, cancelled and speculative attempts).
+"""
+
+import fcntl
+import os
+import shutil
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.step import StepId
+
+_LOCK = ".lock"
+
+
+class ArrangementStore:
+    """The arrangements of one incarnation of a replica."""
+
+    def __init__(self, root: Path, *, limit_bytes: int | None = None) -> None:
+        self._limit = limit_bytes
+        self._mutex = threading.Lock()
+        self._current: dict[ArrangementId, Manifest] = {}
+        self._users: Counter[str] = Counter()
+        self._sizes: dict[str, int] = {}
+        self.directory, self._lock = _new_incarnation(root)
+
+    def close(self) -> None:
+        """End the incarnation: all its files go."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._lock.close()
+
+    @property
+    def bytes(self) -> int:
+        """What the files in use take."""
+        with self._mutex:
+            return sum(self._sizes.values())
+
+    @property
+    def bytes_left(self) -> int | None:
+        """What steps may still write; None: no limit."""
+        return None if self._limit is None else max(self._limit - self.bytes, 0)
+
+    def current(self, arrangement: ArrangementId) -> Manifest:
+        """The newest manifest."""
+        with self._mutex:
+            return self._get(arrangement)
+
+    def arrangements(self) -> tuple[Manifest, ...]:
+        """The newest manifest of every arrangement."""
+        with self._mutex:
+            return tuple(self._current.values())
+
+    def install(self, manifest: Manifest) -> None:
+        """Begin to keep an arrangement."""
+        with self._mutex:
+            if manifest.arrangement in self._current:
+                raise StaleManifest(f"arrangement {manifest.arrangement} is installed already")
+            self._use(manifest)
+            self._current[manifest.arrangement] = manifest
+
+    def commit(self, old: Manifest, new: Manifest) -> None:
+        """Put `new` in the place of `old`; raises StaleManifest, and changes nothing, unless `old` is the newest."""
+        with self._mutex:
+            if self._get(old.arrangement) != old:
+                raise StaleManifest(f"arrangement {old.arrangement} has a newer manifest than the one to be replaced")
+            self._check_limit(new)
+            self._use(new)
+            self._current[new.arrangement] = new
+            self._drop(old)
+
+    def remove(self, arrangement: ArrangementId) -> None:
+        """Forget an arrangement; its files go when the last pin does."""
+        with self._mutex:
+            manifest = self._get(arrangement)
+            del self._current[arrangement]
+            self._drop(manifest)
+
+    @contextmanager
+    def pin(self, *arrangements: ArrangementId) -> Iterator[dict[ArrangementId, Manifest]]:
+        """The newest manifests, whose files stay while the context lasts."""
+        with self._mutex:
+            pinned = {a: self._get(a) for a in arrangements}
+            for manifest in pinned.values():
+                self._use(manifest)
+        try:
+            yield pinned
+        finally:
+            with self._mutex:
+                for manifest in pinned.values():
+                    self._drop(manifest)
+
+    def sweep(self, running: Collection[StepId]) -> int:
+        """Delete files that nobody uses and no running step may be writing; says how many."""
+        deleted = 0
+        with self._mutex:
+            for path in list(self.directory.glob("*/*")):
+                file = str(path.relative_to(self.directory))
+                if file not in self._users and path.name.rsplit("-", 2)[0] not in running:
+                    path.unlink(missing_ok=True)
+                    deleted += 1
+        return deleted
+
+    def _get(self, arrangement: ArrangementId) -> Manifest:
+        found = self._current.get(arrangement)
+        if found is None:
+            raise UnknownArrangement(f"no arrangement {arrangement} is kept here")
+        return found
+
+    def _check_limit(self, new: Manifest) -> None:
+        added = sum(b.bytes for b in new.batches if b.file not in self._sizes)
+        used = sum(self._sizes.values())
+        if self._limit is not None and used + added > self._limit:
+            raise DiskLimitExceeded(
+                f"arrangement {new.arrangement} grew to {new.bytes} bytes: all arrangements would take "
+                f"{used + added} of the {self._limit} allowed; give the replica more scratch or keep less state"
+            )
+
+    def _use(self, manifest: Manifest) -> None:
+        for batch in manifest.batches:
+            self._users[batch.file] += 1
+            self._sizes[batch.file] = batch.bytes
+
+    def _drop(self, manifest: Manifest) -> None:
+        for batch in manifest.batches:
+            self._drop_file(batch)
+
+    def _drop_file(self, batch: BatchRef) -> None:
+        self._users[batch.file] -= 1
+        if self._users[batch.file] == 0:
+            del self._users[batch.file], self._sizes[batch.file]
+            (self.directory / batch.file).unlink(missing_ok=True)
+
+
+def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:
+    """A directory of its own under `root`, locked for as long as this process lives; dead ones are removed."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / _LOCK).open("ab") as all_of_root:
+        fcntl.flock(all_of_root, fcntl.LOCK_EX)  # nobody is between making its directory and locking it
+        for other in root.iterdir():
+            if other.is_dir() and _is_dead(other):
+                shutil.rmtree(other, ignore_errors=True)
+        directory = root / f"incarnation-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        directory.mkdir()
+        lock = (directory / _LOCK).open("ab")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return directory, lock
+
+
+def _is_dead(directory: Path) -> bool:
+    try:
+        with (directory / _LOCK).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

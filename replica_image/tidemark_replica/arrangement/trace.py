@@ -1,0 +1,133 @@
+"""The reading side of an arrangement: one manifest, through this process's open batches.
+
+probe(keys)          rows of given keys, over all batches          (kernels)
+scan(lower, upper)   the updates of a range of times               (importers)
+rows_at(as_of)       the consolidated contents at a time, streamed (peeks, hydration of importers)
+lookup(key, as_of)   the same for one key                          (peeks with a literal key)
+errors_at(as_of)     the errors at a time: a few binary searches   (first thing every peek asks)
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Segment
+from tidemark_replica.arrangement.consolidate import consolidate
+from tidemark_replica.arrangement.errors import OutOfFrontier
+from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
+from tidemark_replica.arrangement.spine import RANGE_ROWS, merge_segments
+from tidemark_replica.arrangement.updates import Array, Updates, diffs, errors, make_updates, row_columns
+
+
+class Trace:
+    """An arrangement as one manifest says it is."""
+
+    def __init__(self, manifest: Manifest, cache: BatchCache) -> None:
+        self.manifest = manifest
+        self.layout = manifest.layout
+        self._cache = cache
+
+    def segments(self, bucket: int | None = None) -> Iterator[Segment]:
+        """All segments, or those of one bucket."""
+        for ref in self.manifest.batches:
+            if bucket is None or ref.bucket == bucket:
+                yield from self._cache.segments(ref, self.layout)
+
+    def probe(self, keys: Keys, *, before: int | None = None, slice_rows: int = SLICE_ROWS) -> Iterator[Hits]:
+        """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
+        if len(keys.hashes) == 0 or not self.manifest.batches:
+            return
+        buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
+        refs = [b for b in self.manifest.batches if b.bucket in buckets and not _too_late(b, before)]
+        for ref in refs:
+            needs_filter = before if before is not None and ref.last_time >= before else None
+            segments = self._cache.segments(ref, self.layout)
+            yield from probe(keys, segments, self.layout, before=needs_filter, slice_rows=slice_rows)
+
+    def scan(self, lower: int, upper: int) -> Iterator[Updates]:
+        """The updates with lower <= time < upper, as they are stored; needs since < lower.
+
+        So a new reader takes `rows_at(as_of)` first, then scans from as_of + 1 on.
+        """
+        if lower <= self.manifest.since:
+            raise OutOfFrontier(
+                f"arrangement {self.manifest.arrangement}: updates from {lower} on were asked for, but times up to "
+                f"{self.manifest.since} are merged together"
+            )
+        if upper > self.manifest.upper:
+            raise OutOfFrontier(
+                f"arrangement {self.manifest.arrangement} is complete up to {self.manifest.upper}, not {upper}"
+            )
+        for ref in self.manifest.batches:
+            if ref.last_time < lower or ref.first_time >= upper:
+                continue
+            for segment in self._cache.segments(ref, self.layout):
+                times = np.asarray(segment.rows.column(self.layout.time).to_numpy())
+                for rows in _slices(segment.rows, np.flatnonzero((times >= lower) & (times < upper))):
+                    yield self._updates(rows)
+
+    def rows_at(self, as_of: int, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
+        """The contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
+        self.manifest.check_readable(as_of)
+        for bucket in range(self.manifest.buckets):
+            runs = [s for s in map(_up_to(as_of, self.layout.time), self.segments(bucket)) if len(s.hashes)]
+            for rows in merge_segments(runs, self.layout, as_of, range_rows):
+                yield self._updates(rows)
+
+    def lookup(self, key: Sequence[Array], as_of: int) -> Updates:
+        """The contents at `as_of` whose key is one of `key`'s rows (distinct ones)."""
+        self.manifest.check_readable(as_of)
+        hits = [h.stored for h in self.probe(Keys.of(key, len(key[0]) if key else 1), before=as_of + 1)]
+        return self._consolidated_at(hits, as_of)
+
+    def errors_at(self, as_of: int) -> Updates:
+        """The errs rows at `as_of`, consolidated; an empty batch when the collection is not in error."""
+        self.manifest.check_readable(as_of)
+        found = []
+        for ref in self.manifest.batches:
+            if ref.errors == 0 or _too_late(ref, as_of + 1):
+                continue
+            for segment in self._cache.segments(ref, self.layout):
+                errs = segment.rows.slice(0, int(np.searchsorted(segment.hashes, ERRS_HASH, "right")))
+                found.append(_up_to(as_of, self.layout.time)(Segment.of(errs)).rows)
+        return self._consolidated_at(found, as_of)
+
+    def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
+        together = pa.concat_batches(rows) if rows else _empty(self.layout.schema)
+        updates = self._updates(together)
+        at = np.full(updates.num_rows, as_of, np.int64)
+        return consolidate(make_updates(row_columns(updates), at, diffs(updates), errors(updates)))
+
+    def _updates(self, rows: Any) -> Updates:
+        """File rows as a stream of updates."""
+        columns = rows.columns
+        weights = np.asarray(columns[self.layout.weights[0]].to_numpy())
+        times = np.asarray(columns[self.layout.time].to_numpy())
+        return make_updates(columns[1 : self.layout.time], times, weights, columns[self.layout.tag])
+
+
+def _too_late(ref: BatchRef, before: int | None) -> bool:
+    return before is not None and ref.first_time >= before
+
+
+def _empty(schema: pa.Schema) -> Any:
+    return pa.RecordBatch.from_arrays([pa.array([], t) for t in schema.types], schema=schema)
+
+
+def _slices(rows: Any, indices: Any) -> Iterator[Any]:
+    for start in range(0, len(indices), SLICE_ROWS):
+        yield rows.take(pa.array(indices[start : start + SLICE_ROWS]))
+
+
+def _up_to(as_of: int, position: int) -> Any:
+    """Segments without what happened after `as_of`."""
+
+    def restrict(segment: Segment) -> Segment:
+        keep = np.asarray(segment.rows.column(position).to_numpy()) <= as_of
+        return segment if keep.all() else Segment.of(segment.rows.filter(pa.array(keep)))
+
+    return restrict

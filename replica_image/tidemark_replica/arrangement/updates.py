@@ -1,0 +1,128 @@
+"""What a stream of updates looks like as Arrow data.
+
+c0 ... cn-1   the row, positional; every column nullable
+__time        int64, milliseconds
+__diff        int64, by how much the row's multiplicity changes at that time
+__error       string: NULL in ok rows; in errs rows set, and then c0 ... cn-1 are NULL
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from tidemark_replica.arrangement.errors import MalformedUpdates
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+Hashes: TypeAlias = NDArray[np.uint64]
+
+TIME, DIFF, ERROR = "__time", "__diff", "__error"
+_TAIL = 3
+
+Array: TypeAlias = Any  # pa.Array: pyarrow ships no types
+Updates: TypeAlias = Any  # pa.RecordBatch of an update schema
+
+
+def update_schema(types: Iterable[pa.DataType]) -> pa.Schema:
+    """The schema of a stream whose rows have columns of these types."""
+    fields = [pa.field(f"c{i}", t) for i, t in enumerate(types)]
+    return pa.schema([*fields, (TIME, pa.int64()), (DIFF, pa.int64()), (ERROR, pa.string())])
+
+
+def make_updates(columns: Sequence[Array], times: Ints, diffs: Ints, errors: Array | None = None) -> Updates:
+    """Assemble a batch; without `errors` all its rows are ok."""
+    errors = pa.nulls(len(times), pa.string()) if errors is None else errors
+    schema = update_schema([c.type for c in columns])
+    return pa.RecordBatch.from_arrays([*columns, pa.array(times), pa.array(diffs), errors], schema=schema)
+
+
+def row_columns(updates: Updates) -> list[Array]:
+    """The user columns."""
+    return list(updates.columns[:-_TAIL])
+
+
+def row_types(schema: pa.Schema) -> tuple[pa.DataType, ...]:
+    """The user columns' types."""
+    return tuple(schema.types[:-_TAIL])
+
+
+def times(updates: Updates) -> Ints:
+    """The time of every update."""
+    return np.asarray(updates.column(updates.num_columns - 3).to_numpy())
+
+
+def diffs(updates: Updates) -> Ints:
+    """The diff of every update."""
+    return np.asarray(updates.column(updates.num_columns - 2).to_numpy())
+
+
+def errors(updates: Updates) -> Array:
+    """The error column."""
+    return updates.column(updates.num_columns - 1)
+
+
+def split_errors(updates: Updates) -> tuple[Updates, Updates]:
+    """(oks, errs); the first is the input itself when it holds no error."""
+    column = errors(updates)
+    if column.null_count == len(column):
+        return updates, updates.slice(0, 0)
+    ok = pc.is_null(column)
+    return updates.filter(ok), updates.filter(pc.invert(ok))
+
+
+def as_error_rows(errs: Updates, types: Sequence[pa.DataType]) -> Updates:
+    """Errs rows carry no row, so they fit any schema: the same errors with NULLs of these types."""
+    columns = [pa.nulls(errs.num_rows, t) for t in types]
+    return make_updates(columns, times(errs), diffs(errs), errors(errs))
+
+
+def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, upper: int) -> None:
+    """Refuse a batch of another schema, or with a time outside [lower, upper)."""
+    expected = update_schema(types)
+    if updates.schema.types != expected.types or updates.schema.names != expected.names:
+        raise MalformedUpdates(f"expected updates of schema {_brief(expected)}, got {_brief(updates.schema)}")
+    if updates.num_rows == 0:
+        return
+    for name in (TIME, DIFF):
+        if updates.column(name).null_count:
+            raise MalformedUpdates(f"column {name} holds NULLs")
+    low, high = int(times(updates).min()), int(times(updates).max())
+    if low < lower or high >= upper:
+        raise MalformedUpdates(f"updates of times {low}..{high} in a step over [{lower}, {upper})")
+
+
+def rechunk(
+    stream: Iterable[tuple[Any, Updates]], rows: int, check: Callable[[Any, Updates], None]
+) -> Iterator[tuple[Any, Updates]]:
+    """Batches of at most `rows` rows: neighbours with the same tag are put together, long ones cut."""
+    tag: Any = None
+    pending: list[Updates] = []
+    for next_tag, batch in stream:
+        check(next_tag, batch)
+        if pending and (next_tag != tag or _rows(pending) + batch.num_rows > rows):
+            yield tag, _together(pending)
+            pending = []
+        tag = next_tag
+        while batch.num_rows > rows:
+            yield tag, batch.slice(0, rows)
+            batch = batch.slice(rows)
+        if batch.num_rows:
+            pending.append(batch)
+    if pending:
+        yield tag, _together(pending)
+
+
+def _rows(batches: Sequence[Updates]) -> int:
+    return sum(b.num_rows for b in batches)
+
+
+def _together(batches: Sequence[Updates]) -> Updates:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _brief(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name}: {f.type}" for f in schema)

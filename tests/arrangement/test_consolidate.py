@@ -1,0 +1,52 @@
+"""Consolidation against a dictionary."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tidemark_replica.arrangement.consolidate import consolidate, sum_diffs
+from tidemark_replica.arrangement.errors import DiffOverflow
+from tidemark_replica.arrangement.updates import make_updates
+
+from tests.arrangement.histories import TYPES, colliding, contents, random_column, updates
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_update_is_left_per_row_and_time(seed: int) -> None:
+    """Any types, any times, errs rows among oks: sums per (row, error, time), no zeros, no duplicates."""
+    rng = np.random.default_rng(seed)
+    rows = int(rng.choice([0, 1, 50, 2000]))
+    columns = [random_column(rng, TYPES[i], rows) for i in rng.integers(0, len(TYPES), 2)]
+    errors = pa.array([None if x else "oops" for x in rng.integers(0, 4, rows)], pa.string())
+    batch = make_updates(columns, rng.integers(0, 3, rows), rng.integers(-1, 2, rows), errors)
+
+    result = consolidate(batch)
+
+    assert contents(result) == contents(batch)
+    assert result.num_rows == len(contents(batch))
+    assert repr(consolidate(result).to_pylist()) == repr(result.to_pylist())
+
+
+def test_colliding_rows_are_kept_apart() -> None:
+    """Rows whose hashes collide are not added up; the time is no part of the collision here."""
+    values = pa.array(["a", "b", "c"])
+    other = colliding(values)
+    types = [pa.string(), pa.int64()]
+    batch = updates(types, [((v, o), 1, 1) for v, o in zip(values.to_pylist(), other, strict=True)] * 2)
+    assert sorted(contents(consolidate(batch)).values()) == [2, 2, 2]
+
+
+def test_minus_zero_retracts_zero() -> None:
+    """Equal floats are one row, so what went in as 0.0 can be taken back as -0.0."""
+    assert consolidate(updates([pa.float64()], [((0.0,), 1, 1), ((-0.0,), 1, -1)])).num_rows == 0
+
+
+def test_an_overflowing_diff_is_refused() -> None:
+    """Two diffs whose sum leaves 64 bits are an error, never a wrapped number."""
+    with pytest.raises(DiffOverflow):
+        consolidate(updates([pa.int64()], [((1,), 1, 2**62), ((1,), 1, 2**62)]))
+
+
+def test_large_diffs_that_cancel_are_fine() -> None:
+    """Only the sum must fit, not what it passes through."""
+    diffs = np.array([2**62, 2**62, -(2**62), -(2**62), 2**63 - 1, -(2**63), 5])
+    assert sum_diffs(diffs, np.array([0, 4, 6])).tolist() == [0, -1, 5]

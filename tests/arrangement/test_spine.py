@@ -1,0 +1,194 @@
+"""Spines against a dictionary: whatever is appended, merged and compacted, every readable time reads the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tidemark_replica.arrangement.columns import is_bytes
+from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
+from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spine import Merge, apply, newest_run, plan_merges
+from tidemark_replica.arrangement.trace import Trace
+
+from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, updates
+
+
+def random_rows(rng: np.random.Generator, types: list[pa.DataType], lower: int, upper: int, n: int) -> list[tuple]:
+    pools = [pool(t) for t in types]
+    rows = []
+    for _ in range(n):
+        values = tuple(p[rng.integers(0, len(p))] for p in pools)
+        row = "oops" if rng.integers(0, 9) == 0 else values
+        rows.append((row, int(rng.integers(lower, upper)), int(rng.integers(-2, 3))))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_time_from_since_on_reads_as_a_dictionary_does(seed: int, tmp_path: Path) -> None:
+    """Random steps, since moving up at random, merges after each commit; 1 to 3 buckets; small chunks."""
+    rng = np.random.default_rng(seed)
+    types = [TYPES[i] for i in rng.integers(0, len(TYPES), 2)]
+    layout = Layout.of_rows(types, [1] if seed % 3 else [1, 0])
+    driver = Driver(tmp_path, Manifest.empty(A, layout, 10, buckets=1 + seed % 3), chunk_rows=16)
+    model, lower = contents([]), 10
+    for _ in range(15):
+        upper = lower + int(rng.integers(1, 5))
+        batch = updates(types, random_rows(rng, types, lower, upper, int(rng.choice([0, 3, 60]))))
+        context = driver.context(lower, upper)
+        passed_on = contents(arrange(context, A, [batch]))
+        assert passed_on == contents(batch)
+        driver.commit(context, compact=bool(rng.integers(0, 2)))
+        model.update(contents(batch))
+        lower = upper
+        trace = Trace(driver.manifests[A], driver.cache)
+        for as_of in range(trace.manifest.since, upper):
+            assert_reads_as(trace, model, as_of)
+    assert len(driver.manifests[A].batches) < 15 * driver.manifests[A].buckets
+
+
+def assert_reads_as(trace: Trace, model, as_of: int) -> None:
+    expected = at(model, as_of)
+    read = list(trace.rows_at(as_of, range_rows=7))
+    found = contents(read)
+    assert {(row, error): d for (row, error, _), d in found.items()} == expected
+    assert sum(b.num_rows for b in read) == len(expected)
+    errors = {error: d for (row, error, _), d in contents(trace.errors_at(as_of)).items()}
+    assert errors == {error: d for (row, error), d in expected.items() if error}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scan_gives_the_updates_of_a_range_of_times(seed: int, tmp_path: Path) -> None:
+    """A reader that holds since below its lower sees each update with its own time, also after merges."""
+    rng = np.random.default_rng(seed)
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    model = contents([])
+    for lower in range(0, 40, 2):
+        batch = updates([pa.int64()], random_rows(rng, [pa.int64()], lower, lower + 2, 10))
+        context = driver.context(lower, lower + 2)
+        list(arrange(context, A, [batch]))
+        driver.commit(context)
+        model.update(contents(batch))
+    driver.manifests[A] = driver.merged(driver.manifests[A].allow_compaction(9))
+    trace = Trace(driver.manifests[A], driver.cache)
+
+    found = contents(trace.scan(10, 33))
+
+    assert found == {k: d for k, d in model.items() if 10 <= k[2] < 33 and d}
+    with pytest.raises(OutOfFrontier, match="merged together"):
+        list(trace.scan(9, 12))
+    with pytest.raises(OutOfFrontier, match="complete up to 40"):
+        list(trace.scan(10, 41))
+
+
+@pytest.mark.parametrize("t", TYPES, ids=str)
+def test_lookup_finds_exactly_the_rows_of_a_key(t: pa.DataType, tmp_path: Path) -> None:
+    """Every value of every type can be looked up; NULL and NaN too; nothing else comes back."""
+    rng = np.random.default_rng(7)
+    layout = Layout.of_rows([pa.int64(), t], [1])
+    driver = Driver(tmp_path, Manifest.empty(A, layout, 0, buckets=2))
+    batch = updates([pa.int64(), t], random_rows(rng, [pa.int64(), t], 0, 4, 200))
+    context = driver.context(0, 4)
+    list(arrange(context, A, [batch]))
+    driver.commit(context)
+    trace = Trace(driver.manifests[A], driver.cache)
+    missing = pa.array([b"nowhere"], pa.binary()).cast(t) if is_bytes(t) else None
+    for key in [pa.array([v], t) for v in pool(t)] + ([missing] if missing else []):
+        wanted = contents(updates([t], [((key[0].as_py(),), 0, 1)])).popitem()[0][0][0]
+        expected = {(r, e): d for (r, e), d in at(contents(batch), 2).items() if e is None and r[1] == wanted}
+        found = {(r, e): d for (r, e, _), d in contents(trace.lookup([key], 2)).items()}
+        assert found == expected
+
+
+def test_sizes_double_from_batch_to_batch() -> None:
+    """A batch less than twice as long as the next is merged with all newer ones, and with older ones if need be."""
+    assert newest_run([1000, 60, 9, 1, 1]) == 3
+    assert newest_run([1000, 60, 20, 10, 1]) == 4
+    assert newest_run([100, 60, 20]) == 0
+    assert newest_run([7]) == 0
+    assert newest_run([]) == 0
+
+
+def test_merging_costs_logarithmically_often(tmp_path: Path) -> None:
+    """Steps of equal size leave O(log n) batches and rewrite each row O(log n) times."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    written, most = 0, 0
+    for step in range(256):
+        context = driver.context(step, step + 1)
+        list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
+        before = driver.manifests[A]
+        driver.commit(context)
+        after = driver.manifests[A]
+        written += sum(b.rows for b in after.batches if b.file not in before.files)
+        most = max(most, len(after.batches))
+    assert most <= 9
+    assert written <= 256 * 9
+
+
+def test_an_idle_arrangement_collapses_its_history(tmp_path: Path) -> None:
+    """When since passes a batch's last time it is rewritten once, and what has cancelled is gone."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    context = driver.context(0, 10)
+    rows = [((1,), t, 1 if t % 2 else -1) for t in range(8)] + [((2,), 3, 1)]
+    list(arrange(context, A, [updates([pa.int64()], rows)]))
+    driver.commit(context)
+    assert driver.manifests[A].rows == 9
+
+    compacted = driver.merged(driver.manifests[A].allow_compaction(9))
+
+    assert compacted.rows == 1
+    assert plan_merges(compacted) == ()
+    assert driver.merged(compacted) is compacted
+
+
+def test_a_merge_that_cancels_everything_leaves_no_file(tmp_path: Path) -> None:
+    """+1 and -1 merge to nothing: no batch, no empty file."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    for step, diff in ((0, 1), (1, -1)):
+        context = driver.context(step, step + 1)
+        list(arrange(context, A, [updates([pa.int64()], [((1,), step, diff)])]))
+        driver.commit(context, compact=True)
+    assert driver.manifests[A].batches == ()
+    assert not list(tmp_path.glob("*/*.tmp"))
+
+
+def test_a_merge_of_batches_that_are_gone_is_refused(tmp_path: Path) -> None:
+    """A merge result is put in place once only, and never into an arrangement that must read earlier times."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0), merging=False)
+    for step in range(2):
+        context = driver.context(step, step + 1)
+        list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
+        driver.commit(context)
+    manifest = driver.manifests[A]
+    (task,) = plan_merges(manifest)
+    merged = apply(manifest, task, None)
+    with pytest.raises(StaleManifest, match="no longer holds"):
+        apply(merged, task, None)
+    with pytest.raises(StaleManifest, match="must stay readable"):
+        apply(manifest, Merge(A, task.batches, 1), None)
+
+
+def test_a_manifest_survives_json(tmp_path: Path) -> None:
+    """Manifests travel to tasks as JSON: every type, key and batch comes back equal."""
+    import json
+
+    layout = Layout.of_rows(TYPES, [0, 9])
+    driver = Driver(tmp_path, Manifest.empty(A, layout, 0))
+    context = driver.context(0, 3)
+    list(arrange(context, A, [updates(TYPES, random_rows(np.random.default_rng(0), TYPES, 0, 3, 20))]))
+    driver.commit(context)
+    manifest = driver.manifests[A]
+    assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+    with pytest.raises(StaleManifest, match="format 2"):
+        Manifest.from_json({**manifest.to_json(), "format": 2})
+
+
+def test_steps_follow_one_another() -> None:
+    """A step that does not begin where the arrangement ends is refused."""
+    manifest = Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 5)
+    with pytest.raises(StaleManifest, match="complete up to 5"):
+        manifest.append([], 6, 7)
+    assert manifest.append([], 5, 7).append([], 7, 8).upper == 8
+    assert manifest.allow_compaction(9).allow_compaction(7).since == 9

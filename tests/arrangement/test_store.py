@@ -1,0 +1,189 @@
+"""The store: files live exactly as long as a manifest or a pin names them, whatever dies in between."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.errors import (
+    BatchUnreadable,
+    DiskLimitExceeded,
+    StaleManifest,
+    UnknownArrangement,
+)
+from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest, live_files
+from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrangement.trace import Trace
+
+from tests.arrangement.histories import A, contents, updates
+
+LAYOUT = Layout.of_rows([pa.int64()], [0])
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    opened = ArrangementStore(tmp_path / "scratch")
+    opened.install(Manifest.empty(A, LAYOUT, 0))
+    yield opened
+    opened.close()
+
+
+def attempt(store: ArrangementStore, value: int, *, commit: bool = True) -> Manifest:
+    """One step that writes one row; the manifest that it leads to."""
+    old = store.current(A)
+    writer = BatchWriter(store.directory, StepId(f"s{value}"), bytes_left=store.bytes_left)
+    context = StepContext(old.upper, old.upper + 1, False, {A: old}, BatchCache(store.directory), writer)
+    list(arrange(context, A, [updates([pa.int64()], [((value,), old.upper, 1)])]))
+    new = old.append(writer.written[A], old.upper, old.upper + 1)
+    if commit:
+        store.commit(old, new)
+    return new
+
+
+def on_disk(store: ArrangementStore) -> set[str]:
+    return {str(p.relative_to(store.directory)) for p in store.directory.glob("*/*")}
+
+
+def test_a_file_goes_with_its_last_user(store: ArrangementStore) -> None:
+    """A pin keeps a replaced manifest's files readable; they go when it ends, the newer ones stay."""
+    attempt(store, 1)
+    with store.pin(A) as pinned:
+        old = store.current(A)
+        store.commit(old, Manifest.empty(A, LAYOUT, 0).append([], 0, 1))
+        attempt(store, 2)
+        assert contents(Trace(pinned[A], BatchCache(store.directory)).rows_at(0)) == {((1,), None, 0): 1}
+        assert on_disk(store) == live_files([pinned[A], store.current(A)])
+    assert on_disk(store) == store.current(A).files
+    assert store.bytes == store.current(A).bytes
+
+
+def test_two_pins_of_one_manifest_are_two_users(store: ArrangementStore) -> None:
+    """The first to end does not take the files from the second."""
+    attempt(store, 1)
+    with store.pin(A):
+        with store.pin(A):
+            store.remove(A)
+        assert len(on_disk(store)) == 1
+    assert on_disk(store) == set()
+    with pytest.raises(UnknownArrangement), store.pin(A):
+        pass
+
+
+def test_a_lost_race_changes_nothing(store: ArrangementStore) -> None:
+    """Of two attempts at one step only the first counts; the other's file is swept away."""
+    old = store.current(A)
+    late = attempt(store, 1, commit=False)
+    attempt(store, 1)
+    with pytest.raises(StaleManifest, match="newer manifest"):
+        store.commit(old, late)
+    assert len(on_disk(store)) == 2
+    assert store.sweep(running=[]) == 1
+    assert on_disk(store) == store.current(A).files
+
+
+def test_a_running_steps_files_are_not_swept(store: ArrangementStore) -> None:
+    """Until its step is over, an uncommitted file may still be committed."""
+    new = attempt(store, 7, commit=False)
+    assert store.sweep(running=[StepId("s7")]) == 0
+    store.commit(store.current(A), new)
+    assert store.sweep(running=[]) == 0
+    assert len(on_disk(store)) == 1
+
+
+def test_crash_half_written_file_is_never_seen(store: ArrangementStore) -> None:
+    """A task killed while writing leaves a temporary name only, which is swept like any other leftover."""
+    (store.directory / A).mkdir()
+    (store.directory / A / "s1-abc-0.tmp").write_bytes(b"half")
+    attempt(store, 1)
+    assert store.sweep(running=[]) == 1
+    assert on_disk(store) == store.current(A).files
+
+
+def test_crash_the_next_incarnation_removes_a_dead_ones_files(tmp_path: Path) -> None:
+    """A killed process leaves its directory; a living one's is left alone."""
+    script = (
+        "import os, pathlib, sys\n"
+        "from tidemark_replica.arrangement.store import ArrangementStore\n"
+        "s = ArrangementStore(pathlib.Path(sys.argv[1]))\n"
+        "(s.directory / 'a').mkdir(); (s.directory / 'a' / 'f.arrow').write_bytes(b'x')\n"
+        "print(s.directory, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    dead = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True).stdout.strip()
+    assert (Path(dead) / "a" / "f.arrow").exists()
+    living = ArrangementStore(tmp_path)
+    assert not Path(dead).exists()
+    second = ArrangementStore(tmp_path)
+    assert living.directory.exists()
+    for opened in (living, second):
+        opened.close()
+        assert not opened.directory.exists()
+
+
+def test_a_step_past_the_disk_limit_fails_by_the_arrangements_name(tmp_path: Path) -> None:
+    """Its file is taken away again, and the store stays as it was."""
+    store = ArrangementStore(tmp_path, limit_bytes=3000)
+    store.install(Manifest.empty(A, LAYOUT, 0))
+    attempt(store, 1)
+    attempt(store, 2)
+    before = store.current(A)
+    with pytest.raises(DiskLimitExceeded, match="arrangement a "):
+        attempt(store, 3)
+    assert store.current(A) == before
+    assert on_disk(store) == before.files
+    store.close()
+
+
+def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> None:
+    """What other steps wrote meanwhile counts when a step commits."""
+    store = ArrangementStore(tmp_path, limit_bytes=2000)
+    b = ArrangementId("b")
+    for arrangement in (A, b):
+        store.install(Manifest.empty(arrangement, LAYOUT, 0))
+    late = attempt(store, 1, commit=False)
+    store.commit(store.current(b), Manifest.empty(b, LAYOUT, 0).append(late.batches, 0, 1))
+    other = [replace(ref, file="a/other.arrow") for ref in late.batches]
+    with pytest.raises(DiskLimitExceeded, match="arrangement a grew"):
+        store.commit(store.current(A), Manifest.empty(A, LAYOUT, 0).append(other, 0, 1))
+    assert store.current(A).batches == ()
+    store.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "gone", "footer"])
+def test_a_damaged_batch_is_a_typed_error(store: ArrangementStore, damage: str) -> None:
+    """Truncated, replaced or missing files are refused with the path, not read and not fatal."""
+    manifest = attempt(store, 1)
+    path = store.directory / manifest.batches[0].file
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        broken = {"cut": data[:-20], "empty": b"", "garbage": b"x" * len(data), "footer": data[:-10] + b"y" * 10}
+        path.write_bytes(broken[damage])
+    with pytest.raises(BatchUnreadable, match=str(path)):
+        list(Trace(manifest, BatchCache(store.directory)).rows_at(0))
+
+
+def test_random_access_reads_the_same(store: ArrangementStore) -> None:
+    """Mapping without read-ahead changes nothing but the pages touched."""
+    manifest = attempt(store, 1)
+    cache = BatchCache(store.directory, random_access=True)
+    assert contents(Trace(manifest, cache).rows_at(0)) == {((1,), None, 0): 1}
+
+
+def test_the_cache_is_bounded_and_lets_go_of_deleted_files(store: ArrangementStore) -> None:
+    """At most `limit` batches stay open; mappings of deleted files are dropped, so that their blocks are freed."""
+    cache = BatchCache(store.directory, limit=10)
+    refs = [attempt(store, i).batches[-1] for i in range(70)]
+    for ref in refs[:20]:
+        cache.segments(ref, LAYOUT)
+    assert len(cache._open) == 10
+    for ref in refs[:20]:
+        (store.directory / ref.file).unlink()
+    for ref in refs[20:64]:
+        cache.segments(ref, LAYOUT)
+    assert set(cache._open) <= {r.file for r in refs[20:]}
