@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.hashing import hash_rows
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest

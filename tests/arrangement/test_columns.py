@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+
+from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, plain, pool, random_column
 from tidemark_replica.arrangement.columns import any_null, canonical, check_type, equal_rows
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
 from tidemark_replica.arrangement.hashing import bucket_edges, bucket_of, hash_rows, key_hashes
-
-from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, plain, pool, random_column
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)

@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+
+from tests.arrangement.histories import TYPES, colliding, contents, random_column, updates
 from tidemark_replica.arrangement.consolidate import consolidate, sum_diffs
 from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.updates import make_updates
-
-from tests.arrangement.histories import TYPES, colliding, contents, random_column, updates
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+
+from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, updates
 from tidemark_replica.arrangement.columns import is_bytes
 from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
 from tidemark_replica.arrangement.kernels.arrange import arrange
@@ -12,8 +14,6 @@ from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.spine import Merge, apply, newest_run, plan_merges
 from tidemark_replica.arrangement.trace import Trace
-
-from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, updates
 
 
 def random_rows(rng: np.random.Generator, types: list[pa.DataType], lower: int, upper: int, n: int) -> list[tuple]:

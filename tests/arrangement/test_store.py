@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
+from tests.arrangement.histories import A, contents, updates
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.errors import (
     BatchUnreadable,
@@ -20,8 +22,6 @@ from tidemark_replica.arrangement.manifest import ArrangementId, Manifest, live_
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
-
-from tests.arrangement.histories import A, contents, updates
 
 LAYOUT = Layout.of_rows([pa.int64()], [0])
 
