@@ -1,0 +1,97 @@
+"""Dataflow: SQL views that are kept up to date, and what is exported of them.
+
+The short form (`sql` with `index` or `materializedView`) is the long form with one view and one export, both
+named after the Dataflow; everything behind this module sees the long form alone, in the words of the planner's
+requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tidemark_operator.resources.data_source import DeletionPolicy
+from tidemark_operator.resources.errors import InvalidValue
+from tidemark_operator.resources.fields import Fields
+from tidemark_operator.resources.instance import ReadPolicy
+from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
+from tidemark_protocol.ids import Time
+from tidemark_protocol.planning import ExportRequest, ViewRequest
+
+KIND = "Dataflow"
+PLURAL = "dataflows"
+
+
+class Dialect(Enum):
+    SPARK = "spark"
+
+
+INDEX = "index"
+MATERIALIZED_VIEW = "materializedView"
+"""The kinds of export, as the protocol names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    meta: Meta
+    instance: InstanceName
+    views: tuple[ViewRequest, ...]
+    """In order: a view may read an earlier one."""
+    exports: tuple[ExportRequest, ...]
+    dialect: Dialect
+    as_of: Time | None
+    """None: the controller chooses."""
+    read_policy: ReadPolicy | None
+    """None: the instance's."""
+    suspend: bool
+    deletion_policy: DeletionPolicy
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Dataflow:
+        meta, spec = Meta.parse(body), spec_of(body)
+        views, exports = _long_form(spec) if spec.has("exports") else _short_form(spec, meta.name)
+        _check_sources(spec, views, exports)
+        return cls(
+            meta=meta,
+            instance=InstanceName(spec.text("instance")),
+            views=views,
+            exports=exports,
+            dialect=spec.choice("dialect", Dialect, Dialect.SPARK),
+            as_of=Time(spec.integer("asOf")) if spec.has("asOf") else None,
+            read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
+            suspend=spec.flag("suspend", False),
+            deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
+        )
+
+
+def _short_form(spec: Fields, name: str) -> tuple[tuple[ViewRequest, ...], tuple[ExportRequest, ...]]:
+    return (ViewRequest(name, spec.text("sql")),), (_export(spec, name, name),)
+
+
+def _long_form(spec: Fields) -> tuple[tuple[ViewRequest, ...], tuple[ExportRequest, ...]]:
+    if spec.has("sql"):
+        raise InvalidValue(spec.at("sql"), "is of the short form; exports are of the long one")
+    if not spec.values["exports"]:
+        raise InvalidValue(spec.at("exports"), "must name at least one export")
+    views = tuple(ViewRequest(view.text("name"), view.text("sql")) for view in spec.children("views"))
+    return views, tuple(_export(export, export.text("name"), None) for export in spec.children("exports"))
+
+
+def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:
+    """The export that stands in `fields`; where `view` is None, its `from` names the view."""
+    if fields.has("index") == fields.has("materializedView"):
+        raise InvalidValue(fields.path, "exactly one of index and materializedView must be given")
+    if fields.has("index"):
+        index = fields.child("index")
+        return ExportRequest(name, INDEX, view or index.text("from"), index.texts("key") or None)
+    table = fields.child("materializedView")
+    return ExportRequest(name, MATERIALIZED_VIEW, view or table.text("from"))
+
+
+def _check_sources(spec: Fields, views: tuple[ViewRequest, ...], exports: tuple[ExportRequest, ...]) -> None:
+    known = {view.name for view in views}
+    for i, export in enumerate(exports):
+        if export.view not in known:
+            raise InvalidValue(f"{spec.at('exports')}[{i}]", f"from must name one of views, not {export.view!r}")

@@ -1,0 +1,82 @@
+"""One table of a files source: which files, how they are written, and what becomes of bad records."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tidemark_operator.resources.errors import InvalidValue
+from tidemark_operator.resources.fields import Fields
+from tidemark_protocol.storage import FilesTable, Option
+from tidemark_protocol.types import Column, SqlType, TypeNotSupported
+
+
+class FileFormat(Enum):
+    CSV = "csv"
+    JSON = "json"
+    """JSON lines: one object a line."""
+    PARQUET = "parquet"
+
+
+class OnBadRecord(Enum):
+    """What a record that does not parse becomes."""
+
+    ERROR = "error"
+    """An error in the table, which every view of it shows."""
+    DEAD_LETTER = "deadLetter"
+    """A row of the table `<name>_dead_letter`."""
+
+
+_CSV_OPTIONS = ("delimiter", "quote", "nullValue")
+_TEXT_OPTIONS = ("dateFormat", "timestampFormat")
+_OPTIONS = {
+    FileFormat.CSV: frozenset({"header", *_CSV_OPTIONS, *_TEXT_OPTIONS}),
+    FileFormat.JSON: frozenset(_TEXT_OPTIONS),
+    FileFormat.PARQUET: frozenset[str](),
+}
+
+
+def parse_file_table(fields: Fields, directory: str) -> FilesTable:
+    """The table of one entry of `spec.files.tables`; its path is relative to `directory`."""
+    format = fields.choice("format", FileFormat)
+    below = fields.text("path", "")
+    return FilesTable(
+        name=fields.text("name"),
+        format=format.value,
+        path=f"{directory}/{below.rstrip('/')}" if below else directory,
+        pattern=fields.text("pattern", "*"),
+        columns=_columns(fields) if fields.has("columns") else None,
+        options=_options(fields.child("options"), format),
+        on_bad_record=fields.choice("onBadRecord", OnBadRecord, OnBadRecord.ERROR).value,
+        max_files_per_tick=fields.integer("maxFilesPerTick", 1000),
+    )
+
+
+def _options(fields: Fields, format: FileFormat) -> tuple[Option, ...]:
+    """The options that are given, in the order of their names. The reader knows the defaults."""
+    options = []
+    for name in sorted(fields.values):
+        if name not in _OPTIONS[format]:
+            raise InvalidValue(fields.at(name), f"is not an option of {format.value}")
+        value = str(fields.flag(name)).lower() if name == "header" else fields.text(name)
+        options.append(Option(name, value))
+    return tuple(options)
+
+
+def _columns(fields: Fields) -> tuple[Column, ...]:
+    """The declared columns. SQL does not tell `Id` from `id`, so two such columns are refused here: the rule is
+    too dear for the API server."""
+    columns, seen = [], set[str]()
+    for column in fields.children("columns"):
+        name = column.text("name")
+        if name.lower() in seen:
+            raise InvalidValue(column.at("name"), f"{name!r} is there already; SQL ignores upper and lower case")
+        seen.add(name.lower())
+        columns.append(Column(name, _type(column)))
+    return tuple(columns)
+
+
+def _type(column: Fields) -> SqlType:
+    try:
+        return SqlType.parse(column.text("type"))
+    except TypeNotSupported as error:
+        raise InvalidValue(column.at("type"), str(error)) from None

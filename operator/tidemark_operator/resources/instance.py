@@ -1,0 +1,52 @@
+"""ComputeInstance: where shards live, and how far back they can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.resources.durations import duration_ms
+from tidemark_operator.resources.fields import Fields
+from tidemark_operator.resources.locations import local_path
+from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
+
+KIND = "ComputeInstance"
+PLURAL = "computeinstances"
+
+DEFAULT_LAG = "60s"
+_MOST_LAG_MS = 720 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """The read frontier (since) trails the write frontier (upper) by `lag_ms`."""
+
+    lag_ms: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> ReadPolicy:
+        return cls(duration_ms(fields, "lag", 0, _MOST_LAG_MS, DEFAULT_LAG))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInstance:
+    meta: Meta
+    location: str
+    """A plain absolute path. Shards are below it, by namespace, name and export."""
+    read_policy: ReadPolicy
+    suspend: bool
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> ComputeInstance:
+        spec = spec_of(body)
+        return cls(
+            meta=Meta.parse(body),
+            location=local_path(spec.child("storage"), "location"),
+            read_policy=ReadPolicy.parse(spec.child("readPolicy")),
+            suspend=spec.flag("suspend", False),
+        )
+
+    @property
+    def name(self) -> InstanceName:
+        return InstanceName(self.meta.name)

@@ -1,0 +1,76 @@
+"""Ready of a ComputeInstance, and InstanceFound, which the three kinds that name an instance begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark_operator.resources.conditions import Verdict, no, unknown, yes
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.meta import API_VERSION, InstanceName, Namespace
+
+INSTANCE_FOUND = "InstanceFound"
+READY = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFacts:
+    """What is known of an instance, there or not."""
+
+    namespace: Namespace
+    name: InstanceName
+    found: bool
+    suspended: bool = False
+    replicas: int = 0
+    online: int = 0
+
+
+def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
+    """The conditions of a ComputeInstance."""
+    if facts.suspended:
+        return [no(READY, "Suspended", "spec.suspend stops all replicas of this instance")]
+    if facts.replicas == 0:
+        return [no(READY, "NoReplicas", "no ComputeReplica names this instance: nothing is computed")]
+    if facts.online == 0:
+        return [no(READY, "NoReplicaOnline", f"none of {facts.replicas} replicas answers")]
+    return [yes(READY, "ReplicasOnline", f"{facts.online} of {facts.replicas} replicas online")]
+
+
+def instance_found(facts: InstanceFacts) -> Verdict:
+    if facts.found:
+        return yes(INSTANCE_FOUND, "Found")
+    return no(
+        INSTANCE_FOUND,
+        "InstanceNotFound",
+        f"there is no ComputeInstance {facts.name} in namespace {facts.namespace}. Apply, with a location that "
+        f"every replica can write:\n{manifest(facts)}",
+    )
+
+
+def manifest(facts: InstanceFacts) -> str:
+    """What to apply to have the instance."""
+    return (
+        f"apiVersion: {API_VERSION}\n"
+        "kind: ComputeInstance\n"
+        f"metadata: {{name: {facts.name}, namespace: {facts.namespace}}}\n"
+        "spec: {storage: {location: /var/lib/tidemark/shards}}\n"
+    )
+
+
+def runs_nothing(type: str, facts: InstanceFacts) -> Verdict | None:
+    """Why the instance runs nothing at all, if so: the same words for every kind."""
+    if not facts.found:
+        return no(type, "InstanceNotFound", f"there is no ComputeInstance {facts.name}")
+    if facts.suspended:
+        return no(type, "InstanceSuspended", f"ComputeInstance {facts.name} is suspended")
+    if facts.online == 0:
+        return no(type, "NoReplicaOnline", f"none of {facts.replicas} replicas of ComputeInstance {facts.name} answers")
+    return None
+
+
+def invalid_spec(types: Sequence[str], error: ResourceError) -> list[Verdict]:
+    """The conditions of an object that cannot be read: Ready says why, nothing else is known."""
+    return [
+        no(type, "InvalidSpec", str(error)) if type == READY else unknown(type, "InvalidSpec", str(error))
+        for type in types
+    ]

@@ -1,0 +1,269 @@
+"""The status documents, built from what the controller knows. Unknown values are left out, never written as null.
+
+Each builder gives the whole `status`; whether and when to write it (the budget of writes) is the caller's affair,
+and `urgent` tells a move of frontiers and counters, which can wait, from everything else, which cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.resources.conditions import Verdict, merge_conditions
+from tidemark_operator.resources.frontier import Reported, frontier_status, meet, timestamp
+from tidemark_operator.resources.instance_conditions import InstanceFacts
+from tidemark_protocol.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What every status is written with: the old one, the generation that was looked at, and the time."""
+
+    old: Mapping[str, Any]
+    generation: int
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A stored plan, as `status.revision` names it."""
+
+    name: str
+    generation: int
+    spec_digest: str
+    plan_digest: str
+    as_of: int | None = None
+    writer_term: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        return _present(
+            name=self.name,
+            generation=self.generation,
+            specDigest=self.spec_digest,
+            planDigest=self.plan_digest,
+            asOf=self.as_of,
+            writerTerm=self.writer_term,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaExport:
+    """An export on one replica."""
+
+    replica: str
+    hydrated: bool
+    write_frontier: Reported = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportStatus:
+    name: str
+    kind: str
+    id: str | None = None
+    location: str | None = None
+    columns: tuple[Column, ...] = ()
+    key: tuple[str, ...] | None = None
+    read_frontier: Reported = None
+    write_frontier: Reported = None
+    input_frontier: Reported = None
+    output_frontier: Reported = None
+    hydrated: bool = False
+    replicas: tuple[ReplicaExport, ...] = ()
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return _present(
+            name=self.name,
+            kind=self.kind,
+            id=self.id,
+            location=self.location,
+            columns=_columns(self.columns),
+            key=None if self.key is None else list(self.key),
+            readFrontier=frontier_status(self.read_frontier, now_ms),
+            writeFrontier=frontier_status(self.write_frontier, now_ms),
+            inputFrontier=frontier_status(self.input_frontier, now_ms),
+            outputFrontier=frontier_status(self.output_frontier, now_ms),
+            hydrated=self.hydrated,
+            replicas=[_replica_export(replica, now_ms) for replica in self.replicas],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounters:
+    ingested: int
+    waiting: int
+    refused: int
+    bad_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    name: str
+    id: str | None = None
+    location: str | None = None
+    columns: tuple[Column, ...] = ()
+    read_frontier: Reported = None
+    write_frontier: Reported = None
+    files: FileCounters | None = None
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return _present(
+            name=self.name,
+            id=self.id,
+            location=self.location,
+            columns=_columns(self.columns),
+            readFrontier=frontier_status(self.read_frontier, now_ms),
+            writeFrontier=frontier_status(self.write_frontier, now_ms),
+            files=None if self.files is None else _file_counters(self.files),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastExit:
+    """Why a process ended."""
+
+    reason: str
+    exit_code: int | None
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """A replica's process. `id` is never used twice; arrangements live and die with it."""
+
+    id: str
+    started_at_ms: int | None
+    restarts: int
+    last_exit: LastExit | None = None
+
+    def document(self) -> dict[str, Any]:
+        last = self.last_exit
+        return _present(
+            id=self.id,
+            startedAt=None if self.started_at_ms is None else timestamp(self.started_at_ms),
+            restarts=self.restarts,
+            lastExit=last and _present(reason=last.reason, exitCode=last.exit_code, at=timestamp(last.at_ms)),
+        )
+
+
+def dataflow_status(
+    now: Now,
+    verdicts: Sequence[Verdict],
+    exports: Sequence[ExportStatus],
+    revision: Revision | None,
+) -> dict[str, Any]:
+    return _status(
+        now,
+        verdicts,
+        writeFrontier=frontier_status(meet(export.write_frontier for export in exports), now.ms),
+        revision=None if revision is None else revision.document(),
+        exports=[export.document(now.ms) for export in exports],
+    )
+
+
+def data_source_status(
+    now: Now,
+    verdicts: Sequence[Verdict],
+    tables: Sequence[TableStatus],
+    writer_term: int | None,
+    replica: str | None,
+) -> dict[str, Any]:
+    ingester = None if writer_term is None else _present(replica=replica, writerTerm=writer_term)
+    return _status(
+        now,
+        verdicts,
+        writeFrontier=frontier_status(meet(table.write_frontier for table in tables), now.ms),
+        ingester=ingester,
+        tables=[table.document(now.ms) for table in tables],
+    )
+
+
+def instance_status(
+    now: Now,
+    verdicts: Sequence[Verdict],
+    facts: InstanceFacts,
+    leader_term: int,
+    operator_version: str,
+    replica_versions: Iterable[str],
+) -> dict[str, Any]:
+    return _status(
+        now,
+        verdicts,
+        replicas=facts.replicas,
+        replicasOnline=facts.online,
+        epoch=leader_term,
+        operatorVersion=operator_version,
+        replicaVersions=sorted(set(replica_versions)),
+    )
+
+
+def replica_status(
+    now: Now,
+    verdicts: Sequence[Verdict],
+    incarnation: Incarnation | None,
+    version: str | None = None,
+    dataflows: int | None = None,
+    dataflows_hydrated: int | None = None,
+    hydrations: int | None = None,
+) -> dict[str, Any]:
+    return _status(
+        now,
+        verdicts,
+        process=None if incarnation is None else incarnation.document(),
+        version=version,
+        dataflows=dataflows,
+        dataflowsHydrated=dataflows_hydrated,
+        hydrations=hydrations,
+    )
+
+
+def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether a status must be written at once: more than frontiers and counters moved."""
+    return bool(_settled(old) != _settled(new))
+
+
+_MOVING = frozenset({"readFrontier", "writeFrontier", "inputFrontier", "outputFrontier", "files"})
+
+
+def _settled(value: Any) -> Any:
+    """A status without what moves all the time."""
+    if isinstance(value, Mapping):
+        return {name: _settled(below) for name, below in value.items() if name not in _MOVING}
+    if isinstance(value, list | tuple):
+        return [_settled(below) for below in value]
+    return value
+
+
+def _status(now: Now, verdicts: Sequence[Verdict], **fields: Any) -> dict[str, Any]:
+    """What all kinds have in their status, then their own fields."""
+    old = now.old.get("conditions") or []
+    return {
+        "observedGeneration": now.generation,
+        "conditions": merge_conditions(old, verdicts, now.generation, now.ms),
+        **_present(**fields),
+    }
+
+
+def _columns(columns: Sequence[Column]) -> list[dict[str, Any]] | None:
+    return [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in columns] or None
+
+
+def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
+    return _present(
+        name=replica.replica,
+        hydrated=replica.hydrated,
+        writeFrontier=frontier_status(replica.write_frontier, now_ms),
+    )
+
+
+def _file_counters(files: FileCounters) -> dict[str, Any]:
+    return {
+        "ingested": files.ingested,
+        "waiting": files.waiting,
+        "refused": files.refused,
+        "badRecords": files.bad_records,
+    }
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

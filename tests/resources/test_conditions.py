@@ -1,0 +1,282 @@
+"""The truth table, row by row: what is known, and what the conditions then say.
+
+A row of expectations is written as `Type=status/Reason`, only for the conditions that the situation is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidemark_operator.resources import data_source_conditions, dataflow_conditions, replica_conditions
+from tidemark_operator.resources.conditions import Verdict
+from tidemark_operator.resources.data_source_conditions import DataSourceFacts, IngestionFailure
+from tidemark_operator.resources.dataflow_conditions import (
+    DataflowFacts,
+    EditRefused,
+    Planning,
+    PlanRefused,
+    Stored,
+    WaitingForInputs,
+)
+from tidemark_operator.resources.diagnostics import standing
+from tidemark_operator.resources.errors import InvalidValue
+from tidemark_operator.resources.instance_conditions import InstanceFacts, instance_conditions, invalid_spec
+from tidemark_operator.resources.meta import InstanceName, Namespace
+from tidemark_operator.resources.replica_conditions import Answering, Down, Process, ReplicaFacts, Starting
+from tidemark_protocol.planning import Diagnostic, Refused
+
+INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, replicas=1, online=1)
+MISSING = replace(INSTANCE, found=False, replicas=0, online=0)
+SUSPENDED = replace(INSTANCE, suspended=True)
+OFFLINE = replace(INSTANCE, online=0)
+
+
+def table(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    return {v.type: f"{v.status.value}/{v.reason}" for v in verdicts}
+
+
+def message(verdicts: Sequence[Verdict], type: str) -> str:
+    return next(v.message for v in verdicts if v.type == type)
+
+
+def expect(verdicts: Sequence[Verdict], rows: str) -> None:
+    """Each `Type=status/Reason` of `rows` is so."""
+    expected = dict(row.split("=") for row in rows.split())
+    assert {type: table(verdicts)[type] for type in expected} == expected
+
+
+SERVING = DataflowFacts(INSTANCE, Stored("flow-1"), serving="flow-1", scheduled=True, exports=1, exports_hydrated=1)
+
+DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
+    (
+        "all is well",
+        SERVING,
+        "InstanceFound=True/Found Planned=True/Planned Scheduled=True/Scheduled Hydrated=True/Hydrated "
+        "Erroring=False/NoErrors Ready=True/Ready Progressing=False/UpToDate",
+    ),
+    (
+        "no such instance",
+        DataflowFacts(MISSING, Planning()),
+        "InstanceFound=False/InstanceNotFound Planned=Unknown/InstanceNotFound Scheduled=False/InstanceNotFound "
+        "Hydrated=False/InstanceNotFound Erroring=Unknown/InstanceNotFound Ready=False/InstanceNotFound "
+        "Progressing=True/InstanceNotFound",
+    ),
+    (
+        "the planner has not answered",
+        DataflowFacts(INSTANCE, Planning()),
+        "Planned=Unknown/Planning Scheduled=False/Planning Ready=False/Planning Progressing=True/Planning",
+    ),
+    (
+        "the SQL names what is not there",
+        DataflowFacts(INSTANCE, WaitingForInputs(("DataSource tpch",))),
+        "Planned=False/WaitingForInputs Ready=False/WaitingForInputs Progressing=True/WaitingForInputs",
+    ),
+    (
+        "the SQL does not resolve",
+        DataflowFacts(INSTANCE, PlanRefused("UnresolvedColumn", "line 1")),
+        "Planned=False/UnresolvedColumn Scheduled=False/UnresolvedColumn Ready=False/UnresolvedColumn "
+        "Progressing=False/UnresolvedColumn",
+    ),
+    (
+        "an edit does not plan: the old revision serves, this generation does not",
+        replace(SERVING, plan=PlanRefused("Syntax", "line 1")),
+        "Planned=False/Syntax Ready=False/Syntax Progressing=False/Syntax",
+    ),
+    (
+        "an edit is refused while others read",
+        replace(SERVING, plan=EditRefused(("Dataflow b",))),
+        "Planned=True/Planned Scheduled=False/EditRefused Ready=False/EditRefused Progressing=False/EditRefused",
+    ),
+    (
+        "suspended",
+        replace(SERVING, suspended=True, scheduled=False),
+        "Planned=True/Planned Scheduled=False/Suspended Hydrated=False/Suspended Ready=False/Suspended "
+        "Progressing=False/Suspended",
+    ),
+    (
+        "the instance is suspended",
+        replace(SERVING, instance=SUSPENDED),
+        "Planned=True/Planned Scheduled=False/InstanceSuspended Ready=False/InstanceSuspended "
+        "Progressing=False/Suspended",
+    ),
+    (
+        "no replica answers",
+        replace(SERVING, instance=OFFLINE),
+        "Scheduled=False/NoReplicaOnline Hydrated=False/NoReplicaOnline Ready=False/NoReplicaOnline "
+        "Progressing=True/NoReplicaOnline",
+    ),
+    (
+        "inputs have not reached the as_of",
+        replace(SERVING, scheduled=False, waiting_for_inputs=("tpch.orders",)),
+        "Scheduled=False/WaitingForInputs Ready=False/WaitingForInputs Progressing=True/WaitingForInputs",
+    ),
+    (
+        "another dataflow hydrates first",
+        replace(SERVING, scheduled=False),
+        "Scheduled=False/Queued Hydrated=False/Queued Progressing=True/Queued",
+    ),
+    (
+        "hydrating",
+        replace(SERVING, exports=3, exports_hydrated=1),
+        "Scheduled=True/Scheduled Hydrated=False/Hydrating Erroring=Unknown/Hydrating Ready=False/Hydrating "
+        "Progressing=True/Hydrating",
+    ),
+    (
+        "a division by zero in the data: up to date, and reads give the error",
+        replace(SERVING, exports_in_error=("flow: DIVIDE_BY_ZERO",)),
+        "Hydrated=True/Hydrated Erroring=True/ErrorRows Ready=False/ErrorRows Progressing=False/UpToDate",
+    ),
+    (
+        "to be deleted while others read: it serves on",
+        replace(SERVING, deleting_used_by=("Dataflow b",)),
+        "Ready=True/Ready Progressing=False/InUse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "rows"), [row[1:] for row in DATAFLOWS], ids=[row[0] for row in DATAFLOWS])
+def test_dataflow(facts: DataflowFacts, rows: str) -> None:
+    """Every row gives all seven conditions, in one order."""
+    verdicts = dataflow_conditions.dataflow_conditions(facts)
+
+    assert tuple(v.type for v in verdicts) == dataflow_conditions.TYPES
+    expect(verdicts, rows)
+
+
+def test_missing_instance_prints_a_manifest_to_apply() -> None:
+    """It can be pasted: kind, name and namespace are right."""
+    text = message(dataflow_conditions.dataflow_conditions(DataflowFacts(MISSING, Planning())), "InstanceFound")
+
+    assert "kind: ComputeInstance\nmetadata: {name: default, namespace: ns}\n" in text
+
+
+def test_a_refused_edit_says_who_reads_and_that_the_old_revision_serves() -> None:
+    """The reader learns what to do, and that nothing is lost."""
+    verdicts = dataflow_conditions.dataflow_conditions(replace(SERVING, plan=EditRefused(("Dataflow b", "Dataflow c"))))
+
+    assert "Dataflow b, Dataflow c" in message(verdicts, "Progressing")
+    assert message(verdicts, "Ready").endswith("revision flow-1 still serves")
+
+
+READING = DataSourceFacts(INSTANCE, suspended=False, ingester="r1")
+
+DATA_SOURCES: list[tuple[str, DataSourceFacts, str]] = [
+    (
+        "all is well",
+        READING,
+        "InstanceFound=True/Found SchemaKnown=True/SchemaKnown Ingesting=True/Ingesting Erroring=False/NoErrors "
+        "Ready=True/Ingesting",
+    ),
+    (
+        "no such instance",
+        replace(READING, instance=MISSING, ingester=None),
+        "InstanceFound=False/InstanceNotFound Ingesting=False/InstanceNotFound Erroring=Unknown/NotIngesting "
+        "Ready=False/InstanceNotFound",
+    ),
+    (
+        "no file to infer columns from",
+        replace(READING, schema_unknown_of=("flights",)),
+        "SchemaKnown=False/WaitingForFiles Ready=False/WaitingForFiles",
+    ),
+    ("suspended", replace(READING, suspended=True), "Ingesting=False/Suspended Ready=False/Suspended"),
+    ("no replica answers", replace(READING, instance=OFFLINE), "Ingesting=False/NoReplicaOnline"),
+    ("not reported yet", replace(READING, ingester=None), "Ingesting=False/Starting Ready=False/Starting"),
+    (
+        "the directory is gone",
+        replace(READING, failure=IngestionFailure("DirectoryMissing", "/in")),
+        "Ingesting=False/DirectoryMissing Ready=False/DirectoryMissing",
+    ),
+    (
+        "bad records: what was read well stays right",
+        replace(READING, bad_records=2),
+        "Erroring=True/BadInput Ready=True/Ingesting",
+    ),
+    (
+        "to be deleted while read",
+        replace(READING, deleting_used_by=("Dataflow b",)),
+        "Ready=False/InUse",
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "rows"), [row[1:] for row in DATA_SOURCES], ids=[row[0] for row in DATA_SOURCES])
+def test_data_source(facts: DataSourceFacts, rows: str) -> None:
+    """Every row gives all five conditions, in one order."""
+    verdicts = data_source_conditions.data_source_conditions(facts)
+
+    assert tuple(v.type for v in verdicts) == data_source_conditions.TYPES
+    expect(verdicts, rows)
+
+
+@pytest.mark.parametrize(
+    ("instance", "suspended", "process", "rows"),
+    [
+        (INSTANCE, False, Answering(2, 2), "InstanceFound=True/Found Online=True/Online Ready=True/Hydrated"),
+        (INSTANCE, False, Answering(2, 1), "Online=True/Online Ready=False/Hydrating"),
+        (INSTANCE, False, Starting(), "Online=False/Starting Ready=False/Starting"),
+        (INSTANCE, False, Down("OomKilled", "2Gi"), "Online=False/OomKilled Ready=False/OomKilled"),
+        (INSTANCE, True, Answering(2, 2), "Online=False/Suspended Ready=False/Suspended"),
+        (SUSPENDED, False, Down("Stopped", ""), "Online=False/InstanceSuspended"),
+        (MISSING, False, Starting(), "InstanceFound=False/InstanceNotFound Online=False/InstanceNotFound"),
+    ],
+)
+def test_replica(instance: InstanceFacts, suspended: bool, process: Process, rows: str) -> None:
+    """Online is the process, Ready is the process with everything hydrated."""
+    verdicts = replica_conditions.replica_conditions(ReplicaFacts(instance, suspended, process))
+
+    assert tuple(v.type for v in verdicts) == replica_conditions.TYPES
+    expect(verdicts, rows)
+
+
+@pytest.mark.parametrize(
+    ("facts", "rows"),
+    [
+        (INSTANCE, "Ready=True/ReplicasOnline"),
+        (SUSPENDED, "Ready=False/Suspended"),
+        (OFFLINE, "Ready=False/NoReplicaOnline"),
+        (replace(INSTANCE, replicas=0, online=0), "Ready=False/NoReplicas"),
+    ],
+)
+def test_instance(facts: InstanceFacts, rows: str) -> None:
+    """An instance is ready while a replica is."""
+    expect(instance_conditions(facts), rows)
+
+
+def test_an_object_that_cannot_be_read_says_which_field() -> None:
+    """Ready=False names it; the other conditions are unknown rather than stale."""
+    verdicts = invalid_spec(dataflow_conditions.TYPES, InvalidValue("spec.sql", "must be a string"))
+
+    expect(verdicts, "Ready=False/InvalidSpec Planned=Unknown/InvalidSpec")
+    assert message(verdicts, "Ready") == "spec.sql: must be a string"
+
+
+def test_a_missing_name_alone_is_waited_for() -> None:
+    """With the position, and both kinds the name could be of; the same name twice is one."""
+    missing = Diagnostic("UNRESOLVED_RELATION", "not found", line=2, column=6, word="tpch.x", relation=("tpch", "x"))
+
+    assert standing(Refused((missing, missing))) == WaitingForInputs(
+        ('DataSource or Dataflow tpch with x (line 2, column 6, at "tpch.x": not found)',)
+    )
+
+
+def test_a_fault_beside_a_missing_name_is_refused() -> None:
+    """Waiting would not help."""
+    missing = Diagnostic("UNRESOLVED_RELATION", "not found", relation=("tpch", "x"))
+    fault = Diagnostic("SYNTAX", "no such word", view="v", line=1, column=3, word="FORM")
+
+    assert standing(Refused((missing, fault))) == PlanRefused(
+        "Syntax", 'view v, line 1, column 3, at "FORM": no such word'
+    )
+
+
+def test_every_condition_and_reason_is_in_the_reference() -> None:
+    """The truth table above and the one in docs/ say the same words."""
+    reference = (Path(__file__).parents[2] / "docs/reference/conditions.md").read_text()
+    rows = " ".join(row[2] for row in (*DATAFLOWS, *DATA_SOURCES)).split()
+    said_by_us = {word for row in rows for word in (row.split("=")[0], row.split("/")[1])}
+
+    assert {word for word in said_by_us if f"`{word}`" not in reference and f"| {word} |" not in reference} == set()

@@ -1,0 +1,156 @@
+"""Status documents: shapes of frontiers, conditions with their history, and what may wait for the next write."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark_operator.resources.conditions import Verdict, holds, merge_conditions, no, unknown, yes
+from tidemark_operator.resources.dataflow import INDEX
+from tidemark_operator.resources.frontier import Reported, frontier_status, meet, parse_frontier
+from tidemark_operator.resources.status import (
+    ExportStatus,
+    Now,
+    ReplicaExport,
+    Revision,
+    dataflow_status,
+    urgent,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.types import Column, SqlType
+
+NOW_MS = 1_700_000_000_000
+NOW = "2023-11-14T22:13:20Z"
+LATER_MS = NOW_MS + 60_000
+
+
+@pytest.mark.parametrize(
+    ("frontier", "shape"),
+    [
+        (None, None),
+        (Frontier.empty(), {"finished": True}),
+        (Frontier.at(NOW_MS - 1500), {"time": NOW_MS - 1500, "at": "2023-11-14T22:13:18Z"}),
+        (Frontier.at(NOW_MS + 99_000), {"time": NOW_MS + 99_000, "at": NOW}),
+        (Frontier.at(2**63 - 2), {"time": 2**63 - 2, "at": NOW}),
+        (Frontier.at(0), {"time": 0, "at": "1970-01-01T00:00:00Z"}),
+    ],
+)
+def test_frontier_is_a_time_finished_or_absent(frontier: Reported, shape: dict[str, object] | None) -> None:
+    """`at` of a time to come is now, or LAG would be negative; `time` stays exact. Reading gives it back."""
+    assert frontier_status(frontier, NOW_MS) == shape
+    assert parse_frontier(shape) == frontier
+
+
+def test_meet_is_unknown_while_one_is() -> None:
+    """A Dataflow's LAG must not look good because one export has not been heard of."""
+    assert meet([Frontier.at(5), Frontier.empty(), Frontier.at(3)]) == Frontier.at(3)
+    assert meet([Frontier.empty(), Frontier.empty()]) == Frontier.empty()
+    assert meet([Frontier.at(5), None]) is None
+    assert meet([]) is None
+
+
+def merged(old: list[Verdict], new: list[Verdict], generation: int = 2) -> list[dict[str, object]]:
+    before = merge_conditions([], old, 1, NOW_MS)
+    return merge_conditions(before, new, generation, LATER_MS)
+
+
+def test_transition_time_stays_while_the_status_does() -> None:
+    """A new reason, message or generation is no transition."""
+    [condition] = merged([no("Ready", "A", "a")], [no("Ready", "B", "b")])
+
+    assert condition == {
+        "type": "Ready",
+        "status": "False",
+        "reason": "B",
+        "message": "b",
+        "lastTransitionTime": NOW,
+        "observedGeneration": 2,
+    }
+
+
+@pytest.mark.parametrize("after", [yes("Ready", "R"), unknown("Ready", "R")])
+def test_transition_time_moves_with_the_status(after: Verdict) -> None:
+    """Unknown is a status of its own."""
+    [condition] = merged([no("Ready", "R")], [after])
+
+    assert condition["lastTransitionTime"] == "2023-11-14T22:14:20Z"
+
+
+def test_conditions_no_longer_spoken_of_are_dropped() -> None:
+    """A condition of an older version of the operator must not stay for ever."""
+    assert [c["type"] for c in merged([yes("Old", "R"), yes("Ready", "R")], [yes("Ready", "R")])] == ["Ready"]
+
+
+def test_a_long_message_is_cut() -> None:
+    """Parser messages can hold the whole SQL."""
+    [condition] = merged([], [no("Planned", "Syntax", "x" * 100_000)])
+
+    assert len(str(condition["message"])) == 2048
+
+
+def test_an_older_generations_condition_does_not_hold_for_the_new_one() -> None:
+    """Right after an edit nothing is known of it."""
+    conditions = merge_conditions([], [yes("Ready", "R")], 1, NOW_MS)
+
+    assert holds(conditions, "Ready", 1)
+    assert not holds(conditions, "Ready", 2)
+
+
+def export(write: Reported = None, hydrated: bool = True) -> ExportStatus:
+    return ExportStatus(
+        "e",
+        INDEX,
+        id="u1",
+        columns=(Column("n", SqlType("decimal", 15, 2), False),),
+        key=("n",),
+        write_frontier=write,
+        hydrated=hydrated,
+        replicas=(ReplicaExport("r1", hydrated, write),),
+    )
+
+
+def dataflow_document(write: Reported = None, ready: bool = True, hydrated: bool = True) -> dict[str, object]:
+    verdict = yes("Ready", "Ready") if ready else no("Ready", "NoReplicaOnline")
+    revision = Revision("flow-1", 1, "sha256:s", "sha256:p", as_of=5, writer_term=0)
+    return dataflow_status(Now({}, 1, NOW_MS), [verdict], [export(write, hydrated)], revision)
+
+
+def test_unknown_values_are_left_out_of_a_status() -> None:
+    """Null is not absent to a JSON merge patch, and the schema refuses it."""
+    document = dataflow_document()
+
+    assert "writeFrontier" not in document
+    assert document["exports"] == [
+        {
+            "name": "e",
+            "kind": "index",
+            "id": "u1",
+            "columns": [{"name": "n", "type": "decimal(15,2)", "nullable": False}],
+            "key": ["n"],
+            "hydrated": True,
+            "replicas": [{"name": "r1", "hydrated": True}],
+        }
+    ]
+
+
+def test_zero_is_written() -> None:
+    """Writer term 0 and time 0 are values."""
+    document = dataflow_document(Frontier.at(0))
+
+    assert document["revision"] == {
+        "name": "flow-1",
+        "generation": 1,
+        "specDigest": "sha256:s",
+        "planDigest": "sha256:p",
+        "asOf": 5,
+        "writerTerm": 0,
+    }
+    assert document["writeFrontier"] == {"time": 0, "at": "1970-01-01T00:00:00Z"}
+
+
+def test_moving_frontiers_can_wait_and_everything_else_cannot() -> None:
+    """The budget of status writes: conditions and hydration at once, frontiers now and then."""
+    old = dataflow_document(Frontier.at(1000))
+
+    assert not urgent(old, dataflow_document(Frontier.at(2000)))
+    assert urgent(old, dataflow_document(Frontier.at(1000), ready=False))
+    assert urgent(old, dataflow_document(Frontier.at(1000), hydrated=False))

@@ -1,0 +1,187 @@
+"""Parsing: what the API server gives becomes a typed view, with defaults in place; what does not fit is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.resources.manifests import body, csv_table, data_source, dataflow
+from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
+from tidemark_operator.resources.dataflow import INDEX, MATERIALIZED_VIEW, Dataflow
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_protocol.planning import ExportRequest, ViewRequest
+from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
+from tidemark_protocol.types import Column, SqlType
+
+
+def test_short_form_is_one_view_and_one_export_of_the_dataflows_name() -> None:
+    """`sql` + `index` reads as the long form, named after the Dataflow."""
+    view = Dataflow.parse(dataflow({"sql": "SELECT 1 AS a", "index": {"key": ["a"]}}, name="one"))
+
+    assert view.views == (ViewRequest("one", "SELECT 1 AS a"),)
+    assert view.exports == (ExportRequest("one", INDEX, "one", ("a",)),)
+
+
+def test_long_form_keeps_views_in_order_and_what_each_export_is_from() -> None:
+    """Views may read earlier ones, so their order stays; a key that is not given is None, not empty."""
+    view = Dataflow.parse(
+        dataflow(
+            {
+                "views": [{"name": "b", "sql": "B"}, {"name": "a", "sql": "A"}],
+                "exports": [
+                    {"name": "i", "index": {"from": "a"}},
+                    {"name": "m", "materializedView": {"from": "b"}},
+                ],
+            }
+        )
+    )
+
+    assert [v.name for v in view.views] == ["b", "a"]
+    assert view.exports == (ExportRequest("i", INDEX, "a"), ExportRequest("m", MATERIALIZED_VIEW, "b"))
+
+
+def test_defaults_are_those_of_the_schema() -> None:
+    """An object stored before a field existed has no default from the API server; the view supplies it."""
+    flow = Dataflow.parse(dataflow({"sql": "S", "materializedView": {}}))
+    instance = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": "/data"}}))
+    replica = ComputeReplica.parse(body("ComputeReplica", {"instance": "default"}))
+    source = DataSource.parse(data_source({"loadGenerator": {"tpch": {}}}))
+
+    assert (flow.as_of, flow.read_policy, flow.suspend) == (None, None, False)
+    assert flow.deletion_policy is DeletionPolicy.RETAIN
+    assert instance.read_policy.lag_ms == 60_000
+    assert (replica.limits.cores, replica.limits.memory_bytes) == (2, 2 << 30)
+    assert (source.tick_ms, source.source) == (1000, TpchSource("0.01", 10, 1))
+
+
+def test_metadata_tells_an_object_that_is_being_deleted() -> None:
+    """deletionTimestamp and finalizers are what the reconciler asks first."""
+    flow = Dataflow.parse(
+        dataflow(
+            {"sql": "S", "index": {}}, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["compute.tidemark.dev/f"]
+        )
+    )
+
+    assert flow.meta.deleting
+    assert flow.meta.finalizers == ("compute.tidemark.dev/f",)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/data/shards", "/data/shards"),
+        ("/data/shards/", "/data/shards"),
+        ("file:///data/shards", "/data/shards"),
+        ("file:///data/a%20b/", "/data/a b"),
+    ],
+)
+def test_location_becomes_a_plain_path(text: str, path: str) -> None:
+    """Shard addresses are built on it: two ways to write a place must give one path."""
+    instance = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": text}}))
+
+    assert instance.location == path
+
+
+@pytest.mark.parametrize(("text", "ms"), [("100ms", 100), ("1s", 1000), ("1m30s", 90_000), ("1h", 3_600_000)])
+def test_tick_is_milliseconds(text: str, ms: int) -> None:
+    """Compound durations add up."""
+    assert DataSource.parse(data_source({"tick": text, "loadGenerator": {"tpch": {}}})).tick_ms == ms
+
+
+def test_files_become_what_the_replica_is_told() -> None:
+    """Paths are joined, types parsed, options turned to text: the protocol's own words."""
+    source = DataSource.parse(
+        csv_table(
+            path="flights",
+            pattern="*.csv",
+            columns=[{"name": "Day", "type": "DATE"}, {"name": "price", "type": "DECIMAL(15, 2)"}],
+            options={"nullValue": "NA", "header": False},
+            onBadRecord="deadLetter",
+            maxFilesPerTick=1,
+        )
+    )
+
+    assert source.source == FilesSource(
+        (
+            FilesTable(
+                name="t",
+                format="csv",
+                path="/in/flights",
+                pattern="*.csv",
+                columns=(Column("Day", SqlType("date")), Column("price", SqlType("decimal", 15, 2))),
+                options=(Option("header", "false"), Option("nullValue", "NA")),
+                on_bad_record="deadLetter",
+                max_files_per_tick=1,
+            ),
+        )
+    )
+
+
+def test_a_table_without_a_path_reads_the_sources_own_directory() -> None:
+    """And every file in it, with columns to be inferred."""
+    assert DataSource.parse(csv_table()).source == FilesSource((FilesTable("t", "csv", "/in"),))
+
+
+BAD: list[tuple[type, dict[str, Any], str]] = [
+    (Dataflow, dataflow({"sql": 3, "index": {}}), "spec.sql: must be a string, not int 3"),
+    (Dataflow, dataflow({"index": {}}), "spec.sql: is required"),
+    (Dataflow, dataflow({"sql": "S"}), "spec: exactly one of index and materializedView"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "materializedView": {}}), "spec: exactly one of index"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "dialect": "mysql"}), "spec.dialect: must be one of spark"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "asOf": True}), "spec.asOf: must be an integer"),
+    (Dataflow, dataflow({"sql": "S", "index": {"key": [1]}}), "spec.index.key[0]: must be a string"),
+    (
+        Dataflow,
+        dataflow({"views": [{"name": "a", "sql": "S"}], "exports": [{"name": "e", "index": {"from": "b"}}]}),
+        "spec.exports[0]: from must name one of views, not 'b'",
+    ),
+    (Dataflow, dataflow({"views": [], "exports": []}), "spec.exports: must name at least one export"),
+    (DataSource, data_source({}), "spec: exactly one kind of source"),
+    (DataSource, data_source({"tick": "1.5s", "loadGenerator": {"tpch": {}}}), "spec.tick: must be a duration"),
+    (DataSource, data_source({"tick": "2h", "loadGenerator": {"tpch": {}}}), "spec.tick: must be from 100ms to 1h"),
+    (DataSource, data_source({"loadGenerator": {}}), "spec.loadGenerator.tpch: is required"),
+    (DataSource, data_source({"files": {"path": "/in"}}), "spec.files.tables: is required"),
+    (DataSource, csv_table(format="avro"), "spec.files.tables[0].format: must be one of csv, json, parquet"),
+    (DataSource, csv_table(format="json", options={"quote": "'"}), "tables[0].options.quote: is not an option of json"),
+    (
+        DataSource,
+        csv_table(columns=[{"name": "a", "type": "INT"}, {"name": "A", "type": "INT"}]),
+        "spec.files.tables[0].columns[1].name: 'A' is there already",
+    ),
+    (
+        DataSource,
+        csv_table(columns=[{"name": "a", "type": "MAP<INT,INT>"}]),
+        "spec.files.tables[0].columns[0].type: type 'map<int,int>' is not supported",
+    ),
+    (ComputeReplica, body("ComputeReplica", {"instance": "i"}, "r" * 41), "metadata.name: must be at most 40"),
+    (
+        ComputeReplica,
+        body("ComputeReplica", {"instance": "i", "resources": {"limits": {"cpu": "500m"}}}),
+        "spec.resources.limits.cpu: must be a whole number of cores, not str '500m'",
+    ),
+    (
+        ComputeReplica,
+        body("ComputeReplica", {"instance": "i", "resources": {"limits": {"memory": "512Mi"}}}),
+        "spec.resources.limits.memory: must be from 1Gi to 1Ti",
+    ),
+    (
+        ComputeInstance,
+        body("ComputeInstance", {"storage": {"location": "s3://bucket/x"}}),
+        "spec.storage.location: must be an absolute path or a file:/// URL, not 's3://bucket/x'",
+    ),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "/a/../b"}}), "must not contain '.' or '..'"),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "file:///a/%2E%2E/b"}}), "must not contain"),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "file:///"}}), "must not be the root"),
+]
+
+
+@pytest.mark.parametrize(("kind", "manifest", "problem"), BAD, ids=[problem for _, _, problem in BAD])
+def test_what_does_not_fit_is_refused_with_the_field_named(kind: Any, manifest: dict[str, Any], problem: str) -> None:
+    """One table: the manifest, and the beginning of what is said about it."""
+    with pytest.raises(ResourceError) as error:
+        kind.parse(manifest)
+
+    assert problem in str(error.value)
