@@ -1,0 +1,141 @@
+"""The state folder of one control plane (mode 0700, for it holds keys), and what lies where in it.
+
+    lock            held while a command changes what runs
+    settings.json   the API server's port, so that a restart keeps the address
+    tokens.csv      who may speak to the API server
+    sa.key          signs service account tokens
+    pki/            the serving certificate, made by the API server itself
+    etcd/           the data
+    etcd.sock       where etcd listens: no port, no other user
+    pids/, log/     one file per server
+    bin/            kubectl, for PATH
+    kubeconfig      for the administrator (or elsewhere, where that was asked for)
+    kubeconfig-outsider   for a user who is authenticated and has no right
+
+Files are written whole or not at all, so a command that dies leaves a folder that the next one understands.
+"""
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster.errors import StateUnusable
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of one state folder."""
+
+    root: Path
+    kubeconfig: Path
+
+    @staticmethod
+    def of(root: Path, kubeconfig: Path | None = None) -> "Layout":
+        root = root.absolute()
+        return Layout(root, kubeconfig.absolute() if kubeconfig else root / "kubeconfig")
+
+    @property
+    def tokens(self) -> Path:
+        return self.root / "tokens.csv"
+
+    @property
+    def service_account_key(self) -> Path:
+        return self.root / "sa.key"
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def certificate(self) -> Path:
+        """The serving certificate together with the authority that signed it."""
+        return self.pki / "apiserver.crt"
+
+    @property
+    def outsider_kubeconfig(self) -> Path:
+        return self.root / "kubeconfig-outsider"
+
+    @property
+    def settings(self) -> Path:
+        return self.root / "settings.json"
+
+    @property
+    def kubectl(self) -> Path:
+        """A link, so that the folder can be put on PATH."""
+        return self.root / "bin" / "kubectl"
+
+    def pid_file(self, name: str) -> Path:
+        return self.root / "pids" / name
+
+    def log(self, name: str) -> Path:
+        return self.root / "log" / f"{name}.log"
+
+    def make(self) -> None:
+        """Create the folders."""
+        try:
+            for folder in (self.root, *(self.root / name for name in ("pids", "log", "etcd", "bin"))):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.chmod(0o700)
+            self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateUnusable(
+                f"cannot use {self.root} as state folder ({error.strerror}): choose another with --state"
+            ) from error
+
+    def link_kubectl(self, binary: Path) -> None:
+        """Point `bin/kubectl` at this binary."""
+        if self.kubectl.is_symlink() and self.kubectl.readlink() == binary:
+            return
+        beside = self.kubectl.with_name(".kubectl")
+        beside.unlink(missing_ok=True)
+        beside.symlink_to(binary)
+        os.replace(beside, self.kubectl)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One command at a time; the kernel lets go of the lock when its holder dies."""
+        with (self.root / "lock").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+
+    def stored_port(self) -> int | None:
+        """The port of the last start; None before the first."""
+        try:
+            settings = json.loads(self.settings.read_text(encoding="utf-8"))
+            if settings["version"] != VERSION:
+                raise StateUnusable(
+                    f"{self.root} was written by another version of Tidemark (state {settings['version']}, "
+                    f"this is {VERSION}): remove the folder, or choose another with --state"
+                )
+            return int(settings["api_port"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateUnusable(
+                f"{self.settings} is not a control plane's settings: remove {self.root}, or choose another "
+                "state folder with --state"
+            ) from error
+
+    def store_port(self, port: int) -> None:
+        write_private(self.settings, json.dumps({"version": VERSION, "api_port": port}) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as output:
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,113 @@
+"""One control plane in one state folder: `up`, `down`, `status`.
+
+    up:  lock ─► adopt what runs ─► etcd ─► kube-apiserver ─► /readyz ─► kubeconfig ─► controller manager ─► ready
+    down: lock ─► the same three in reverse order, each by pid and start time
+
+`up` is a repair: what runs is left alone, what died is started again on the same data and port. A failed `up`
+ends what it started. The state folder outlives `down`; `delete` removes it.
+"""
+
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster import processes
+from tidemark_devcluster.build import Binaries
+from tidemark_devcluster.commands import SERVERS
+from tidemark_devcluster.errors import KubectlFailed, StartFailed
+from tidemark_devcluster.layout import Layout
+from tidemark_devcluster.processes import Identity
+from tidemark_devcluster.start import Options, Start, is_ready, running, server_url, stop
+
+KUBECTL_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """What runs: pid and resident memory of each server, and whether the API server answers."""
+
+    server: str | None
+    ready: bool
+    pids: Mapping[str, int]
+    resident_bytes: Mapping[str, int]
+
+
+class ControlPlane:
+    """The control plane of a state folder. Holds nothing that is not in the folder: any process may use one."""
+
+    def __init__(self, state: Path, kubeconfig: Path | None = None) -> None:
+        """`kubeconfig` is where to write the administrator's; by default into the state folder."""
+        self.layout = Layout.of(state, kubeconfig)
+
+    @classmethod
+    @contextmanager
+    def started(cls, state: Path, binaries: Binaries) -> Iterator["ControlPlane"]:
+        """A control plane for tests: up on entry, gone with its state on exit, and when this process dies."""
+        plane = cls(state)
+        try:
+            plane.up(binaries, Options(durable=False, die_with_starter=True))
+            yield plane
+        finally:
+            plane.delete()
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For the administrator."""
+        return self.layout.kubeconfig
+
+    @property
+    def outsider_kubeconfig(self) -> Path:
+        """For a user who is authenticated and has no right at all."""
+        return self.layout.outsider_kubeconfig
+
+    def up(self, binaries: Binaries, options: Options) -> None:
+        """Make the control plane run: adopt, repair, or start. Ready on return."""
+        if platform.system() != "Linux":
+            raise StartFailed("the control plane runs on Linux only: use a Linux machine, container or WSL")
+        self.layout.make()
+        with self.layout.locked():
+            Start(self.layout, binaries, options).run()
+
+    def down(self) -> None:
+        """End the servers that this state folder knows, and no other process. Data stay."""
+        if not self.layout.root.is_dir():
+            return
+        with self.layout.locked():
+            for name in reversed(SERVERS):
+                stop(self.layout, name)
+
+    def delete(self) -> None:
+        """End the servers and remove the state folder with its data."""
+        self.down()
+        shutil.rmtree(self.layout.root, ignore_errors=True)
+        self.kubeconfig.unlink(missing_ok=True)
+
+    def status(self) -> Status:
+        """What runs now."""
+        alive = {name: who for name in SERVERS if (who := self.running(name)) is not None}
+        port = self.layout.stored_port()
+        return Status(
+            server=server_url(port) if port else None,
+            ready=len(alive) == len(SERVERS) and is_ready(self.layout),
+            pids={name: who.pid for name, who in alive.items()},
+            resident_bytes={name: processes.resident_bytes(who) for name, who in alive.items()},
+        )
+
+    def running(self, name: str) -> Identity | None:
+        """The process of one server, if it is alive."""
+        return running(self.layout, name)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
+        """Run kubectl against this control plane and return what it prints."""
+        command = [str(self.layout.kubectl), f"--kubeconfig={kubeconfig or self.kubeconfig}"]
+        command += [f"--cache-dir={self.layout.root / 'kubectl'}", *arguments]
+        answer = subprocess.run(
+            command, input=stdin or "", capture_output=True, text=True, timeout=KUBECTL_SECONDS, check=False
+        )
+        if answer.returncode != 0:
+            raise KubectlFailed(f"kubectl {' '.join(arguments)}: {answer.stderr.strip()}")
+        return answer.stdout

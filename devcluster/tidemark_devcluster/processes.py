@@ -1,0 +1,161 @@
+"""Processes that outlive the command that started them, and are never mistaken for another.
+
+A process is identified by its pid, its start time (clock ticks since boot) and the boot: a pid alone may be
+another program's by now. The process writes its own identity before it becomes the server,
+
+    sh: write pids/<name> ─► exec <server>
+
+so there is no moment at which a server runs and nobody knows it, whenever the starter dies. Signals go through
+a pidfd, which stays with the process it was opened for.
+"""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster.errors import StartFailed, StopFailed
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+KILL_SECONDS = 10.0
+SHIM = (
+    "read -r boot </proc/sys/kernel/random/boot_id && read -r stat </proc/$$/stat && "
+    'printf "%s\\n%s\\n" "$boot" "$stat" >"$0" && exec "$@"'
+)
+
+# processes that this very program started: they must be reaped by it, or they stay zombies while it lives
+_children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which process: the pid, when it began, in which boot."""
+
+    pid: int
+    ticks: int
+    boot: str
+
+    def is_running(self) -> bool:
+        """Whether exactly this process is alive (one that has ended but is not reaped is not)."""
+        if (child := _children.get(self.pid)) is not None and child.poll() is not None:
+            del _children[self.pid]
+        state = _state_of(self.pid)
+        return state is not None and state == ("running", self)
+
+
+def parse_stat(stat: str, boot: str) -> tuple[str, Identity]:
+    """A line of `/proc/<pid>/stat`: `ended` or `running`, and who. The name may hold spaces and brackets."""
+    pid, _, rest = stat.partition(" (")
+    fields = rest.rpartition(")")[2].split()
+    return ("ended" if fields[0] in "ZXx" else "running"), Identity(int(pid), int(fields[19]), boot)
+
+
+def _state_of(pid: int) -> tuple[str, Identity] | None:
+    """Who has this pid now; None if nobody."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return parse_stat(stat, BOOT_ID.read_text(encoding="ascii").strip())
+
+
+def recorded(pid_file: Path) -> Identity | None:
+    """Who wrote this pid file. A torn file was written by a shell that died before it became the server."""
+    try:
+        boot, stat = pid_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return parse_stat(stat, boot)[1]
+    except (FileNotFoundError, ValueError, IndexError):
+        return None
+
+
+def running(pid_file: Path) -> Identity | None:
+    """The process of this pid file, if it is alive."""
+    identity = recorded(pid_file)
+    return identity if identity is not None and identity.is_running() else None
+
+
+def start(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    log: Path,
+    pid_file: Path,
+    die_with_starter: bool,
+) -> Identity:
+    """Start a server in a session of its own, its output appended to `log`.
+
+    `die_with_starter` has the kernel kill it when the calling thread ends: for tests, which may be killed too.
+    """
+    prefix: list[str] = []
+    if die_with_starter:
+        if (setpriv := shutil.which("setpriv")) is None:
+            raise StartFailed("setpriv is missing: apt-get install util-linux")
+        prefix = [setpriv, "--pdeathsig", "KILL", "--"]
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            [*prefix, "/bin/sh", "-c", SHIM, str(pid_file), *command],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    _children[child.pid] = child
+    state = _state_of(child.pid)
+    assert state is not None, "a child is there until it is reaped"
+    return state[1]
+
+
+def stop(identity: Identity, grace: float) -> None:
+    """End exactly this process: SIGTERM, and SIGKILL if it is still there after `grace` seconds."""
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        # asked after the pidfd was opened: from here on the pid cannot pass to another process unnoticed
+        if identity.is_running():
+            _terminate(identity, descriptor, grace)
+    finally:
+        os.close(descriptor)
+        if (child := _children.pop(identity.pid, None)) is not None:
+            child.wait()
+
+
+def _terminate(identity: Identity, descriptor: int, grace: float) -> None:
+    """SIGTERM, then SIGKILL, each with its own patience."""
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError:
+            return
+        if _ended(descriptor, patience):
+            return
+    raise StopFailed(f"process {identity.pid} outlived SIGKILL: `ps -o stat,wchan {identity.pid}` says why")
+
+
+def _ended(descriptor: int, patience: float) -> bool:
+    """Wait until the process of a pidfd has ended."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    deadline = time.monotonic() + patience
+    while (left := deadline - time.monotonic()) > 0:
+        if poller.poll(left * 1000):
+            return True
+    return False
+
+
+def resident_bytes(identity: Identity) -> int:
+    """The memory that a process has in use; 0 if it is gone."""
+    try:
+        status = Path(f"/proc/{identity.pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+    return int(sizes[0]) * 1024 if sizes else 0
