@@ -1,1 +1,91 @@
-"""Durable collections (shards) on Delta Lake: compare-and-append, snapshot, listen, compaction."""
+"""Durable collections (*shards*) on Delta Lake.
+
+A shard is a multiset of rows that changes over time, kept as updates ``(row, time, diff)`` in a Delta table
+that any Delta reader can open. Its *upper* says which times are complete, its *since* which can still be told
+apart:
+
+    time  0 ........ since ................ upper ........ EMPTY
+          merged into  |  every time readable |  not written yet
+          the since    |                      |
+
+Writing moves the upper, and only by compare-and-append: of several writers that expect the same upper one
+wins. Reading is ``snapshot(as_of)`` (the contents at a time) and ``listen(lower, upper)`` (the updates of a
+range of times); both come as files with time bounds, to be read in this process or in others.
+
+Where to start reading: `shard.py` (the face), `log_entry.py` and `log.py` (what a commit is, and how one is
+made), `append.py` (who wins), `compaction.py` and `vacuum.py` (what keeps it small). `docs/storage.md` tells
+the whole story.
+"""
+
+from tidemark_persist.append import Appended, UpperMismatch
+from tidemark_persist.client import PersistClient, PersistClientCache
+from tidemark_persist.consolidate import consolidate
+from tidemark_persist.errors import (
+    Contention,
+    DiffOverflow,
+    Fenced,
+    IndeterminateCommit,
+    InvalidBatch,
+    InvalidSchema,
+    InvalidStagedFile,
+    InvalidTime,
+    NotReadable,
+    PartGone,
+    PersistError,
+    ShardDeleted,
+    ShardMismatch,
+    ShardNotFound,
+)
+from tidemark_persist.lease import Lease
+from tidemark_persist.log_entry import DataFile
+from tidemark_persist.maintenance import MaintenancePolicy, Work
+from tidemark_persist.parts import Part, read_part
+from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
+from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_shard
+from tidemark_persist.staging import StagedFile, write_staged
+from tidemark_persist.state import ShardState
+from tidemark_persist.times import EMPTY, ShardId, Term, Time
+
+__all__ = [
+    "DIFF",
+    "EMPTY",
+    "ERROR",
+    "TIME",
+    "Appended",
+    "Contention",
+    "DataFile",
+    "DiffOverflow",
+    "Fenced",
+    "IndeterminateCommit",
+    "InvalidBatch",
+    "InvalidSchema",
+    "InvalidStagedFile",
+    "InvalidTime",
+    "Lease",
+    "MaintenancePolicy",
+    "NotReadable",
+    "Part",
+    "PartGone",
+    "PersistClient",
+    "PersistClientCache",
+    "PersistError",
+    "Shard",
+    "ShardDeleted",
+    "ShardId",
+    "ShardMismatch",
+    "ShardNotFound",
+    "ShardReader",
+    "ShardState",
+    "StagedFile",
+    "Term",
+    "Time",
+    "UpperMismatch",
+    "Work",
+    "consolidate",
+    "create_or_open",
+    "delete_shard",
+    "open_shard",
+    "physical_schema",
+    "read_part",
+    "write_staged",
+]

@@ -1,0 +1,66 @@
+"""Deleting a shard, so that being cut short anywhere leaves something that can be finished, and nothing that
+can be taken for a living shard.
+
+    1. the term is raised to the last one     every writer is stopped (`ShardDeleted`)
+    2. a tombstone names the owner            from now on nobody creates or opens anything here
+    3. data files, log entries, the rest      in any order
+    4. the tombstone                          the location is free
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from tidemark_persist.errors import ShardMismatch, ShardNotFound
+from tidemark_persist.log import DeltaLog
+from tidemark_persist.log_entry import OWNER, Change
+from tidemark_persist.state import TableState
+from tidemark_persist.storage import LOG_DIR, OWN_DIR, Storage
+from tidemark_persist.times import DELETED, ShardId
+from tidemark_persist.transact import transact
+
+TOMBSTONE = f"{OWN_DIR}/deleted.json"
+
+
+def read_tombstone(storage: Storage) -> str | None:
+    """The owner of the shard being deleted here, if one is."""
+    tombstone = storage.read_json(TOMBSTONE)
+    return None if tombstone is None else str(tombstone["shard"])
+
+
+def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:
+    """Delete the shard, from wherever an earlier attempt left it."""
+    owner = read_tombstone(storage)
+    if owner is None:
+        owner = _bury(storage, shard_id, log)
+        if owner is None:
+            return
+    if owner != shard_id:
+        raise ShardMismatch(
+            f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}"
+        )
+    for folder in ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR):
+        for file in storage.list(folder):
+            if file.path != TOMBSTONE:
+                storage.remove(file.path)
+    storage.remove(TOMBSTONE)
+    storage.remove_empty_folders()
+
+
+def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None) -> str | None:
+    """Stop all writers and leave the tombstone. Returns the owner; None if there is no shard."""
+    try:
+        log = log or DeltaLog(storage)
+    except ShardNotFound:
+        return None
+    owner = str(log.table.metadata().configuration.get(OWNER))
+    if owner != shard_id:
+        return owner
+
+    def decide(state: TableState) -> Change | None:
+        return None if state.frontiers.term == DELETED else Change(uuid.uuid4().hex, term=DELETED)
+
+    log.follow()
+    transact(log, decide)
+    storage.write_json(TOMBSTONE, {"shard": owner})
+    return owner

@@ -1,0 +1,89 @@
+"""What can go wrong with a shard.
+
+PersistError
+├── InvalidTime           a time, term or range that makes no sense: the caller's mistake
+├── InvalidSchema         a schema that a shard cannot have
+├── InvalidBatch          rows that do not fit the shard, or lie outside the range of times written
+├── InvalidStagedFile     the same, of a file written by another process
+├── ShardNotFound         there is no shard at this location
+├── ShardMismatch         there is something, but another's, or of another schema or format
+├── ShardDeleted          the shard is being deleted: it accepts nothing any more
+├── NotReadable           the time asked for is before the since or not before the upper
+├── PartGone              a file of a listing was vacuumed: take a new listing, under a lease
+├── DiffOverflow          multiplicities that do not fit 64 bits
+├── Fenced                a writer of a newer term took over: stop writing
+├── IndeterminateCommit   it may have landed or not: retry with the same commit id
+└── Contention            every attempt lost its race: try again later; nothing was written
+"""
+
+from __future__ import annotations
+
+
+class PersistError(Exception):
+    """The root of all errors of this package."""
+
+
+class InvalidTime(PersistError):
+    """A time, term or range that makes no sense."""
+
+
+class InvalidSchema(PersistError):
+    """A schema that a shard cannot have."""
+
+
+class InvalidBatch(PersistError):
+    """Rows that do not fit the shard or the range of times being written."""
+
+
+class InvalidStagedFile(InvalidBatch):
+    """A staged file that is missing, too old, or does not fit."""
+
+
+class ShardNotFound(PersistError):
+    """There is no shard at this location."""
+
+
+class ShardMismatch(PersistError):
+    """What is at this location is not the shard asked for."""
+
+
+class ShardDeleted(PersistError):
+    """The shard is being, or has been, deleted."""
+
+
+class NotReadable(PersistError):
+    """A time that cannot be read: before the since, or not before the upper."""
+
+    def __init__(self, message: str, *, since: int, upper: int) -> None:
+        super().__init__(message)
+        self.since = since
+        self.upper = upper
+
+
+class PartGone(PersistError):
+    """A file of an earlier listing no longer exists."""
+
+
+class DiffOverflow(PersistError):
+    """The sum of a row's diffs does not fit a signed 64-bit integer."""
+
+
+class Fenced(PersistError):
+    """A writer of a newer term has taken over."""
+
+    def __init__(self, message: str, *, term: int, current_term: int) -> None:
+        super().__init__(message)
+        self.term = term
+        self.current_term = current_term
+
+
+class IndeterminateCommit(PersistError):
+    """Whether the commit landed is unknown; a retry with `commit_id` is safe."""
+
+    def __init__(self, message: str, *, commit_id: str) -> None:
+        super().__init__(message)
+        self.commit_id = commit_id
+
+
+class Contention(PersistError):
+    """Every attempt lost its race against another writer; nothing was written."""

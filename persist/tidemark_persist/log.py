@@ -1,0 +1,177 @@
+"""The Delta log of one shard: following it, and committing to it.
+
+    follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
+    load       open the table: last checkpoint and what follows it                   after a gap, or at first
+    attempt    put a change at exactly N+1: one of several writers gets that slot
+
+A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
+commit id (it landed), or another's (it never will), or nothing: then trying again *at the same slot* is safe,
+because only one of the two can get it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import PostCommitHookProperties
+
+from tidemark_persist.errors import ShardMismatch, ShardNotFound
+from tidemark_persist.log_entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
+from tidemark_persist.schema import TIME
+from tidemark_persist.state import ShardState, TableState
+from tidemark_persist.storage import LOG_DIR, Storage
+from tidemark_persist.times import EMPTY, Term, Time
+
+logger = logging.getLogger(__name__)
+
+# Checkpoints and log clean-up are work of ours (maintenance.py), never a surprise inside a commit.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+GAP_CHECK_SECONDS_MAX = 60.0
+
+
+class SlotUnknown(Exception):
+    """The commit failed and its slot is still free: it may yet land there."""
+
+
+class DeltaLog:
+    """One handle on a shard's log. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, storage: Storage, clock: Callable[[], float] = time.time) -> None:
+        self.storage = storage
+        self.clock = clock
+        self.table = open_table(storage)
+        self.schema = self.table.schema()
+        self.state = read_state(self.table)
+        self._gap_check_seconds = gap_check_seconds(self.table)
+        self._checked_for_gap = clock()
+
+    @property
+    def version(self) -> int:
+        """The version that `state` describes."""
+        return self.state.frontiers.version
+
+    def load(self) -> None:
+        """Open the table anew: after a gap, a change of schema, or a checkpoint."""
+        self.table = open_table(self.storage)
+        self.schema = self.table.schema()
+        state = read_state(self.table)
+        state.remember(self.state)
+        self.state = state
+        self.follow()
+
+    def follow(self) -> None:
+        """Apply every entry that was committed since the last look."""
+        while (entry := self.read_entry(self.version + 1)) is not None:
+            if entry.schema_changed:
+                self.load()
+                return
+            self.state.apply(entry)
+        now = self.clock()
+        if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
+            self._checked_for_gap = now
+            if self.last_checkpoint() > self.version:  # the entries between were cleaned up while we slept
+                self.load()
+
+    def attempt(self, change: Change) -> bool:
+        """Commit the change as the next version. False: another commit got it (and is applied by now)."""
+        slot = self.version + 1
+        try:
+            self.table.update_incremental()
+            if self.table.version() != self.version:
+                self._catch_up()
+                return False
+            self._put(change)
+        except Exception as error:  # of any type, and none of them says whether the commit landed
+            entry = self.read_entry(slot)
+            if entry is None:
+                raise SlotUnknown(f"{type(error).__name__}: {error}") from error
+            logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
+            self.follow()
+            return entry.commit_id == change.commit_id
+        self.state.apply(landed(change, slot))
+        return True
+
+    def read_entry(self, version: int) -> LogEntry | None:
+        """The entry of a version, or None if it is not written yet (or no longer kept)."""
+        text = self.storage.read(f"{LOG_DIR}/{version:020}.json")
+        return None if text is None else parse_entry(version, text)
+
+    def last_checkpoint(self) -> int:
+        """The version of the newest checkpoint, or -1."""
+        pointer = self.storage.read_json(f"{LOG_DIR}/_last_checkpoint")
+        return -1 if pointer is None else int(pointer["version"])
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, drop the log entries that it makes needless, and use it."""
+        self.table.update_incremental()
+        self.table.create_checkpoint()
+        self.table.cleanup_metadata()
+        self.load()
+
+    def _put(self, change: Change) -> None:
+        """The one call that commits."""
+        self.table.create_write_transaction(
+            change.actions(int(self.clock() * 1000)),
+            "append",
+            self.schema,
+            commit_properties=change.properties(),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    def _catch_up(self) -> None:
+        before = self.version
+        self.follow()
+        if self.version == before:  # delta-rs sees versions whose entries are gone
+            self.load()
+
+
+def open_table(storage: Storage) -> DeltaTable:
+    """The Delta table at the location, or `ShardNotFound`."""
+    try:
+        return DeltaTable(storage.location, storage_options=dict(storage.options or {}))
+    except TableNotFoundError as error:
+        raise ShardNotFound(f"there is no shard at {storage.location}") from error
+
+
+def gap_check_seconds(table: DeltaTable) -> float:
+    """How long a missing next entry means "nothing new": well within the time that entries are kept."""
+    words = str(table.metadata().configuration.get("delta.logRetentionDuration", "")).split()
+    match words:
+        case ["interval", number, "seconds"]:
+            return min(int(number) / 4, GAP_CHECK_SECONDS_MAX)
+        case _:  # changed by somebody else: look every time
+            return 0.0
+
+
+def read_state(table: DeltaTable) -> TableState:
+    """Frontiers and files of a freshly opened table, from its checkpoint and the entries after it."""
+    upper, since, term = (table.transaction_version(name) for name in (UPPER, SINCE, TERM))
+    if upper is None or since is None or term is None:
+        raise ShardMismatch(f"the Delta table at {table.table_uri} is not a shard: it has no frontiers")
+    frontiers = ShardState(Time(upper), Time(since), Term(term), table.version())
+    return TableState(frontiers, _live_files(table))
+
+
+def _live_files(table: DeltaTable) -> list[DataFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "num_records", f"min.{TIME}", f"max.{TIME}")
+    columns = [
+        actions.column(name).to_pylist() if name in actions.column_names else [None] * actions.num_rows
+        for name in names
+    ]
+    return [
+        DataFile(
+            path=path,
+            size=size,
+            rows=-1 if rows is None else rows,
+            min_time=Time(0 if low is None else low),
+            max_time=Time(EMPTY - 1 if high is None else high),
+        )
+        for path, size, rows, low, high in zip(*columns, strict=True)
+    ]

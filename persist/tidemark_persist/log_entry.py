@@ -1,0 +1,138 @@
+"""What one commit says: a pure view of an entry of the Delta log.
+
+    commitInfo   tidemark.commit   a unique id: how a writer recognises its own commit after a lost reply
+    txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
+    txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
+    txn          tidemark.term     | metadata of a commit does not
+    add          a data file, with the smallest and largest `__time` in its statistics
+    remove       a data file that a compaction replaced
+
+A `Change` is what a writer wants; a `LogEntry` is what the log says happened at a version.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from deltalake import CommitProperties, Transaction
+from deltalake._internal import RemoveAction
+from deltalake.transaction import AddAction
+
+from tidemark_persist.schema import TIME
+from tidemark_persist.times import EMPTY, Term, Time
+
+FORMAT = "tidemark.format"
+OWNER = "tidemark.shard"
+COMMIT_ID = "tidemark.commit"
+UPPER = "tidemark.upper"
+SINCE = "tidemark.since"
+TERM = "tidemark.term"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file of the shard. Every `__time` in it lies in `[min_time, max_time]`."""
+
+    path: str
+    size: int
+    rows: int
+    min_time: Time
+    max_time: Time
+
+    @property
+    def stats(self) -> str:
+        """Delta statistics: enough to skip files by time, and no larger."""
+        bounds = {"minValues": {TIME: self.min_time}, "maxValues": {TIME: self.max_time}}
+        return json.dumps({"numRecords": self.rows, **bounds, "nullCount": {TIME: 0}})
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a commit should do. Frontiers and term that do not move are None."""
+
+    commit_id: str
+    upper: Time | None = None
+    since: Time | None = None
+    term: Term | None = None
+    adds: tuple[DataFile, ...] = ()
+    removes: tuple[DataFile, ...] = ()
+
+    @property
+    def compacts(self) -> bool:
+        """A compaction replaces files without changing what any reader sees."""
+        return bool(self.removes)
+
+    def actions(self, now_ms: int) -> list[AddAction | RemoveAction]:
+        """The file actions, for delta-rs."""
+        data_change = not self.compacts
+        adds = [AddAction(f.path, f.size, {}, now_ms, data_change, f.stats) for f in self.adds]
+        return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
+
+    def properties(self) -> CommitProperties:
+        """Exactly the next version or nothing: with a single retry delta-rs would rebase, and two could
+        win."""
+        moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term))
+        return CommitProperties(
+            max_commit_retries=0,
+            custom_metadata={COMMIT_ID: self.commit_id},
+            app_transactions=[Transaction(name, value) for name, value in moved if value is not None],
+        )
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """What version `version` of the table says."""
+
+    version: int
+    commit_id: str | None = None
+    upper: Time | None = None
+    since: Time | None = None
+    term: Term | None = None
+    adds: tuple[DataFile, ...] = ()
+    removed_paths: tuple[str, ...] = ()
+    schema_changed: bool = field(default=False, compare=False)
+
+
+def landed(change: Change, version: int) -> LogEntry:
+    """The entry that this change became."""
+    removed = tuple(file.path for file in change.removes)
+    return LogEntry(version, change.commit_id, change.upper, change.since, change.term, change.adds, removed)
+
+
+def parse_entry(version: int, text: bytes) -> LogEntry:
+    """Read `_delta_log/<version>.json`."""
+    actions = list(_actions(text))
+    transactions = {a["appId"]: a["version"] for kind, a in actions if kind == "txn"}
+    commit = next((a for kind, a in actions if kind == "commitInfo"), {})
+    return LogEntry(
+        version=version,
+        commit_id=commit.get(COMMIT_ID),
+        upper=transactions.get(UPPER),
+        since=transactions.get(SINCE),
+        term=transactions.get(TERM),
+        adds=tuple(_data_file(a) for kind, a in actions if kind == "add"),
+        removed_paths=tuple(unquote(a["path"]) for kind, a in actions if kind == "remove"),
+        schema_changed=any(kind in ("metaData", "protocol") for kind, _ in actions),
+    )
+
+
+def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    for line in text.splitlines():
+        if line.strip():
+            yield from json.loads(line).items()
+
+
+def _data_file(add: dict[str, Any]) -> DataFile:
+    """Files that another engine rewrote may lack statistics; then any time may be in them."""
+    stats = json.loads(add.get("stats") or "{}")
+    return DataFile(
+        path=unquote(add["path"]),
+        size=add["size"],
+        rows=stats.get("numRecords", -1),
+        min_time=Time(stats.get("minValues", {}).get(TIME, 0)),
+        max_time=Time(stats.get("maxValues", {}).get(TIME, EMPTY - 1)),
+    )

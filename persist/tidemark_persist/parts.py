@@ -1,0 +1,106 @@
+"""A part: a file to read, and between which times.
+
+Listings (`snapshot_parts`, `listen`) are exact at one version of the table: they name files, and the files
+never change. A compaction that comes later writes other files and leaves these to be vacuumed after a grace
+period (or a lease); so a listing stays exact while it is being read, wherever that happens.
+
+Parts travel to other processes as pickles or JSON. They do not carry credentials.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist.errors import PartGone
+from tidemark_persist.log_entry import DataFile
+from tidemark_persist.schema import TIME
+from tidemark_persist.storage import Storage
+from tidemark_persist.times import Time
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Part:
+    """The updates of one file whose time is in `[lower, upper)`.
+
+    `path` is relative to the shard's `location`; `rows` and `size` are the whole file's, an upper bound of
+    what will be read (-1 rows: unknown).
+    """
+
+    location: str
+    path: str
+    lower: Time
+    upper: Time
+    rows: int
+    size: int
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` reads it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Part:
+        """The part that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
+    """The file's share of `[lower, upper)`."""
+    return Part(location, file.path, lower, upper, file.rows, file.size)
+
+
+def read_part(
+    part: Part,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The part's updates, neither consolidated nor moved in time, one batch after the other.
+
+    Row groups outside the times are not read. `columns` selects among the table's; all of them by default.
+    """
+    storage = Storage(part.location, storage_options)
+    try:
+        source = storage.open_input(part.path)
+    except FileNotFoundError as error:
+        raise PartGone(
+            f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
+            "takes longer than the grace period of vacuum)"
+        ) from error
+    with source, pq.ParquetFile(source) as file:
+        wanted = list(columns) if columns is not None else file.schema_arrow.names
+        groups = [g for g in range(file.num_row_groups) if _may_hold(file.metadata.row_group(g), part)]
+        fetched = wanted if TIME in wanted else [*wanted, TIME]
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched):
+            kept = within(batch, part.lower, part.upper).select(wanted)
+            if kept.num_rows:
+                yield kept
+
+
+def within(updates: Any, lower: Time, upper: Time) -> Any:
+    """The rows of a batch or table whose time is in `[lower, upper)`."""
+    times = updates.column(TIME)
+    bounds = pc.min_max(times).as_py()
+    if updates.num_rows and lower <= bounds["min"] and bounds["max"] < upper:
+        return updates
+    return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
+
+
+def _may_hold(group: Any, part: Part) -> bool:
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == TIME:
+            stats = column.statistics
+            if stats is None or not stats.has_min_max:
+                return True
+            return bool(stats.min < part.upper and part.lower <= stats.max)
+    return True

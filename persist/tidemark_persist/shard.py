@@ -1,0 +1,218 @@
+"""A shard's handles: what can be read, and what can be written.
+
+`ShardReader` reads; `Shard` is one that also writes. Both may be shared by threads. A handle knows the
+shard at one version; reading and writing look for newer ones first, `state()` does not.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from tidemark_persist import append as appending
+from tidemark_persist.append import Appended, UpperMismatch
+from tidemark_persist.batch import check_rows, conform
+from tidemark_persist.consolidate import consolidate_stream
+from tidemark_persist.create import create_table, verify
+from tidemark_persist.deletion import remove_everything
+from tidemark_persist.errors import NotReadable
+from tidemark_persist.lease import LEASE_SECONDS, Lease
+from tidemark_persist.log import DeltaLog
+from tidemark_persist.log_entry import DataFile
+from tidemark_persist.maintenance import Maintenance, MaintenancePolicy, Work
+from tidemark_persist.parts import Part, part_of, read_part
+from tidemark_persist.schema import TIME, physical_schema, user_schema
+from tidemark_persist.staging import StagedFile, check_staged, write_file
+from tidemark_persist.state import ShardState
+from tidemark_persist.storage import Storage
+from tidemark_persist.times import ShardId, Time, checked_frontier, show
+
+DEFAULT_POLICY = MaintenancePolicy()
+
+Batch: TypeAlias = pa.Table | pa.RecordBatch
+
+
+class ShardReader:
+    """The reading half of a shard."""
+
+    def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
+        self.shard_id = shard_id
+        self.location = log.storage.location
+        self.policy = policy
+        self._log = log
+        self._lock = RLock()
+        self._table_schema = pa.schema(log.schema.to_arrow())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The user columns."""
+        return user_schema(self._table_schema)
+
+    def state(self) -> ShardState:
+        """The frontiers as of this handle's last look."""
+        return self._log.state.frontiers
+
+    def refresh(self) -> ShardState:
+        """Look for newer commits: cheap enough for every tick, whatever the size of the shard."""
+        with self._lock:
+            self._log.follow()
+            return self.state()
+
+    def snapshot(self, as_of: int) -> pa.Table:
+        """The consolidated contents at `as_of`: user columns, `__error` and `__diff`. Or `NotReadable`."""
+        wanted = [name for name in self._table_schema.names if name != TIME]
+        with self.lease():
+            parts = self.snapshot_parts(as_of)
+            options = self._log.storage.options
+            batches = (batch for part in parts for batch in read_part(part, options, columns=wanted))
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            return consolidate_stream(tables, pa.schema([self._table_schema.field(name) for name in wanted]))
+
+    def snapshot_parts(self, as_of: int) -> list[Part]:
+        """Where the updates up to and including `as_of` are: to be consolidated by the reader."""
+        time = checked_frontier(as_of, "as_of")
+        with self._lock:
+            now = self.refresh()
+            if not now.since <= time < now.upper:
+                raise self._not_readable(f"as of {show(time)}", "since <= as_of < upper")
+            return self._parts(Time(0), Time(time + 1))
+
+    def listen(self, lower: int, upper: int) -> list[Part]:
+        """Where the updates with times in `[lower, upper)` are.
+
+        The listener holds the contents at `lower - 1`, so the since must not be beyond that: later times are
+        then untouched by compaction.
+        """
+        start, end = checked_frontier(lower, "lower"), checked_frontier(upper, "upper")
+        with self._lock:
+            now = self.refresh()
+            if end > now.upper or now.since > max(start - 1, 0):
+                raise self._not_readable(
+                    f"from {show(start)} to {show(end)}", "since < lower, upper <= upper"
+                )
+            return self._parts(start, end) if start < end else []
+
+    def lease(self, seconds: float = LEASE_SECONDS) -> Lease:
+        """Keep what this version and later ones refer to from vacuum, until released."""
+        return Lease(self._log.storage, self.refresh().version, seconds)
+
+    def _parts(self, lower: Time, upper: Time) -> list[Part]:
+        return [
+            part_of(self.location, file, lower, upper) for file in self._log.state.overlapping(lower, upper)
+        ]
+
+    def _not_readable(self, what: str, need: str) -> NotReadable:
+        now = self.state()
+        return NotReadable(
+            f"shard {self.location} cannot be read {what}: its since is {show(now.since)}, its upper "
+            f"{show(now.upper)} (need {need})",
+            since=now.since,
+            upper=now.upper,
+        )
+
+
+class Shard(ShardReader):
+    """A shard to read and to write."""
+
+    def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
+        super().__init__(log, shard_id, policy)
+        self._maintenance = Maintenance(log, self._lock, self._table_schema, policy)
+
+    def compare_and_append(
+        self,
+        updates: Batch | Sequence[StagedFile] | None,
+        *,
+        expected_upper: int,
+        new_upper: int,
+        term: int,
+        commit_id: str | None = None,
+    ) -> Appended | UpperMismatch:
+        """Append updates with times in `[expected_upper, new_upper)` and move the upper, if it is as
+        expected.
+
+        `updates` is rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote;
+        or None, which only moves the upper. `commit_id` names the append for retries: after
+        `IndeterminateCommit`, or a crash, the same call with the same id says what became of it and
+        finishes it.
+        """
+        append = appending.checked_append(
+            expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None
+        )
+        with self._lock:
+            self._log.follow()
+            ended = appending.verdict(self._log, append, tried=append.retry)
+        if ended is not None:
+            return ended
+        files = self._data_files(updates, append.expected_upper, append.new_upper)
+        with self._lock:
+            return appending.compare_and_append(self._log, append, files)
+
+    def fence(self, term: int) -> None:
+        """Shut out writers of older terms without appending. `Fenced` if this one is older itself."""
+        with self._lock:
+            self._log.follow()
+            appending.fence(self._log, term, uuid.uuid4().hex)
+
+    def downgrade_since(self, since: int) -> Time:
+        """Give up reading before `since`; an older time changes nothing. Returns the since now in force."""
+        with self._lock:
+            self._log.follow()
+            return appending.downgrade_since(self._log, since, uuid.uuid4().hex)
+
+    def maintenance_due(self) -> list[Work]:
+        """The maintenance to do now: look after each commit."""
+        return self._maintenance.due()
+
+    def run_maintenance(self, work: Work) -> None:
+        """Do one piece of it, in any thread. Appending goes on meanwhile."""
+        self._maintenance.run(work)
+
+    def delete(self) -> None:
+        """Delete the shard for good. Writers elsewhere learn it by `ShardDeleted`."""
+        with self._lock:
+            remove_everything(self._log.storage, self.shard_id, self._log)
+
+    def _data_files(
+        self, updates: Batch | Sequence[StagedFile] | None, lower: Time, upper: Time
+    ) -> list[DataFile]:
+        storage = self._log.storage
+        if updates is None:
+            return []
+        if isinstance(updates, pa.Table | pa.RecordBatch):
+            rows = check_rows(conform(updates, self._table_schema), lower, upper)
+            file = write_file(storage, [rows], self._table_schema)
+            return [] if file is None else [file]
+        return check_staged(storage, updates, self._table_schema, lower, upper) if updates else []
+
+
+def create_or_open(
+    location: str,
+    schema: pa.Schema,
+    *,
+    shard_id: str,
+    storage_options: Mapping[str, str] | None = None,
+    policy: MaintenancePolicy = DEFAULT_POLICY,
+) -> Shard:
+    """The shard at this location, created if there is none. `ShardMismatch` if another's or of another
+    schema."""
+    wanted = physical_schema(schema)
+    storage = Storage(location, storage_options)
+    create_table(storage, wanted, ShardId(shard_id), policy.log_retention_seconds)
+    log = DeltaLog(storage)
+    owner = verify(log, wanted, shard_id)
+    return Shard(log, owner, policy)
+
+
+def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
+    """The shard at this location, to be read, whatever its owner. `ShardNotFound` if there is none."""
+    log = DeltaLog(Storage(location, storage_options))
+    return ShardReader(log, verify(log, None, None))
+
+
+def delete_shard(location: str, shard_id: str, storage_options: Mapping[str, str] | None = None) -> None:
+    """Delete the shard, also one whose deletion was cut short. Fine if there is none."""
+    remove_everything(Storage(location, storage_options), ShardId(shard_id))

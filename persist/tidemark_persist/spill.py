@@ -1,0 +1,90 @@
+"""Consolidating more updates than fit in memory: divide by a hash of the row, then conquer one share at a
+time.
+
+Equal rows have equal hashes, so they meet in the same share. Shares wait on local disk as Arrow files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist.schema import DIFF, TIME
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_WEIGHTS = np.cumprod(np.full(256, _MIX | np.uint64(1), dtype=np.uint64))  # one odd weight per byte position
+
+
+def divide(tables: Iterable[pa.Table], schema: pa.Schema, shares: int) -> Iterator[Iterator[pa.Table]]:
+    """The same updates in `shares` parts, equal rows (and times) in the same one."""
+    if shares <= 1:
+        yield iter(tables)
+        return
+    with tempfile.TemporaryDirectory(prefix="tidemark-compaction-") as folder, ExitStack() as open_files:
+        paths = [Path(folder) / f"{share}.arrow" for share in range(shares)]
+        writers = [open_files.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
+        for table in tables:
+            share_of = row_hash(table) % np.uint64(shares)
+            for share in np.unique(share_of):
+                writers[int(share)].write_table(table.filter(pa.array(share_of == share)))
+        open_files.close()
+        for path in paths:
+            yield _read_back(path)
+            path.unlink()
+
+
+def _read_back(path: Path) -> Iterator[pa.Table]:
+    with pa.memory_map(str(path)) as source:
+        reader = pa.ipc.open_file(source)
+        for index in range(reader.num_record_batches):
+            yield pa.Table.from_batches([reader.get_batch(index)])
+
+
+def row_hash(table: pa.Table) -> np.ndarray:
+    """A 64-bit hash per row over its flat columns, time and diff left out. Even enough to divide by."""
+    total = np.zeros(table.num_rows, np.uint64)
+    for name in table.column_names:
+        column = table.column(name)
+        if name in (TIME, DIFF) or pa.types.is_nested(column.type):
+            continue
+        with np.errstate(over="ignore"):
+            total = (total ^ _column_hash(column)) * _MIX
+            total ^= total >> np.uint64(29)
+    return total
+
+
+def _column_hash(column: pa.ChunkedArray) -> np.ndarray:
+    """Hash the bytes of each value; NULL counts as no bytes."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        array = _as_bytes(array)
+    binary = pc.fill_null(array.cast(pa.large_binary()), b"")
+    offsets = np.frombuffer(binary.buffers()[1], np.int64)[binary.offset : binary.offset + len(binary) + 1]
+    data = binary.buffers()[2]
+    if len(binary) == 0 or data is None:
+        return np.zeros(len(binary), np.uint64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    used = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
+    position = np.arange(len(used)) - np.repeat(starts - offsets[0], lengths)
+    weighted = (used + np.uint64(1)) * _WEIGHTS[position % len(_WEIGHTS)]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
+    hashes: np.ndarray = sums[offsets[1:] - offsets[0]] - sums[starts - offsets[0]]
+    return hashes
+
+
+def _as_bytes(array: pa.Array) -> pa.Array:
+    """Fixed-width values as their bytes."""
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
+    width = array.type.bit_width // 8
+    values = array.buffers()[1].slice(array.offset * width, len(array) * width)
+    fixed = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(array), [None, values])
+    return pc.if_else(array.is_valid(), fixed, pa.scalar(None, pa.binary(width)))

@@ -1,0 +1,129 @@
+"""Where a shard's files are: one small interface over a local folder and an object store.
+
+Local folders go through Arrow's own file system; everything else through delta-rs's object store, so that one
+set of `storage_options` (and one set of credentials) serves the log and the data alike.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+from deltalake.fs import DeltaStorageHandler
+
+LOG_DIR = "_delta_log"
+OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """What a listing tells of a file; `path` is relative to the location."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A location (a local path or a URL) and the options it is opened with."""
+
+    location: str
+    options: Mapping[str, str] | None = None
+
+    @cached_property
+    def local_path(self) -> Path | None:
+        """The folder, if the location is on this machine's disk."""
+        url = urlparse(self.location)
+        if url.scheme == "file":
+            return Path(unquote(url.path))
+        return Path(self.location) if "://" not in self.location else None
+
+    @cached_property
+    def fs(self) -> Any:
+        """An Arrow file system whose root is the location."""
+        if self.local_path is not None:
+            return pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
+        return pa_fs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.options or {})))
+
+    def read(self, path: str) -> bytes | None:
+        """The file's bytes, or None if there is none."""
+        if self.local_path is not None:
+            try:
+                return (self.local_path / path).read_bytes()
+            except FileNotFoundError:
+                return None
+        try:
+            with self.fs.open_input_stream(path) as stream:
+                return bytes(stream.readall())
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the file as a whole: a reader sees the old bytes or the new ones."""
+        if self.local_path is None:
+            with self.fs.open_output_stream(path) as stream:
+                stream.write(data)
+            return
+        target = self.local_path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{id(data):x}.tmp")
+        draft.write_bytes(data)
+        draft.replace(target)
+
+    def read_json(self, path: str) -> Any:
+        """The parsed file, or None if there is none."""
+        data = self.read(path)
+        return None if data is None else json.loads(data)
+
+    def write_json(self, path: str, value: Any) -> None:
+        """Replace the file by this value."""
+        self.write(path, json.dumps(value).encode())
+
+    def stat(self, path: str) -> FileStat | None:
+        """Size and age of one file, or None if there is none."""
+        info = self.fs.get_file_info(path)
+        return _stat(path, info) if info.type == pa_fs.FileType.File else None
+
+    def list(self, folder: str) -> list[FileStat]:
+        """The files directly inside a folder; none if it does not exist."""
+        found = self.fs.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
+        prefix = f"{folder}/" if folder else ""
+        return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
+
+    def remove(self, path: str) -> None:
+        """Delete a file; fine if it is gone already."""
+        try:
+            self.fs.delete_file(path)
+        except FileNotFoundError:
+            return
+
+    def remove_empty_folders(self) -> None:
+        """Take away what deleting every file leaves on a local disk (object stores have no folders)."""
+        if self.local_path is None or not self.local_path.exists():
+            return
+        for folder in sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True):
+            folder.rmdir()
+        self.local_path.rmdir()
+
+    def open_input(self, path: str) -> Any:
+        """A seekable file for Parquet."""
+        return self.fs.open_input_file(path)
+
+    def open_output(self, path: str) -> Any:
+        """A stream to write a data file to."""
+        if self.local_path is not None:
+            self.local_path.mkdir(parents=True, exist_ok=True)
+        return self.fs.open_output_stream(path)
+
+
+def _stat(path: str, info: pa.fs.FileInfo) -> FileStat:
+    modified = info.mtime_ns or 0
+    return FileStat(path, info.size or 0, modified // 1_000_000)
