@@ -50,24 +50,34 @@ class Hits:
     delta: Ints
     """Row numbers in the delta."""
     stored: Any
-    """The stored rows, of a file's schema."""
+    """The stored rows: a record batch of the columns asked for."""
 
 
 def probe(
-    keys: Keys, segments: Iterable[Segment], layout: Layout, *, before: int | None = None, slice_rows: int = SLICE_ROWS
+    keys: Keys,
+    segments: Iterable[Segment],
+    layout: Layout,
+    *,
+    columns: Sequence[int] | None = None,
+    before: int | None = None,
+    slice_rows: int = SLICE_ROWS,
 ) -> Iterator[Hits]:
     """All pairs of a key and a stored row of that key, of times below `before`; NULL finds NULL.
 
-    Every slice has at most `slice_rows` pairs. Errs rows are never found.
+    Of the stored rows only `columns` (positions in the file; None: all) are fetched. Every slice has at most
+    `slice_rows` pairs. Errs rows are never found.
     """
+    wanted_columns = list(range(len(layout.schema)) if columns is None else columns)
+    if len(keys.hashes) == 0:
+        return
     for segment in segments:
         wanted, begins, ends = _ranges(keys.hashes, segment.hashes)
         if len(wanted) == 0:
             continue
         for chosen, stored in _expand(wanted, begins, ends, slice_rows):
-            hits = _verified(keys, segment, layout, chosen, stored, before)
-            if len(hits.delta):
-                yield hits
+            chosen, stored = _verified(keys, segment, layout, chosen, stored, before)
+            if len(chosen):
+                yield Hits(keys.rows[chosen], segment.rows.select(wanted_columns).take(pa.array(stored)))
 
 
 def _ranges(wanted: Hashes, stored: Hashes) -> tuple[Ints, Ints, Ints]:
@@ -89,11 +99,12 @@ def _expand(wanted: Ints, begins: Ints, ends: Ints, slice_rows: int) -> Iterator
         yield wanted[which], pairs + shift[which]
 
 
-def _verified(keys: Keys, segment: Segment, layout: Layout, chosen: Ints, stored: Ints, before: int | None) -> Hits:
+def _verified(
+    keys: Keys, segment: Segment, layout: Layout, chosen: Ints, stored: Ints, before: int | None
+) -> tuple[Ints, Ints]:
+    """The pairs whose keys are equal, not just their hashes, and whose time is early enough."""
     columns = [segment.rows.column(1 + k) for k in layout.key]
     good = equal_rows(take(keys.columns, chosen), take(columns, stored), len(chosen))
     if before is not None:
         good &= np.asarray(segment.rows.column(layout.time).to_numpy())[stored] < before
-    if not good.all():
-        chosen, stored = chosen[good], stored[good]
-    return Hits(keys.rows[chosen], segment.rows.take(pa.array(stored)))
+    return (chosen, stored) if good.all() else (chosen[good], stored[good])

@@ -37,16 +37,21 @@ class Trace:
             if bucket is None or ref.bucket == bucket:
                 yield from self._cache.segments(ref, self.layout)
 
-    def probe(self, keys: Keys, *, before: int | None = None, slice_rows: int = SLICE_ROWS) -> Iterator[Hits]:
+    def probe(
+        self,
+        keys: Keys,
+        *,
+        columns: Sequence[int] | None = None,
+        before: int | None = None,
+        slice_rows: int = SLICE_ROWS,
+    ) -> Iterator[Hits]:
         """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
-        if len(keys.hashes) == 0 or not self.manifest.batches:
-            return
         buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
         refs = [b for b in self.manifest.batches if b.bucket in buckets and not _too_late(b, before)]
         for ref in refs:
             needs_filter = before if before is not None and ref.last_time >= before else None
             segments = self._cache.segments(ref, self.layout)
-            yield from probe(keys, segments, self.layout, before=needs_filter, slice_rows=slice_rows)
+            yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
 
     def scan(self, lower: int, upper: int) -> Iterator[Updates]:
         """The updates with lower <= time < upper, as they are stored; needs since < lower.

@@ -96,13 +96,14 @@ def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, up
 
 
 def rechunk(
-    stream: Iterable[tuple[Any, Updates]], rows: int, check: Callable[[Any, Updates], None]
+    stream: Iterable[tuple[Any, Updates]], rows: int, check: Callable[[Any, Updates], None] | None = None
 ) -> Iterator[tuple[Any, Updates]]:
     """Batches of at most `rows` rows: neighbours with the same tag are put together, long ones cut."""
     tag: Any = None
     pending: list[Updates] = []
     for next_tag, batch in stream:
-        check(next_tag, batch)
+        if check is not None:
+            check(next_tag, batch)
         if pending and (next_tag != tag or _rows(pending) + batch.num_rows > rows):
             yield tag, _together(pending)
             pending = []
