@@ -1,0 +1,89 @@
+"""Where a dataflow begins: the time of its snapshot.
+
+    inputs' since ─┬─ lower bound: earlier, the inputs cannot be read
+    running since ─┘  a replica that has the dataflow goes on with it from here; earlier, it would start anew
+    sink's upper-1    the view's shard is complete before that: nothing to compute again
+    inputs' upper-1   else as late as is complete now, so that hydration is one snapshot
+
+A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark_operator.controller.read_policy import before
+from tidemark_operator.controller.shards import ShardFrontierPair
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_protocol.frontier import Frontier, join, meet
+from tidemark_protocol.ids import MIN_TIME, Time
+
+
+@dataclass(frozen=True)
+class Input:
+    """A shard that the dataflow imports; `name` is what people call it."""
+
+    name: str
+    frontiers: ShardFrontierPair | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class AsOfRequest:
+    """`sinks`: uppers of the views' shards that hold something already. `stored`: what a stored revision says.
+    `running`: since of each export on a replica that has it. `requested`: spec.asOf."""
+
+    inputs: tuple[Input, ...]
+    sinks: tuple[Frontier, ...] = ()
+    stored: Time | None = None
+    running: tuple[Frontier, ...] = ()
+    requested: Time | None = None
+
+
+def select_as_of(request: AsOfRequest) -> Time:
+    """The as_of; raises Waiting while an input is unknown or empty, Rejected for a requested time that is gone."""
+    if request.running:
+        lower = _lower_if_known(request.inputs)
+        return _time(max(lower, join(request.running)))
+    lower = join(_known(request.inputs, first=request.stored is None))
+    if request.stored is None and request.requested is not None:
+        return _requested(request.requested, lower)
+    reached = meet(request.sinks)
+    if not reached.is_empty:
+        return _time(max(lower, before(reached)))
+    if request.stored is not None:
+        return _time(max(lower, Frontier.at(request.stored)))
+    complete = before(meet(i.frontiers.upper for i in request.inputs if i.frontiers))
+    return _time(lower if complete.is_empty else max(lower, complete))
+
+
+def _known(inputs: Iterable[Input], first: bool) -> list[Frontier]:
+    """The inputs' sinces. A dataflow that starts for the first time also waits for its inputs' first data."""
+    sinces = []
+    for i in inputs:
+        if i.frontiers is None:
+            detail = f": {i.error}" if i.error else ""
+            raise Waiting("WaitingForInput", f"waiting for a replica to report how far {i.name} is{detail}")
+        if first and i.frontiers.upper == Frontier.minimum():
+            raise Waiting("WaitingForInput", f"waiting for the first data of {i.name}")
+        sinces.append(i.frontiers.since)
+    return sinces
+
+
+def _lower_if_known(inputs: Iterable[Input]) -> Frontier:
+    """An unreadable input does not stop a dataflow that is already running."""
+    return join(i.frontiers.since for i in inputs if i.frontiers)
+
+
+def _requested(requested: Time, lower: Frontier) -> Time:
+    if lower.less_equal(requested):
+        return requested
+    raise Rejected(
+        "AsOfNotReadable",
+        f"spec.asOf is {requested}, but the inputs can be read from {lower.time} on: give a later time, or none",
+    )
+
+
+def _time(frontier: Frontier) -> Time:
+    return MIN_TIME if frontier.time is None else frontier.time

@@ -1,0 +1,136 @@
+"""An export on its replicas: how far each is, how far the furthest is, and what it keeps readable.
+
+    replica r1   write 900  input 905  output 900 ┐
+    replica r2   write 700  input 705  output 700 ┴► write 900 (furthest)
+                                                     since = write - lag (index), write - 1 (view)
+                                                     inputs held at min(since, slowest input - 1)
+
+What a replica reports is believed only where it can be true: frontiers below where the replica began, or behind what
+it said before, are counted and ignored, so that a replica that lies corrupts nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark_operator.controller.read_policy import before, bounded, trailing
+from tidemark_protocol.frontier import Frontier, join, meet
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
+from tidemark_protocol.responses import Frontiers
+
+_KINDS = ("write", "input", "output")
+
+
+@dataclass
+class OnReplica:
+    """The export on one replica; `as_of`: where that replica was told to begin."""
+
+    as_of: Frontier
+    write: Frontier | None = None
+    input: Frontier | None = None
+    output: Frontier | None = None
+    refused_reports: int = 0
+    statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def hydrated(self) -> bool:
+        return self.output is not None and (self.output.is_empty or self.as_of < self.output)
+
+    @property
+    def is_gone(self) -> bool:
+        """All kinds have been reported empty: the replica is done with it."""
+        return all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
+
+    @property
+    def reads_from(self) -> Frontier:
+        """The least time that it may still read of its inputs."""
+        return self.as_of if self.input is None else max(self.as_of, before(self.input))
+
+    def take(self, report: Frontiers) -> bool:
+        """Whether anything advanced."""
+        advanced = False
+        for kind in _KINDS:
+            new: Frontier | None = getattr(report, kind)
+            if new is None:
+                continue
+            old: Frontier = getattr(self, kind) or self.as_of
+            if new < old:
+                self.refused_reports += 1
+            elif new != getattr(self, kind):
+                setattr(self, kind, new)
+                advanced = True
+        return advanced
+
+
+@dataclass
+class Collection:
+    """One export. `shard`: of a materialized view, where it is written; None for an index."""
+
+    id: GlobalId
+    owner: str
+    as_of: Time
+    inputs: tuple[ShardId, ...]
+    lag_ms: int
+    shard: ShardId | None = None
+    since: Frontier = field(default_factory=Frontier.minimum)
+    write: Frontier | None = None
+    dropped: bool = False
+    replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
+    peeks: dict[str, Frontier] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.since = Frontier.at(self.as_of)
+
+    @property
+    def holder(self) -> str:
+        """Its name among the holders of its inputs."""
+        return f"export {self.id}"
+
+    @property
+    def hydrated(self) -> bool:
+        return any(r.hydrated for r in self.replicas.values())
+
+    @property
+    def input(self) -> Frontier | None:
+        return self._furthest("input")
+
+    @property
+    def output(self) -> Frontier | None:
+        return self._furthest("output")
+
+    def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
+        """Takes a replica's report. Whether anything advanced."""
+        state = self.replicas.get(replica)
+        if state is None or not state.take(report):
+            return False
+        if not self.dropped and state.write is not None and state.write <= bounded(state.write, now_ms):
+            self.write = max(self.write or state.write, state.write)
+        return True
+
+    def next_since(self) -> Frontier:
+        """What may be compacted up to now; never behind the present since."""
+        if self.dropped:
+            return Frontier.empty()
+        if self.write is None or self.write.is_empty:
+            return self.since
+        policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+        return max(self.since, min(policy, meet(self.peeks.values())))
+
+    def input_hold(self) -> Frontier:
+        """What its inputs must keep readable: for itself, and for its slowest replica."""
+        replicas = meet(r.reads_from for r in self.replicas.values())
+        if self.dropped:
+            return replicas
+        if self.write is not None and self.write.is_empty and self.shard is not None:
+            return replicas
+        return min(self.since, replicas)
+
+    @property
+    def is_gone(self) -> bool:
+        """Dropped, and no replica has anything of it any more."""
+        return self.dropped and all(r.is_gone for r in self.replicas.values())
+
+    def _furthest(self, kind: str) -> Frontier | None:
+        known = [f for r in self.replicas.values() if (f := getattr(r, kind)) is not None]
+        return join(known) if known else None

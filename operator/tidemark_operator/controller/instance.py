@@ -1,0 +1,226 @@
+"""One instance: its dataflows, told to all of its replicas.
+
+    create, drop, peek ──► history ──► link of every connected replica
+    responses of a replica ──► collections, shards, peeks ──► notices
+
+Synchronous, without clocks or I/O: the connections drain the links, the caller says what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tidemark_operator.controller.dataflows import Dataflow, Dataflows
+from tidemark_operator.controller.link import Link
+from tidemark_operator.controller.notices import (
+    DataflowChanged,
+    DataflowGone,
+    IngestionReported,
+    Notice,
+    ShardAppeared,
+    ShardRemoved,
+)
+from tidemark_operator.controller.peeks import PeekBook
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_protocol.commands import (
+    CancelPeek,
+    Command,
+    DropIngestion,
+    IndexTarget,
+    InitializationComplete,
+    Peek,
+    RunIngestion,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.history import History
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.responses import (
+    Frontiers,
+    IngestionStatus,
+    PeekResponse,
+    Response,
+    ShardDeleted,
+    ShardFrontiers,
+    Status,
+)
+
+
+class Instance:
+    def __init__(self, shards: ShardBook) -> None:
+        self.shards = shards
+        self.dataflows = Dataflows(shards)
+        self._history = History()
+        self._links: dict[ReplicaId, Link] = {}
+        self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
+        self._peeks = PeekBook()
+        self._initialized = False
+
+    @property
+    def replicas(self) -> list[ReplicaId]:
+        """Those connected, in order of name."""
+        return sorted(self._links)
+
+    def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
+        """Installs a dataflow; its inputs' since must be at or before its as_of."""
+        self._broadcast(self.dataflows.create(dataflow, term, self.replicas))
+        self._broadcast(self.dataflows.schedule())
+
+    def drop(self, owner: str) -> list[Notice]:
+        self._broadcast(self.dataflows.drop(owner))
+        return self._reap()
+
+    def configure(self, command: Command) -> None:
+        """UpdateConfiguration, for all and for those to come."""
+        self._broadcast([command])
+
+    def initialized(self) -> None:
+        """Everything stored has been installed, or will be when it can be: replicas may reconcile."""
+        if not self._initialized:
+            self._initialized = True
+            self._broadcast([InitializationComplete()])
+
+    def connect(self, replica: ReplicaId, connection: int, now_ms: int) -> None:
+        """A connection begins: what the replica must know is put on its link. Its ingestions are part of that, so
+        they come before InitializationComplete, with the present time as the bound of their ticks."""
+        self.initialized()
+        self.disconnect(replica)
+        link = self._links[replica] = Link(connection)
+        self.dataflows.connected(replica)
+        own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
+        *commands, complete = self._history.replay()
+        link.send([*commands, *own, complete])
+
+    def disconnect(self, replica: ReplicaId) -> list[Notice]:
+        self._links.pop(replica, None)
+        self.dataflows.disconnected(replica)
+        return self._reap()
+
+    def link(self, replica: ReplicaId, connection: int) -> Link | None:
+        """The link, if that connection is still the replica's."""
+        link = self._links.get(replica)
+        return link if link is not None and link.connection == connection else None
+
+    def receive(self, replica: ReplicaId, connection: int, response: Response, now_ms: int) -> list[Notice]:
+        """Takes a response; one of an older connection is discarded."""
+        link = self.link(replica, connection)
+        if link is None:
+            return []
+        link.observe(response)
+        match response:
+            case Frontiers():
+                return self._frontiers(replica, response, now_ms)
+            case PeekResponse():
+                return self._answer(response)
+            case Status(id, kind, fields):
+                return self._status(replica, id, kind, fields)
+            case ShardFrontiers(id, upper, since):
+                return [ShardAppeared(id)] if self.shards.observe(id, upper, since) else []
+            case IngestionStatus():
+                return [IngestionReported(replica, response)]
+            case ShardDeleted():
+                return [ShardRemoved(response)]
+            case _:
+                return []
+
+    def peek(self, peek: Peek) -> None:
+        """Asks all replicas. The hold goes first, so that what is read stays."""
+        self._hold(peek, Frontier.at(peek.timestamp))
+        self._peeks.add(peek)
+        self._broadcast([peek])
+
+    def cancel_peek(self, uuid: str) -> None:
+        """No answer is wanted any more, or one was given. CancelPeek to all, and only then the hold goes."""
+        peek = self._peeks.remove(uuid)
+        if peek is not None:
+            self._broadcast([CancelPeek(uuid)])
+            self._hold(peek, Frontier.empty())
+
+    def run_ingestion(self, replica: ReplicaId, command: RunIngestion) -> None:
+        """From now on this replica ingests; whoever did before is told to stop."""
+        id = command.ingestion.id
+        old = self._ingestions.get(id)
+        if old is not None and old[0] != replica:
+            self.drop_ingestion(id)
+        self._ingestions[id] = (replica, command)
+        self.send_to(replica, command)
+
+    def drop_ingestion(self, id: GlobalId) -> None:
+        old = self._ingestions.pop(id, None)
+        if old is not None:
+            self.send_to(old[0], DropIngestion(id))
+
+    def ingestion(self, id: GlobalId) -> tuple[ReplicaId, RunIngestion] | None:
+        return self._ingestions.get(id)
+
+    def send_to(self, replica: ReplicaId, command: Command) -> bool:
+        """A storage command for one replica. Whether it is connected."""
+        link = self._links.get(replica)
+        if link is not None:
+            link.send([command])
+        return link is not None
+
+    def maintain(self, now_ms: int) -> list[Notice]:
+        """Schedules, compacts, forgets: once a second."""
+        self._broadcast(self.dataflows.schedule())
+        self._broadcast(self.dataflows.compact())
+        if self._links:
+            for command in self.shards.due_compactions(now_ms):
+                self.send_to(self.replicas[0], command)
+        return self._reap()
+
+    def _broadcast(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            self._history.push(command)
+            for link in self._links.values():
+                link.send([command])
+
+    def _reap(self) -> list[Notice]:
+        return [DataflowGone(owner) for owner in self.dataflows.reap()]
+
+    def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
+        collection = self.dataflows.collection(report.id)
+        if collection is None:
+            return []
+        was_hydrated = collection.hydrated
+        collection.observe(replica, report, now_ms)
+        notices = self._view_advanced(collection.shard, collection.write)
+        if collection.dropped:
+            return notices + self._reap()
+        if collection.hydrated != was_hydrated:
+            notices.append(DataflowChanged(collection.owner))
+        return notices
+
+    def _view_advanced(self, shard: ShardId | None, write: Frontier | None) -> list[Notice]:
+        """A view's write frontier is its shard's upper."""
+        known = self.shards.frontiers(shard) if shard else None
+        if shard is None or known is None or write is None:
+            return []
+        return [ShardAppeared(shard)] if self.shards.observe(shard, write, known.since) else []
+
+    def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
+        collection = self.dataflows.collection(id)
+        state = collection.replicas.get(replica) if collection else None
+        if collection is None or state is None or state.statuses.get(kind) == fields:
+            return []
+        state.statuses[kind] = dict(fields)
+        return [DataflowChanged(collection.owner)]
+
+    def _answer(self, response: PeekResponse) -> list[Notice]:
+        answer = self._peeks.first_answer(response)
+        if answer is None:
+            return []
+        self.cancel_peek(response.uuid)
+        return [answer]
+
+    def _hold(self, peek: Peek, frontier: Frontier) -> None:
+        if isinstance(peek.target, IndexTarget):
+            collection = self.dataflows.collection(peek.target.id)
+            if collection is None:
+                return
+            if frontier.is_empty:
+                collection.peeks.pop(peek.uuid, None)
+            else:
+                collection.peeks[peek.uuid] = frontier
+        else:
+            self.shards.hold(peek.target.shard.shard_id, f"peek {peek.uuid}", frontier)

@@ -1,0 +1,44 @@
+"""What an instance tells those around it: news that somebody may wait for. Frontiers that merely advance are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_protocol.ids import ReplicaId, ShardId
+from tidemark_protocol.responses import IngestionStatus, ShardDeleted
+
+
+@dataclass(frozen=True)
+class ShardAppeared:
+    """A shard's frontiers are known, or it holds data, for the first time."""
+
+    id: ShardId
+
+
+@dataclass(frozen=True)
+class DataflowChanged:
+    """Hydrated, scheduled, erroring: something that a condition shows."""
+
+    owner: str
+
+
+@dataclass(frozen=True)
+class DataflowGone:
+    """Every replica is done with a dataflow that was dropped."""
+
+    owner: str
+
+
+@dataclass(frozen=True)
+class IngestionReported:
+    replica: ReplicaId
+    status: IngestionStatus
+
+
+@dataclass(frozen=True)
+class ShardRemoved:
+    answer: ShardDeleted
+
+
+Notice = PeekAnswer | ShardAppeared | DataflowChanged | DataflowGone | IngestionReported | ShardRemoved

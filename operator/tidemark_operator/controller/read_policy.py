@@ -1,0 +1,28 @@
+"""How far reading goes back: since trails upper by a lag.
+
+    upper 100_000, lag 60_000  ->  since 40_000
+
+A finished collection (empty upper) keeps its since: an empty since would mean that it was dropped.
+"""
+
+from __future__ import annotations
+
+from tidemark_protocol.frontier import Frontier
+
+DEFAULT_LAG_MS = 60_000
+MAX_AHEAD_MS = 30_000
+
+
+def trailing(upper: Frontier, lag_ms: int) -> Frontier:
+    """The since that lets reads go back by `lag_ms`; the minimum for a finished collection (nothing to advance)."""
+    return Frontier.minimum() if upper.time is None else Frontier.at(max(0, upper.time - lag_ms))
+
+
+def before(upper: Frontier) -> Frontier:
+    """The last complete time; empty for a finished collection, the minimum where nothing is complete."""
+    return Frontier.empty() if upper.time is None else Frontier.at(max(0, upper.time - 1))
+
+
+def bounded(upper: Frontier, now_ms: int) -> Frontier:
+    """`upper` as far as the clock vouches for it: a replica whose clock runs ahead must not drive compaction."""
+    return upper if upper.time is None else min(upper, Frontier.at(now_ms + MAX_AHEAD_MS))

@@ -1,0 +1,48 @@
+"""What can go wrong in the operator.
+
+OperatorError
+├── Waiting              something else must happen first; the object is looked at again when it has
+├── Rejected             what the user asked for cannot be done as it is; an edit will help, a retry will not
+├── LeadershipLost       another operator of a higher term is in charge: this process ends
+├── PlannerUnavailable   the planner's process does not answer yet
+├── RevisionUnreadable   a stored plan that this version cannot read
+└── QueryRefused         a query that cannot be answered as asked
+"""
+
+from __future__ import annotations
+
+
+class OperatorError(Exception):
+    """Root of the operator's errors."""
+
+
+class Waiting(OperatorError):
+    """`reason` and the message go into a condition; nothing is wrong."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Rejected(OperatorError):
+    """`reason` and the message go into a condition, for the user to act on."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LeadershipLost(OperatorError):
+    """Another operator drives the replicas."""
+
+
+class PlannerUnavailable(OperatorError):
+    """The planner is starting, or was killed."""
+
+
+class RevisionUnreadable(OperatorError):
+    """A ControllerRevision that does not hold a plan of ours."""
+
+
+class QueryRefused(OperatorError):
+    """The query names nothing, or a time that cannot be read."""

@@ -1,0 +1,131 @@
+"""Replicas and the planner as local subprocesses, each in a session and a folder of its own, that outlive the operator.
+
+    STATE/replicas/<uid>/     home of a replica (see record.py)
+    STATE/planner/            home of the planner
+    SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
+
+A next operator finds the homes, adopts what runs in the shape that is wanted, and drops what has no resource any more.
+Socket paths must stay under 107 bytes, so where STATE is long they are in a folder of the system's for temporary files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.orchestrator.child import Child, Shape
+from tidemark_operator.orchestrator.interface import Observation, ReplicaSpec
+from tidemark_operator.orchestrator.record import Home
+
+STEP_SECONDS = 0.25
+MAX_SOCKET_BYTES = 100
+PLANNER = "planner"
+# what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
+PASSED_ON = (
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
+    "PYSPARK_PYTHON", "LD_LIBRARY_PATH",
+)  # fmt: skip
+
+
+class ProcessOrchestrator:
+    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ) -> None:
+        self._state = state.absolute()
+        self._sockets = socket_folder(self._state)
+        self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
+        for folder in (self._state, self._replicas):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._children = {home.name: Child(Home(home)) for home in sorted(self._replicas.iterdir())}
+        self._planner = Child(Home(self._state / PLANNER))
+        self._planner.want(self._planner_shape())
+
+    @property
+    def planner_address(self) -> str:
+        return f"unix://{self._socket(PLANNER)}"
+
+    def kill_planner(self) -> None:
+        """For a plan that takes too long: the planner has no state worth keeping."""
+        self._planner.kill()
+
+    def observe_planner(self) -> Observation:
+        return self._planner.observe()
+
+    def ensure(self, replica: ReplicaSpec) -> None:
+        child = self._children.setdefault(replica.key, Child(Home(self._replicas / replica.key)))
+        child.want(self._replica_shape(replica))
+
+    def drop(self, key: str) -> None:
+        if child := self._children.get(key):
+            child.want(None)
+
+    def retain(self, keys: Collection[str]) -> None:
+        for key in self._children.keys() - set(keys):
+            self.drop(key)
+
+    def observe(self, key: str) -> Observation | None:
+        child = self._children.get(key)
+        return child.observe() if child else None
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.to_thread(self.step, int(time.time() * 1000))
+            await asyncio.sleep(STEP_SECONDS)
+
+    def step(self, now_ms: int) -> None:
+        """One look at every child."""
+        self._planner.step(now_ms)
+        for key, child in list(self._children.items()):
+            child.step(now_ms)
+            if child.is_gone:
+                child.remove()
+                self._socket(key).unlink(missing_ok=True)
+                del self._children[key]
+
+    @property
+    def _replicas(self) -> Path:
+        return self._state / "replicas"
+
+    def _socket(self, key: str) -> Path:
+        return self._sockets / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    def _replica_shape(self, replica: ReplicaSpec) -> Shape:
+        socket = self._socket(replica.key)
+        scratch = self._replicas / replica.key / "scratch"
+        command = replica_command(replica, f"unix://{socket}", scratch)
+        return Shape(command, self._environment, socket)
+
+    def _planner_shape(self) -> Shape:
+        socket = self._socket(PLANNER)
+        command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}")
+        return Shape(command, self._environment, socket)
+
+
+def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:
+    """How a replica is started."""
+    options = {
+        "--listen": listen,
+        "--scratch": str(scratch),
+        "--cores": str(replica.cores),
+        "--memory": str(replica.memory_bytes),
+        "--name": f"{replica.namespace}/{replica.name}",
+    }
+    return (sys.executable, "-m", "tidemark_replica", *(word for option in options.items() for word in option))
+
+
+def socket_folder(state: Path) -> Path:
+    """A 0700 folder for sockets whose paths are short enough; raises OperatorError if it is somebody else's."""
+    folder = state / "s"
+    if len(os.fsencode(folder)) + 17 > MAX_SOCKET_BYTES:
+        name = hashlib.sha256(os.fsencode(state)).hexdigest()[:12]
+        folder = Path(tempfile.gettempdir()) / f"tidemark-{os.getuid()}-{name}"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise OperatorError(f"{folder} must belong to this user alone (mode 0700): replicas listen there")
+    return folder

@@ -1,0 +1,242 @@
+"""One instance and its replicas: what is told to whom, in which order, and what is believed."""
+
+from __future__ import annotations
+
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.protocol.samples import INGESTION, dataflow
+from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, ShardAppeared
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_protocol import commands as c
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Frontiers, PeekCanceled, PeekResponse, PeekRows, ShardFrontiers, Status
+
+COMPLETE = c.InitializationComplete()
+
+
+def peek(uuid: str, time: int) -> c.Peek:
+    return c.Peek(uuid, c.IndexTarget(INDEX), Time(time), MapFilterProject(()), Finishing(), ())
+
+
+def test_a_new_replica_is_told_the_history_and_that_it_is_complete() -> None:
+    """Create, then schedule, then writes, and InitializationComplete once, at the end."""
+    world = World()
+    world.install()
+
+    world.connect(R1)
+
+    create = c.CreateDataflow(dataflow("d", 300))
+    assert world.sent(R1) == [create, c.Schedule(INDEX), c.Schedule(VIEW), c.AllowWrites(VIEW, TERM), COMPLETE]
+
+
+def test_what_comes_later_goes_to_every_replica() -> None:
+    """A dataflow installed while two replicas are connected reaches both."""
+    world = World()
+    world.connect(R1, R2)
+    assert world.sent(R1) == world.sent(R2) == [COMPLETE]
+
+    world.install()
+
+    assert world.sent(R1) == world.sent(R2) != []
+
+
+def test_schedule_waits_until_the_inputs_have_passed_the_as_of() -> None:
+    """An input complete up to the as_of, but not at it, holds the dataflow back."""
+    world = World(upper=300)
+    world.connect(R1)
+    world.install(as_of=300)
+    assert not any(isinstance(m, c.Schedule) for m in world.sent(R1))
+
+    world.hear(R1, ShardFrontiers(INPUT, at(301), at(0)))
+    world.maintain()
+
+    assert world.sent(R1)[:2] == [c.Schedule(INDEX), c.Schedule(VIEW)]
+
+
+def test_the_furthest_replica_is_the_global_frontier() -> None:
+    """And one that is slower, or starts again, does not take it back."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+
+    world.report(R1, at(450))
+    world.report(R2, at(350))
+
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.write == at(450)
+    world.connect(R1)
+    world.report(R1, at(320))
+    assert index.write == at(450)
+
+
+def test_must_a_replica_that_lies_corrupts_nothing() -> None:
+    """Regressing frontiers, unknown ids and times far ahead of the clock are counted and ignored."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+    world.report(R1, at(450))
+
+    world.report(R1, at(400))
+    world.report(R1, at(200), INDEX)
+    world.hear(R1, Frontiers(c.GlobalId("nobody"), at(1)))
+    world.report(R2, at(world.now + 3_600_000), INDEX)
+
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.write == at(450)
+    assert index.replicas[R1].refused_reports == 6
+
+
+def test_must_responses_of_an_older_connection_are_discarded() -> None:
+    """What an earlier connection of the same replica says does not count any more."""
+    world = World()
+    world.install()
+    world.connect(R1)
+    old = world.connection(R1)
+    world.connect(R1)
+
+    world.instance.receive(R1, old, Frontiers(INDEX, at(450)), world.now)
+
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.write is None
+
+
+def test_compaction_follows_the_read_policy_and_inputs_stay_readable() -> None:
+    """An index trails its upper by the lag, a view is at its upper - 1; the input is held for both."""
+    world = World()
+    world.install(as_of=300)
+    world.connect(R1)
+    world.sent(R1)
+
+    world.report(R1, at(450))
+    world.maintain()
+
+    assert [m for m in world.sent(R1) if isinstance(m, c.AllowCompaction)] == [
+        c.AllowCompaction(INDEX, at(450 - LAG)),
+        c.AllowCompaction(VIEW, at(449)),
+    ]
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    assert shard.allowed_since(world.now) == at(350)
+
+
+def test_a_slow_replica_holds_the_inputs_it_still_reads() -> None:
+    """Not at the as_of for ever, but at its own input frontier."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    world.report(R1, at(900))
+    world.report(R2, at(400))
+    world.maintain()
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    assert shard.allowed_since(world.now) == at(399)
+
+    world.instance.disconnect(R2)
+    world.maintain()
+
+    assert shard.allowed_since(world.now) == at(800)
+
+
+def test_a_dropped_dataflow_is_gone_when_every_replica_says_so() -> None:
+    """Its holds stay until then; late frontiers of it change nothing."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    world.report(R1, at(400))
+    assert world.instance.drop("ns/d") == []
+    world.sent(R1)
+
+    assert world.report(R1, EMPTY) == []
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    assert shard.holds
+    assert world.report(R2, EMPTY) == [DataflowGone("ns/d")]
+    assert shard.holds == {}
+    world.connect(R1)
+    assert world.sent(R1) == [COMPLETE]
+
+
+def test_without_a_replica_a_drop_is_done_at_once() -> None:
+    """Nobody has anything of it."""
+    world = World()
+    world.install()
+
+    assert world.instance.drop("ns/d") == [DataflowGone("ns/d")]
+
+
+def test_a_view_makes_its_shard_known_to_those_who_wait_for_it() -> None:
+    """Its write frontier is its shard's upper; the first one is news."""
+    world = World()
+    world.install()
+    world.connect(R1)
+
+    notices = world.report(R1, at(450))
+
+    assert ShardAppeared(VIEW_SHARD) in notices
+    assert DataflowChanged("ns/d") in notices
+    assert world.report(R1, at(451)) == []
+
+
+def test_errors_are_news_once() -> None:
+    """The same status again is none."""
+    world = World()
+    world.install()
+    world.connect(R1)
+
+    assert world.hear(R1, Status(INDEX, "erroring", {"errors": "1"})) == [DataflowChanged("ns/d")]
+    assert world.hear(R1, Status(INDEX, "erroring", {"errors": "1"})) == []
+
+
+def test_must_the_first_answer_wins_and_the_hold_goes_after_the_cancellation() -> None:
+    """A peek holds its index; the answer cancels it everywhere; the second answer is ignored."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    world.report(R1, at(500))
+    world.instance.peek(peek("p", 310))
+    world.maintain()
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.since == at(310)
+
+    assert world.hear(R2, PeekResponse("p", PeekRows(b"x", 1))) == [PeekAnswer("p", PeekRows(b"x", 1))]
+    assert world.hear(R1, PeekResponse("p", PeekRows(b"y", 1))) == []
+    world.sent(R1)
+    world.maintain()
+
+    assert c.AllowCompaction(INDEX, at(400)) in world.sent(R1)
+
+
+def test_must_a_cancelled_peek_is_told_to_all_and_its_answer_ignored() -> None:
+    """Also when the answer was on its way, and no new replica hears of it."""
+    world = World()
+    world.install()
+    world.connect(R1)
+    world.instance.peek(peek("p", 310))
+    world.sent(R1)
+
+    world.instance.cancel_peek("p")
+
+    assert world.sent(R1) == [c.CancelPeek("p")]
+    assert world.hear(R1, PeekResponse("p", PeekCanceled())) == []
+    world.connect(R2)
+    assert not any(isinstance(m, c.Peek) for m in world.sent(R2))
+
+
+def test_an_ingestion_runs_on_one_replica_and_moves_with_a_stop() -> None:
+    """The old ingester is told to stop; a reconnect tells the new one again, with the time of now."""
+    world = World()
+    world.connect(R1, R2)
+    world.sent(R1), world.sent(R2)
+    world.instance.run_ingestion(R1, c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000))
+
+    world.instance.run_ingestion(R2, c.RunIngestion(INGESTION, WriterTerm(2), Time(6), 30_000))
+
+    assert [type(m) for m in world.sent(R1)] == [c.RunIngestion, c.DropIngestion]
+    world.connect(R2)
+    again = c.RunIngestion(INGESTION, WriterTerm(2), Time(world.now), 30_000)
+    assert world.sent(R2) == [again, COMPLETE]

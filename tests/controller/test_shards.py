@@ -1,0 +1,104 @@
+"""Shards' frontiers and holds: since is lowered only as far as everybody allows, and not too often."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.worlds import EMPTY, NOW, at
+from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, ShardBook
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.responses import DescribedShard
+
+S = ShardId("s")
+
+
+def book(upper: Frontier, since: int = 0, lag: int = 100) -> ShardBook:
+    shards = ShardBook()
+    shards.register(S, "file:///s", lag)
+    shards.observe(S, upper, at(since))
+    return shards
+
+
+@pytest.mark.parametrize(
+    ("upper", "holds", "allowed"),
+    [
+        pytest.param(at(1000), {}, at(900), id="the read policy alone"),
+        pytest.param(at(1000), {"a": at(950)}, at(900), id="a hold that asks for less than the policy"),
+        pytest.param(at(1000), {"a": at(300), "b": at(500)}, at(300), id="the least of two holds"),
+        pytest.param(at(50), {}, at(0), id="younger than the lag"),
+        pytest.param(EMPTY, {}, at(0), id="finished: stays as it is"),
+        pytest.param(at(NOW + 10_000_000), {}, at(NOW + 29_900), id="a replica whose clock runs ahead"),
+    ],
+)
+def test_since_follows_policy_and_holds(upper: Frontier, holds: dict[str, Frontier], allowed: Frontier) -> None:
+    """The least of what the policy and every holder allow."""
+    shards = book(upper)
+    for holder, frontier in holds.items():
+        shards.hold(S, holder, frontier)
+
+    shard = shards.get(S)
+    assert shard is not None
+    assert shard.allowed_since(NOW) == allowed
+
+
+def test_compaction_is_asked_for_at_most_every_ten_seconds() -> None:
+    """However fast the upper moves; and not again when there is nothing new."""
+    shards = book(at(1000))
+
+    assert [c.frontier for c in shards.due_compactions(NOW)] == [at(900)]
+    shards.observe(S, at(2000), at(0))
+    assert shards.due_compactions(NOW + COMPACTION_INTERVAL_MS - 1) == []
+    assert [c.frontier for c in shards.due_compactions(NOW + COMPACTION_INTERVAL_MS)] == [at(1900)]
+    shards.observe(S, at(2000), at(1900))
+    assert shards.due_compactions(NOW + 3 * COMPACTION_INTERVAL_MS) == []
+
+
+def test_a_lost_request_is_made_again() -> None:
+    """The replica died with it: since has not moved, so it is asked for again."""
+    shards = book(at(1000))
+    shards.due_compactions(NOW)
+
+    assert [c.frontier for c in shards.due_compactions(NOW + COMPACTION_INTERVAL_MS)] == [at(900)]
+
+
+def test_an_unknown_shard_is_never_compacted() -> None:
+    """Its since may be anything."""
+    shards = ShardBook()
+    shards.register(S, "file:///s")
+
+    assert shards.due_compactions(NOW) == []
+
+
+def test_an_unreadable_shard_keeps_what_was_known() -> None:
+    """Describe gives minimal numbers for it; they are not believed."""
+    shards = book(at(1000), since=500)
+
+    shards.described(DescribedShard(S, True, at(0), at(0), WriterTerm(3), error="no such file"))
+
+    shard = shards.get(S)
+    assert shard is not None
+    assert shard.frontiers is not None
+    assert (shard.frontiers.upper, shard.frontiers.since, shard.error) == (at(1000), at(500), "no such file")
+
+
+def test_frontiers_never_go_back() -> None:
+    """A late report of another replica."""
+    shards = book(at(1000), since=500)
+    shards.observe(S, at(900), at(400))
+
+    pair = shards.frontiers(S)
+    assert pair is not None
+    assert (pair.upper, pair.since) == (at(1000), at(500))
+
+
+def test_a_shard_that_is_read_is_not_forgotten_with_its_owner() -> None:
+    """The holder's release comes first."""
+    shards = book(at(1000))
+    shards.hold(S, "export e", at(3))
+
+    shards.forget(S)
+    assert shards.get(S) is not None
+    shards.release("export e")
+    shards.forget(S)
+    assert shards.get(S) is None

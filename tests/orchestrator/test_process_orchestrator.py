@@ -1,0 +1,59 @@
+"""The process orchestrator: short socket paths in a private folder, and nothing kept without a resource."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.process import MAX_SOCKET_BYTES, ProcessOrchestrator, replica_command, socket_folder
+
+REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
+
+
+def test_sockets_of_a_deep_state_folder_have_short_paths(tmp_path: Path) -> None:
+    """A unix socket's path holds about 107 bytes; the same folder is found again."""
+    deep = tmp_path / ("d" * 120)
+
+    folder = socket_folder(deep)
+
+    assert len(str(folder / ("0" * 16))) <= MAX_SOCKET_BYTES
+    assert folder == socket_folder(deep)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.rmdir()
+
+
+def test_a_socket_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
+    """Whoever can enter could speak to the replicas."""
+    (tmp_path / "s").mkdir(mode=0o755)
+
+    with pytest.raises(OperatorError, match="0700"):
+        socket_folder(tmp_path)
+
+
+def test_a_replica_gets_its_resources_and_no_secrets(tmp_path: Path) -> None:
+    """Cores and memory are in its command; of the environment it sees what it needs to start."""
+    orchestrator = ProcessOrchestrator(tmp_path, {"PATH": "/bin", "KUBECONFIG": "/secret", "AWS_SECRET": "x"})
+    command = " ".join(replica_command(REPLICA, "unix:///s", tmp_path))
+
+    assert "--cores 2" in command
+    assert f"--memory {2 << 30}" in command
+    assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin"}
+
+
+def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
+    """A replica of an earlier operator whose resource was deleted meanwhile."""
+    for key in ("0a1b", "dead"):
+        (tmp_path / "replicas" / key).mkdir(parents=True)
+    orchestrator = ProcessOrchestrator(tmp_path, {})
+    orchestrator._planner.want(None)
+
+    orchestrator.step(0)
+    assert (tmp_path / "replicas" / "dead").exists()
+    orchestrator.retain({"0a1b"})
+    orchestrator.step(0)
+
+    assert sorted(p.name for p in (tmp_path / "replicas").iterdir()) == ["0a1b"]
+    assert orchestrator.observe("dead") is None
