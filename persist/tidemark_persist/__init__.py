@@ -21,6 +21,7 @@ from tidemark_persist.append import Appended, UpperMismatch
 from tidemark_persist.client import PersistClient, PersistClientCache
 from tidemark_persist.consolidate import consolidate
 from tidemark_persist.errors import (
+    CommitForgotten,
     Contention,
     DiffOverflow,
     Fenced,
@@ -52,6 +53,7 @@ __all__ = [
     "ERROR",
     "TIME",
     "Appended",
+    "CommitForgotten",
     "Contention",
     "DataFile",
     "DiffOverflow",

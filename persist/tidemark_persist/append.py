@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark_persist.errors import Fenced, IndeterminateCommit, InvalidStagedFile, InvalidTime, ShardDeleted
+from tidemark_persist.errors import CommitForgotten, Fenced, InvalidStagedFile, InvalidTime, ShardDeleted
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import Change, DataFile
 from tidemark_persist.state import ShardState, TableState, UpperMove
@@ -154,8 +154,9 @@ def _search(log: DeltaLog, append: Append) -> UpperMove:
             return move
         if entry.upper is not None:
             move = UpperMove(append.expected_upper, entry.upper, entry.commit_id)
-    raise IndeterminateCommit(
+    upper = log.state.frontiers.upper
+    raise CommitForgotten(
         f"shard {log.storage.location}: the log no longer says which commit left upper "
-        f"{show(append.expected_upper)}; compare the shard's contents instead",
-        commit_id=append.commit_id,
+        f"{show(append.expected_upper)}; it is {show(upper)} now: compare the contents there",
+        current_upper=upper,
     )

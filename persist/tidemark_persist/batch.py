@@ -39,8 +39,7 @@ def check_rows(table: pa.Table, lower: Time, upper: Time) -> pa.Table:
     bounds = pc.min_max(times).as_py()
     if bounds["min"] < lower or bounds["max"] >= upper:
         raise InvalidBatch(
-            f"times {bounds['min']} to {bounds['max']} lie outside the range being written, "
-            f"[{lower}, {show(upper)})"
+            f"times {bounds['min']} to {bounds['max']} lie outside the range being written, [{lower}, {show(upper)})"
         )
     _check_errors(table)
     zeros = pc.equal(diffs, 0)
@@ -54,6 +53,4 @@ def _check_errors(table: pa.Table) -> None:
     errs = table.filter(pc.is_valid(table.column(ERROR)))
     for name in table.column_names:
         if name not in (TIME, DIFF, ERROR) and errs.column(name).null_count != errs.num_rows:
-            raise InvalidBatch(
-                f"rows with an {ERROR} must have NULL in every other column; {name!r} has values"
-            )
+            raise InvalidBatch(f"rows with an {ERROR} must have NULL in every other column; {name!r} has values")

@@ -48,9 +48,7 @@ def verify(log: DeltaLog, schema: pa.Schema | None, shard_id: str | None) -> Sha
         raise ShardMismatch(f"{where} belongs to shard {properties[OWNER]!r}, not to {shard_id!r}")
     found_schema = pa.schema(log.schema.to_arrow())
     if schema is not None and not found_schema.equals(schema):
-        raise ShardMismatch(
-            f"{where} has columns {_show(found_schema)}; asked for {_show(schema)}: use a new location"
-        )
+        raise ShardMismatch(f"{where} has columns {_show(found_schema)}; asked for {_show(schema)}: use a new location")
     if log.state.frontiers.term == DELETED:
         raise ShardDeleted(f"shard {log.storage.location} is being deleted")
     return ShardId(properties[OWNER])

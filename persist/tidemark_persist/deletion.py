@@ -36,9 +36,7 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
         if owner is None:
             return
     if owner != shard_id:
-        raise ShardMismatch(
-            f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}"
-        )
+        raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
     for folder in ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR):
         for file in storage.list(folder):
             if file.path != TOMBSTONE:

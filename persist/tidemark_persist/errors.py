@@ -13,6 +13,7 @@ PersistError
 ├── DiffOverflow          multiplicities that do not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
 ├── IndeterminateCommit   it may have landed or not: retry with the same commit id
+├── CommitForgotten       too late to learn whether it landed: go on from the current upper
 └── Contention            every attempt lost its race: try again later; nothing was written
 """
 
@@ -83,6 +84,14 @@ class IndeterminateCommit(PersistError):
     def __init__(self, message: str, *, commit_id: str) -> None:
         super().__init__(message)
         self.commit_id = commit_id
+
+
+class CommitForgotten(PersistError):
+    """The log no longer says whether the commit landed. The upper has moved on, by it or by another."""
+
+    def __init__(self, message: str, *, current_upper: int) -> None:
+        super().__init__(message)
+        self.current_upper = current_upper
 
 
 class Contention(PersistError):

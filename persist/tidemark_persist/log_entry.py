@@ -22,6 +22,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake._internal import RemoveAction
 from deltalake.transaction import AddAction
 
+from tidemark_persist.errors import ShardMismatch
 from tidemark_persist.schema import TIME
 from tidemark_persist.times import EMPTY, Term, Time
 
@@ -128,6 +129,8 @@ def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _data_file(add: dict[str, Any]) -> DataFile:
     """Files that another engine rewrote may lack statistics; then any time may be in them."""
+    if add.get("deletionVector"):
+        raise ShardMismatch(f"file {add['path']} has a deletion vector: another tool deleted rows of this shard")
     stats = json.loads(add.get("stats") or "{}")
     return DataFile(
         path=unquote(add["path"]),

@@ -71,6 +71,7 @@ class Maintenance:
     policy: MaintenancePolicy
     _checkpoint_version: int = field(init=False)
     _vacuum_look_at: float = field(init=False, default=0.0)
+    _running: set[type] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self._checkpoint_version = self.log.last_checkpoint()
@@ -86,10 +87,21 @@ class Maintenance:
                 work.append(Compact(chosen))
             if self._vacuum_due():
                 work.append(Vacuum())
-            return work
+            return [piece for piece in work if type(piece) not in self._running]
 
     def run(self, work: Work) -> None:
-        """Do it."""
+        """Do it, unless another thread is at the same kind of work."""
+        with self.lock:
+            if type(work) in self._running:
+                return
+            self._running.add(type(work))
+        try:
+            self._do(work)
+        finally:
+            with self.lock:
+                self._running.discard(type(work))
+
+    def _do(self, work: Work) -> None:
         match work:
             case Checkpoint():
                 self._checkpoint()
@@ -107,6 +119,8 @@ class Maintenance:
             if self.log.version - newest >= self.policy.checkpoint_commits:  # or another process was faster
                 self.log.checkpoint()
                 newest = self.log.last_checkpoint()
+            else:
+                self.log.load()  # a handle older than the checkpoint stays slow
             self._checkpoint_version = newest
 
     def _compact(self, files: tuple[DataFile, ...]) -> None:

@@ -14,12 +14,12 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from tidemark_persist import append as appending
-from tidemark_persist.append import Appended, UpperMismatch
+from tidemark_persist.append import Append, Appended, UpperMismatch
 from tidemark_persist.batch import check_rows, conform
 from tidemark_persist.consolidate import consolidate_stream
 from tidemark_persist.create import create_table, verify
 from tidemark_persist.deletion import remove_everything
-from tidemark_persist.errors import NotReadable
+from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
 from tidemark_persist.lease import LEASE_SECONDS, Lease
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import DataFile
@@ -91,19 +91,17 @@ class ShardReader:
         with self._lock:
             now = self.refresh()
             if end > now.upper or now.since > max(start - 1, 0):
-                raise self._not_readable(
-                    f"from {show(start)} to {show(end)}", "since < lower, upper <= upper"
-                )
+                raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
             return self._parts(start, end) if start < end else []
 
     def lease(self, seconds: float = LEASE_SECONDS) -> Lease:
         """Keep what this version and later ones refer to from vacuum, until released."""
-        return Lease(self._log.storage, self.refresh().version, seconds)
+        lease = Lease(self._log.storage, self.state().version, seconds)
+        self.refresh()  # after the lease: whatever is listed from here on was live when the lease was there
+        return lease
 
     def _parts(self, lower: Time, upper: Time) -> list[Part]:
-        return [
-            part_of(self.location, file, lower, upper) for file in self._log.state.overlapping(lower, upper)
-        ]
+        return [part_of(self.location, file, lower, upper) for file in self._log.state.overlapping(lower, upper)]
 
     def _not_readable(self, what: str, need: str) -> NotReadable:
         now = self.state()
@@ -147,9 +145,11 @@ class Shard(ShardReader):
             ended = appending.verdict(self._log, append, tried=append.retry)
         if ended is not None:
             return ended
-        files = self._data_files(updates, append.expected_upper, append.new_upper)
-        with self._lock:
-            return appending.compare_and_append(self._log, append, files)
+        lower, upper = append.expected_upper, append.new_upper
+        if isinstance(updates, pa.Table | pa.RecordBatch):
+            return self._append_rows(append, check_rows(conform(updates, self._table_schema), lower, upper))
+        staged = check_staged(self._log.storage, updates or [], self._table_schema, lower, upper)
+        return self._append_files(append, staged)
 
     def fence(self, term: int) -> None:
         """Shut out writers of older terms without appending. `Fenced` if this one is older itself."""
@@ -162,6 +162,14 @@ class Shard(ShardReader):
         with self._lock:
             self._log.follow()
             return appending.downgrade_since(self._log, since, uuid.uuid4().hex)
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Delete staged files that will not be appended (after `UpperMismatch`, say). Live ones are kept."""
+        with self._lock:
+            self._log.follow()
+            dead = [file.path for file in files if not self._log.state.holds(file.path)]
+        for path in dead:
+            self._log.storage.remove(path)
 
     def maintenance_due(self) -> list[Work]:
         """The maintenance to do now: look after each commit."""
@@ -176,17 +184,24 @@ class Shard(ShardReader):
         with self._lock:
             remove_everything(self._log.storage, self.shard_id, self._log)
 
-    def _data_files(
-        self, updates: Batch | Sequence[StagedFile] | None, lower: Time, upper: Time
-    ) -> list[DataFile]:
-        storage = self._log.storage
-        if updates is None:
-            return []
-        if isinstance(updates, pa.Table | pa.RecordBatch):
-            rows = check_rows(conform(updates, self._table_schema), lower, upper)
-            file = write_file(storage, [rows], self._table_schema)
-            return [] if file is None else [file]
-        return check_staged(storage, updates, self._table_schema, lower, upper) if updates else []
+    def _append_rows(self, append: Append, rows: pa.Table) -> Appended | UpperMismatch:
+        """Write the rows and append the file; take it away again if it certainly will never be referred
+        to."""
+        file = write_file(self._log.storage, [rows], self._table_schema)
+        if file is None:
+            return self._append_files(append, [])
+        try:
+            outcome = self._append_files(append, [file])
+        except (Fenced, ShardDeleted):
+            self._log.storage.remove(file.path)
+            raise
+        if isinstance(outcome, UpperMismatch):
+            self._log.storage.remove(file.path)
+        return outcome
+
+    def _append_files(self, append: Append, files: Sequence[DataFile]) -> Appended | UpperMismatch:
+        with self._lock:
+            return appending.compare_and_append(self._log, append, files)
 
 
 def create_or_open(
@@ -200,7 +215,7 @@ def create_or_open(
     """The shard at this location, created if there is none. `ShardMismatch` if another's or of another
     schema."""
     wanted = physical_schema(schema)
-    storage = Storage(location, storage_options)
+    storage = Storage.at(location, storage_options)
     create_table(storage, wanted, ShardId(shard_id), policy.log_retention_seconds)
     log = DeltaLog(storage)
     owner = verify(log, wanted, shard_id)
@@ -209,10 +224,10 @@ def create_or_open(
 
 def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
     """The shard at this location, to be read, whatever its owner. `ShardNotFound` if there is none."""
-    log = DeltaLog(Storage(location, storage_options))
+    log = DeltaLog(Storage.at(location, storage_options))
     return ShardReader(log, verify(log, None, None))
 
 
 def delete_shard(location: str, shard_id: str, storage_options: Mapping[str, str] | None = None) -> None:
     """Delete the shard, also one whose deletion was cut short. Fine if there is none."""
-    remove_everything(Storage(location, storage_options), ShardId(shard_id))
+    remove_everything(Storage.at(location, storage_options), ShardId(shard_id))

@@ -69,7 +69,7 @@ def write_staged(
         return None
     table_schema = physical_schema(user_schema(given) if schema is None else schema)
     checked = (check_rows(conform(batch, table_schema), Time(0), EMPTY) for batch in batches)
-    file = write_file(Storage(location, storage_options), checked, table_schema)
+    file = write_file(Storage.at(location, storage_options), checked, table_schema)
     if file is None:
         return None
     return StagedFile(file.path, file.size, file.rows, file.min_time, file.max_time, int(time.time() * 1000))

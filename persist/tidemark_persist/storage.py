@@ -38,6 +38,14 @@ class Storage:
     location: str
     options: Mapping[str, str] | None = None
 
+    @classmethod
+    def at(cls, location: str, options: Mapping[str, str] | None = None) -> Storage:
+        """The storage at a location as users write it: local paths become absolute, so that they can
+        travel."""
+        storage = cls(location.rstrip("/") or "/", options)
+        local = storage.local_path
+        return storage if local is None else cls(str(local.absolute()), options)
+
     @cached_property
     def local_path(self) -> Path | None:
         """The folder, if the location is on this machine's disk."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from persist.model import COLUMNS, batch, contents
+from tests.persist.model import COLUMNS, batch, contents
 
 from tidemark_persist import (
     EMPTY,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from persist.model import COLUMNS, Model, Update, batch, changes, contents
+from tests.persist.model import COLUMNS, Model, Update, batch, changes, contents
 
 from tidemark_persist import (
     Appended,
