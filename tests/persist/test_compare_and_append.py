@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.persist.model import COLUMNS, batch, contents
 
+from tests.persist.model import COLUMNS, batch, contents
 from tidemark_persist import (
     EMPTY,
     Appended,
@@ -55,9 +55,7 @@ def test_append_at_another_upper_learns_the_current_one(shard: Shard) -> None:
 
 def test_expecting_an_upper_not_yet_reached_learns_the_current_one(shard: Shard) -> None:
     """A writer that is ahead of the shard does not open a gap."""
-    assert UpperMismatch(current_upper=0) == shard.compare_and_append(
-        None, expected_upper=7, new_upper=9, term=1
-    )
+    assert UpperMismatch(current_upper=0) == shard.compare_and_append(None, expected_upper=7, new_upper=9, term=1)
 
 
 def test_empty_append_moves_the_upper_only(shard: Shard) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.persist.model import COLUMNS, Model, Update, batch, changes, contents
 
+from tests.persist.model import COLUMNS, Model, Update, batch, changes, contents
 from tidemark_persist import (
     Appended,
     InvalidTime,
@@ -67,9 +67,7 @@ ERR_ROWS = st.tuples(st.none(), st.none(), st.sampled_from(["division by zero", 
 ROWS = st.tuples(OK_ROWS | ERR_ROWS, st.integers(0, 3), st.sampled_from([-2, -1, 1, 1, 3]))
 STEPS = st.one_of(
     st.builds(Append, st.lists(ROWS, max_size=6).map(tuple), st.integers(1, 4), st.booleans(), st.booleans()),
-    st.builds(
-        Append, st.lists(ROWS, max_size=6).map(tuple), st.integers(1, 4), st.just(False), st.booleans()
-    ),
+    st.builds(Append, st.lists(ROWS, max_size=6).map(tuple), st.integers(1, 4), st.just(False), st.booleans()),
     st.builds(Downgrade, st.integers(1, 9)),
     st.builds(Tidy),
     st.builds(Reopen),

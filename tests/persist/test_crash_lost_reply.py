@@ -1,0 +1,138 @@
+"""Commits whose outcome is unknown: whatever really happened, a retry with the same id ends in exactly one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.persist.faults import Commit, Lost, inject, reply_lost, request_lost
+from tests.persist.model import COLUMNS, batch, contents
+from tidemark_persist import (
+    Appended,
+    CommitForgotten,
+    Fenced,
+    IndeterminateCommit,
+    MaintenancePolicy,
+    Shard,
+    UpperMismatch,
+    create_or_open,
+)
+
+ROWS = batch([(("a", 1), 3, 1)])
+
+
+def open_at(folder: Path, policy: MaintenancePolicy = MaintenancePolicy()) -> Shard:  # noqa: B008
+    """A fresh handle: what a restarted process has."""
+    return create_or_open(str(folder / "shard"), COLUMNS, shard_id="s", policy=policy)
+
+
+def append(shard: Shard, commit_id: str | None = "c1") -> Appended | UpperMismatch:
+    """The append under test."""
+    return shard.compare_and_append(ROWS, expected_upper=0, new_upper=5, term=1, commit_id=commit_id)
+
+
+def advance(shard: Shard, count: int) -> None:
+    """Other appends, after the one under test."""
+    for _ in range(count):
+        upper = shard.refresh().upper
+        assert isinstance(shard.compare_and_append(None, expected_upper=upper, new_upper=upper + 5, term=1), Appended)
+
+
+@pytest.mark.parametrize("fault", [reply_lost, request_lost])
+@pytest.mark.parametrize("commit_id", ["c1", None])
+def test_crash_one_fault_is_resolved_inside(tmp_path: Path, fault: object, commit_id: str | None) -> None:
+    """Landed or not, the log tells; the caller notices nothing."""
+    shard = open_at(tmp_path)
+    inject(shard, fault)  # type: ignore[arg-type]
+
+    assert append(shard, commit_id) == Appended(5, 1)
+    assert contents(open_at(tmp_path).snapshot(4)) == {("a", 1): 1}
+
+
+def test_crash_network_stays_down_is_indeterminate_and_a_retry_finishes_it(tmp_path: Path) -> None:
+    """Nothing was seen in the slot, so it may still land: the caller is told so, and comes again."""
+    shard = open_at(tmp_path)
+    inject(shard, *[request_lost] * 10)
+    with pytest.raises(IndeterminateCommit) as unknown:
+        append(shard, None)
+
+    again = open_at(tmp_path)
+    assert append(again, unknown.value.commit_id) == Appended(5, 1)
+    assert contents(again.snapshot(4)) == {("a", 1): 1}
+
+
+def test_crash_delayed_commit_and_its_retry_take_one_slot(tmp_path: Path) -> None:
+    """The first request is stuck in the network and arrives after the retry: only one of them lands."""
+    shard, stuck = open_at(tmp_path), []
+
+    def delayed(commit: Commit) -> None:
+        stuck.append(commit)
+        raise Lost("timeout")
+
+    inject(shard, delayed)
+    assert append(shard) == Appended(5, 1)
+    with pytest.raises(Exception, match="commit"):
+        stuck[0]()
+    assert open_at(tmp_path).state().version == 1
+    assert contents(open_at(tmp_path).snapshot(4)) == {("a", 1): 1}
+
+
+def test_crash_before_the_reply_is_read_and_the_restarted_process_retries(tmp_path: Path) -> None:
+    """A new process with the old commit id finds its commit, writes nothing, and goes on."""
+    append(open_at(tmp_path))
+    files = set(tmp_path.rglob("*.parquet"))
+
+    assert append(open_at(tmp_path)) == Appended(5, 1)
+    assert set(tmp_path.rglob("*.parquet")) == files
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("later", [1, 30, 300])
+def test_crash_retry_after_later_commits_still_finds_its_own(tmp_path: Path, later: int, reopened: bool) -> None:
+    """By memory of the handle, or by walking the log: the append that left an upper is unique."""
+    shard = open_at(tmp_path)
+    append(shard)
+    advance(open_at(tmp_path), later)
+
+    shard = open_at(tmp_path) if reopened else shard
+    assert append(shard) == Appended(5 + 5 * later, 1 + later)
+    assert append(shard, "never landed") == UpperMismatch(5 + 5 * later)
+
+
+def test_crash_retry_of_a_landed_commit_succeeds_also_when_fenced_since(tmp_path: Path) -> None:
+    """It did land, whoever took over later; the next append learns of the fence."""
+    shard = open_at(tmp_path)
+    append(shard)
+    open_at(tmp_path).fence(2)
+
+    assert append(shard) == Appended(5, 2)
+    with pytest.raises(Fenced):
+        shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1, commit_id="c2")
+
+
+def test_crash_retry_when_the_log_has_forgotten_says_so(tmp_path: Path) -> None:
+    """Past the log's retention nobody can know; that is its own error, never a guess."""
+    shard = open_at(tmp_path, MaintenancePolicy(checkpoint_commits=2, log_retention_seconds=0))
+    append(shard)
+    advance(shard, 5)
+    for work in shard.maintenance_due():
+        shard.run_maintenance(work)
+    advance(shard, 1)
+
+    with pytest.raises(CommitForgotten) as forgotten:
+        append(open_at(tmp_path))
+    assert forgotten.value.current_upper == 35
+
+
+def test_crash_lost_race_takes_its_file_away(tmp_path: Path) -> None:
+    """A reply lost on a slot that another writer got is a plain mismatch, and leaves no orphan."""
+    shard, rival = open_at(tmp_path), open_at(tmp_path)
+
+    def overtaken(commit: Commit) -> None:
+        rival.compare_and_append(None, expected_upper=0, new_upper=7, term=1)
+        commit()
+
+    inject(shard, overtaken)
+    assert append(shard) == UpperMismatch(7)
+    assert list((tmp_path / "shard").glob("*.parquet")) == []
