@@ -1,0 +1,52 @@
+"""`python -m tidemark_replica`: one replica, until it is told to end.
+
+0   ended by SIGTERM or SIGINT
+2   wrong arguments, or an address or scratch folder that cannot be used
+10  another instance configuration was asked for: start me again
+11  the Spark driver's JVM died: start me again
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from types import FrameType
+
+from tidemark_replica.errors import AddressNotUsable, ConfigChanged, ScratchInUse
+from tidemark_replica.options import parse
+from tidemark_replica.replica import Replica
+
+EXIT_USAGE = 2
+EXIT_CONFIG_CHANGED = 10
+EXIT_SPARK_DIED = 11
+
+
+def main() -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    options = parse(sys.argv[1:])
+    try:
+        replica = Replica(options)
+    except ScratchInUse as error:
+        logging.error("%s", error)
+        return EXIT_USAGE
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        replica.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        return 0 if replica.run() else EXIT_SPARK_DIED
+    except ConfigChanged as change:
+        logging.error("%s; ending, to be started again", change)
+        return EXIT_CONFIG_CHANGED
+    except AddressNotUsable as error:
+        logging.error("%s", error)
+        return EXIT_USAGE
+    finally:
+        replica.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

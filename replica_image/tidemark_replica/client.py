@@ -1,0 +1,53 @@
+"""A client as the worker knows it: who it is, the way back to it, and how much of it may be in flight."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tidemark_protocol.commands import Hello
+from tidemark_protocol.responses import Response
+from tidemark_replica.outbox import Outbox
+
+FRAMES_IN_FLIGHT = 64
+
+
+class Client:
+    """One admitted connection. Its reader stops reading while FRAMES_IN_FLIGHT frames wait for the worker."""
+
+    def __init__(self, hello: Hello, outbox: Outbox) -> None:
+        self.hello = hello
+        self._outbox = outbox
+        self._room = threading.BoundedSemaphore(FRAMES_IN_FLIGHT)
+
+    def send(self, response: Response) -> None:
+        self._outbox.put(response)
+
+    def close(self, failure: Exception | None = None) -> None:
+        self._outbox.close(failure)
+
+    def enter(self) -> None:
+        """Called by the reader before it posts a frame: waits for room."""
+        self._room.acquire()
+
+    def leave(self) -> None:
+        """Called by the worker when it is done with a frame."""
+        self._room.release()
+
+
+class Responder:
+    """The way to whichever client is served now. With none, responses go nowhere: what a later client needs to know
+    is told anew when it reconciles."""
+
+    def __init__(self) -> None:
+        self._send: Callable[[Response], None] | None = None
+
+    def attach(self, send: Callable[[Response], None]) -> None:
+        self._send = send
+
+    def detach(self) -> None:
+        self._send = None
+
+    def __call__(self, response: Response) -> None:
+        if self._send is not None:
+            self._send(response)

@@ -1,0 +1,121 @@
+"""What each command does, and what is kept when a new client comes.
+
+    commands ──► apply ──┬─► dataflows   created, scheduled, compacted, dropped      (dataflows.py, installed.py)
+                         ├─► peeks       waiting, running, answered                  (peeks.py)
+                         └─► storage     ingestions, shards' sinces, deletions       (storage_state.py)
+    maintain ──► steps, frontiers        reconcile ──► what a new client keeps       (reconcile.py)
+
+Only the worker's thread calls this. Commands about things that are gone are ignored: the protocol is asynchronous.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from tidemark_protocol.commands import (
+    AllowCompaction,
+    AllowShardCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    DeleteShard,
+    DropIngestion,
+    InstanceConfig,
+    Peek,
+    RunIngestion,
+    Schedule,
+    UpdateConfiguration,
+)
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.ids import ShardId
+from tidemark_protocol.responses import Response
+from tidemark_replica.client import Responder
+from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.describing import Installed
+from tidemark_replica.errors import ConfigChanged
+from tidemark_replica.peeks import Peeks
+from tidemark_replica.shards import ShardWatch
+from tidemark_replica.storage_state import StorageState
+
+LOG = logging.getLogger(__name__)
+CONTROLLER = "controller"
+
+
+class ComputeState:
+    """The state of the command loop."""
+
+    def __init__(
+        self, respond: Responder, dataflows: Dataflows, peeks: Peeks, storage: StorageState, watch: ShardWatch
+    ) -> None:
+        self._config: InstanceConfig | None = None
+        self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
+        self._storage, self._watch = storage, watch
+
+    def create_instance(self, config: InstanceConfig) -> None:
+        """The first one counts; raises ConfigChanged for another."""
+        if self._config is not None and self._config != config:
+            raise ConfigChanged(f"this process runs with {self._config}; the client asks for {config}")
+        self._config = config
+
+    def detach(self) -> None:
+        """No one is there to be told. Peeks end with the one who asked; everything else goes on."""
+        self._respond.detach()
+        self._peeks.drop_all()
+
+    def reconcile(self, commands: Sequence[Command], send: Callable[[Response], None]) -> None:
+        """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
+        self._respond.attach(send)
+        self._watch.report_anew()
+        verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)])
+        for verdict in verdicts:
+            LOG.info("dataflow %s: %s", verdict.wanted.name, verdict.reason or "reused")
+        self._storage.keep_only([c.ingestion.id for c in commands if isinstance(c, RunIngestion)])
+        reused = {v.wanted.export_ids for v in verdicts if v.reused}
+        for command in commands:
+            if not (isinstance(command, CreateDataflow) and command.dataflow.export_ids in reused):
+                self.apply(command)
+
+    def apply(self, command: Command) -> None:
+        """Raises StageViolation for a command that contradicts earlier ones."""
+        match command:
+            case CreateDataflow(description):
+                self._dataflows.create(description)
+            case Schedule(id):
+                self._dataflows.schedule(id)
+            case AllowWrites(id, term):
+                self._dataflows.allow_writes(id, term)
+            case AllowCompaction(id, frontier):
+                self._dataflows.compact(id, frontier)
+            case Peek():
+                self._peeks.add(command)
+            case CancelPeek(uuid):
+                self._peeks.cancel(uuid)
+            case UpdateConfiguration():
+                self._configure(command)
+            case RunIngestion() | DropIngestion() | AllowShardCompaction() | DeleteShard():
+                self._storage.apply(command)
+            case _:
+                raise StageViolation(f"{type(command).__name__} has no meaning here")
+
+    def maintain(self) -> None:
+        self._watch.maintain()
+        self._storage.maintain()
+        self._dataflows.maintain()
+        self._peeks.maintain()
+
+    def described(self, shards: Mapping[ShardId, str]) -> Installed:
+        """What is installed; the shards asked about are followed, and reported, from now on."""
+        self._watch.unfollow(CONTROLLER)
+        for id, location in shards.items():
+            self._watch.follow(id, location, CONTROLLER)
+        return self._dataflows.described()
+
+    def shutdown(self) -> None:
+        self._storage.shutdown()
+        self._dataflows.shutdown()
+
+    def _configure(self, change: UpdateConfiguration) -> None:
+        if change.max_result_bytes is not None:
+            self._peeks.max_result_bytes = change.max_result_bytes

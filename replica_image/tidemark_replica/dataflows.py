@@ -1,0 +1,204 @@
+"""The installed dataflows: created, scheduled, compacted, dropped, reconciled, and kept moving.
+
+An index may be dropped by the controller while another dataflow still imports it. It is then reported as gone at
+once, but its dataflow goes on until the last importer is gone too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport, SubscribeSink
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.responses import (
+    CopyToFailed,
+    CopyToResponse,
+    DescribedCollection,
+    DescribedDataflow,
+    Response,
+    Status,
+    SubscribeBatch,
+    SubscribeResponse,
+)
+from tidemark_replica.describing import Installed
+from tidemark_replica.errors import DataflowRefused
+from tidemark_replica.export_state import ExportState
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.reconcile import Candidate, Verdict, export_set, reconcile
+
+LOG = logging.getLogger(__name__)
+
+
+class Driver(Protocol):
+    """What makes a dataflow move: its rendering, its jobs, its sinks."""
+
+    def advance(self) -> None:
+        """Starts what has become possible; called at every maintenance once all exports are scheduled."""
+
+    def write_frontier(self, id: GlobalId) -> Frontier: ...
+
+    def compact(self, export: ExportState) -> None:
+        """The export's since has moved."""
+
+    def allow_writes(self, export: ExportState) -> None:
+        """The export's term has been given, or renewed."""
+
+    def stop(self) -> None:
+        """Cancels what runs and frees what is held; returns at once."""
+
+
+class Dataflows:
+    """By export id. `start` makes a dataflow's driver, or raises DataflowRefused."""
+
+    def __init__(self, start: Callable[[InstalledDataflow], Driver], send: Callable[[Response], None]) -> None:
+        self._start, self._send = start, send
+        self._installed: dict[InstalledDataflow, Driver | None] = {}
+        self._by_export: dict[GlobalId, InstalledDataflow] = {}
+        self.hydrations = 0
+
+    def __iter__(self) -> Iterator[InstalledDataflow]:
+        return iter(self._installed)
+
+    def find(self, id: GlobalId) -> InstalledDataflow | None:
+        """The dataflow that exports `id`, unless that export was dropped."""
+        dataflow = self._by_export.get(id)
+        return None if dataflow is None or dataflow.exports[id].dropped else dataflow
+
+    def create(self, description: DataflowDescription) -> None:
+        """Raises StageViolation where an id is taken; what cannot be rendered is installed as refused."""
+        taken = [id for id in description.export_ids if self.find(id) is not None]
+        if taken:
+            raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
+        imported = {i.id: self.find(i.id) for i in description.index_imports}
+        dataflow = InstalledDataflow(description, frozenset(d for d in imported.values() if d is not None))
+        self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
+        self._installed[dataflow] = None
+        try:
+            missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
+            if missing:
+                raise DataflowRefused(f"index {missing[0]}, which it imports, is not here")
+            self._installed[dataflow] = self._start(dataflow)
+        except DataflowRefused as refusal:
+            dataflow.refusal = str(refusal)
+            self._tell_refusal(dataflow)
+
+    def schedule(self, id: GlobalId) -> None:
+        if dataflow := self.find(id):
+            dataflow.exports[id].scheduled = True
+
+    def allow_writes(self, id: GlobalId, term: WriterTerm) -> None:
+        if dataflow := self.find(id):
+            export = dataflow.exports[id]
+            export.allow_writes(term)
+            if driver := self._installed[dataflow]:
+                driver.allow_writes(export)
+
+    def compact(self, id: GlobalId, frontier: Frontier) -> None:
+        """Lets go of times before `frontier`; empty drops the export, and its end is reported."""
+        dataflow = self.find(id)
+        if dataflow is None:
+            return
+        export = dataflow.exports[id]
+        export.compact(frontier)
+        if driver := self._installed[dataflow]:
+            driver.compact(export)
+        if export.dropped:
+            if not _is_transient(dataflow.description, id) and (news := export.report.finish()):
+                self._send(news)
+            self._collect()
+
+    def maintain(self) -> None:
+        for dataflow, driver in list(self._installed.items()):
+            if driver is not None and dataflow.scheduled:
+                driver.advance()
+            self._report(dataflow, driver)
+
+    def reconcile(self, wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
+        """Keeps what is the same, drops the rest silently; the caller creates what was not reused."""
+        kept = {export_set(d.description): d for d in self._installed if not d.dropped}
+        verdicts = reconcile((Candidate(d.description, d.furthest_since) for d in kept.values()), wanted)
+        for verdict in verdicts:
+            if verdict.reused:
+                self._reuse(kept.pop(export_set(verdict.wanted)), verdict.wanted)
+        for orphan in kept.values():
+            for export in orphan.exports.values():
+                export.compact(Frontier.empty())
+        self._collect()
+        return verdicts
+
+    def _reuse(self, dataflow: InstalledDataflow, wanted: DataflowDescription) -> None:
+        dataflow.reuse_for(wanted)
+        if dataflow.refusal:
+            self._tell_refusal(dataflow)
+        if driver := self._installed[dataflow]:
+            for export in dataflow.exports.values():
+                driver.compact(export)
+
+    def described(self) -> Installed:
+        alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
+        collections = tuple(
+            DescribedCollection(id, export.since, self._write_frontier(dataflow, driver, id))
+            for dataflow, driver in alive.items()
+            for id, export in dataflow.exports.items()
+            if not export.dropped
+        )
+        dataflows = tuple(DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of) for d in alive)
+        return self.hydrations, dataflows, collections
+
+    def shutdown(self) -> None:
+        for driver in self._installed.values():
+            if driver is not None:
+                driver.stop()
+
+    def _collect(self) -> None:
+        """Ends dataflows of which no export is wanted and that no other dataflow imports."""
+        for dataflow in list(self._installed):
+            if dataflow.dropped and not self._importers(dataflow):
+                driver = self._installed.pop(dataflow)
+                for id in dataflow.exports:
+                    if self._by_export.get(id) is dataflow:
+                        del self._by_export[id]
+                if driver is not None:
+                    driver.stop()
+                return self._collect()
+        return None
+
+    def _importers(self, dataflow: InstalledDataflow) -> list[InstalledDataflow]:
+        return [d for d in self._installed if d is not dataflow and dataflow in d.imports]
+
+    def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
+        write = {id: self._write_frontier(dataflow, driver, id) for id in dataflow.exports}
+        for news in dataflow.reports(write):
+            if not _is_transient(dataflow.description, news.id):
+                self._send(news)
+
+    def _write_frontier(self, dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:
+        return dataflow.processed if driver is None else driver.write_frontier(id)
+
+    def _tell_refusal(self, dataflow: InstalledDataflow) -> None:
+        reason = dataflow.refusal or ""
+        LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
+        for id in dataflow.exports:
+            self._send(Status(id, "refused", {"reason": reason}))
+        for sink in dataflow.description.sink_exports:
+            if answer := _failed(sink, reason):
+                self._send(answer)
+
+
+def _is_transient(description: DataflowDescription, id: GlobalId) -> bool:
+    """Subscribes and copies: their own responses tell how far they are, never Frontiers."""
+    return any(e.id == id and isinstance(e.sink, SubscribeSink | CopyToSink) for e in description.sink_exports)
+
+
+def _failed(sink: SinkExport, reason: str) -> Response | None:
+    """The one answer owed to the client of a subscribe or a copy that cannot run."""
+    if isinstance(sink.sink, SubscribeSink):
+        whole = SubscribeBatch(Frontier.minimum(), Frontier.empty(), error=reason)
+        return SubscribeResponse(sink.id, whole)
+    if isinstance(sink.sink, CopyToSink):
+        return CopyToResponse(sink.id, CopyToFailed(reason))
+    return None

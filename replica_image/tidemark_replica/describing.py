@@ -1,0 +1,75 @@
+"""Describe: what is installed (asked of the worker) and how far shards are (looked at here, side by side).
+
+Shards that cannot be looked at within SHARD_SECONDS are told as unreadable; none delays another, or the answer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from tidemark_protocol.ids import Epoch, ShardId
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_replica.mailbox import Mailbox
+from tidemark_replica.shards import ShardHandles, unreadable
+
+WORKER_SECONDS = 10.0
+SHARD_SECONDS = 5.0
+THREADS = 16
+SHARDS_MAX = 10_000
+
+Installed = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
+
+
+class Describer:
+    """Answers on the threads of the server; `installed` runs on the worker's, with the shards that were asked about."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        handles: ShardHandles,
+        epoch: Callable[[], Epoch | None],
+        installed: Callable[[dict[ShardId, str]], Installed],
+    ) -> None:
+        self.incarnation = uuid.uuid4().hex
+        self._mailbox, self._handles, self._epoch, self._installed = mailbox, handles, epoch, installed
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
+        self._looks: dict[str, Future[DescribedShard]] = {}
+
+    def __call__(self, request: pb.DescribeRequest) -> Description:
+        """Raises TimeoutError where the worker does not answer, ValueError for too many shards."""
+        if len(request.shards) > SHARDS_MAX:
+            raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
+        locations = {ShardId(s.id): s.location for s in request.shards}
+        looks = {id: self._look(id, location) for id, location in locations.items()}
+        hydrations, dataflows, collections = self._ask(locations)
+        wait(looks.values(), SHARD_SECONDS)
+        shards = tuple(_outcome(id, look) for id, look in looks.items())
+        return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards)
+
+    def _ask(self, locations: dict[ShardId, str]) -> Installed:
+        answer: Future[Installed] = Future()
+        self._mailbox.call(lambda: answer.set_result(self._installed(locations)))
+        try:
+            return answer.result(WORKER_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
+
+    def _look(self, id: ShardId, location: str) -> Future[DescribedShard]:
+        """At most one look per location at a time: one that hangs is waited for again, not begun again."""
+        running = self._looks.get(location)
+        if running is not None and not running.done():
+            return running
+        look = self._pool.submit(self._handles.look, id, location)
+        self._looks[location] = look
+        look.add_done_callback(lambda _: self._looks.pop(location, None))
+        return look
+
+
+def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:
+    if not look.done():
+        return unreadable(id, f"not read within {SHARD_SECONDS:.0f} s")
+    error = look.exception()
+    return unreadable(id, str(error)) if error is not None else look.result()

@@ -1,0 +1,69 @@
+"""One installed dataflow, from CreateDataflow to its end, as a plain object without threads or Spark.
+
+    created ──► suspended ──(all exports scheduled)──► running ──(all exports dropped)──► dropped
+       └──────► refused: cannot be rendered here; stays at its as_of, says why, harms no other
+
+`processed` is the frontier up to which input has been turned into output: the as_of until the dataflow is hydrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import Frontier, join
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import Frontiers
+from tidemark_replica.export_state import ExportState
+from tidemark_replica.reporting import Observed
+
+
+class InstalledDataflow:
+    """What the replica knows of a dataflow; `imports` are those whose indexes it reads."""
+
+    def __init__(self, description: DataflowDescription, imports: frozenset[InstalledDataflow]) -> None:
+        self.description = description
+        self.imports = imports
+        self.digest = description.plan_digest
+        self.processed = Frontier.at(description.as_of)
+        self.refusal: str | None = None
+        as_of = Frontier.at(description.as_of)
+        self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
+
+    @property
+    def as_of(self) -> Frontier:
+        return Frontier.at(self.description.as_of)
+
+    @property
+    def scheduled(self) -> bool:
+        return all(e.scheduled for e in self.exports.values())
+
+    @property
+    def dropped(self) -> bool:
+        return all(e.dropped for e in self.exports.values())
+
+    @property
+    def hydrated(self) -> bool:
+        return self.processed > self.as_of
+
+    @property
+    def furthest_since(self) -> Frontier:
+        return join(e.since for e in self.exports.values())
+
+    def reuse_for(self, wanted: DataflowDescription) -> None:
+        """The same computation goes on for a new client, which knows it from a later as_of on."""
+        as_of = Frontier.at(wanted.as_of)
+        self.description = wanted
+        for export in self.exports.values():
+            export.compact(as_of)
+            export.report.restart(as_of)
+
+    def reports(self, write: dict[GlobalId, Frontier]) -> Iterator[Frontiers]:
+        """What is new to the client, given each export's write frontier."""
+        for id, export in self.exports.items():
+            if export.dropped:
+                continue
+            output = min(write[id], self.processed) if export.term is not None else self.processed
+            observed = Observed(write[id], self.processed, output)
+            if news := export.report.advance(observed):
+                yield news

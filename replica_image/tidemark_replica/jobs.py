@@ -1,0 +1,80 @@
+"""Work off the worker's thread: started there, done on a pool, continued there.
+
+    worker:  submit(work, done) ──► pool: work() ──► mailbox ──► worker: done(outcome)
+
+A job that was cancelled before it began never runs; one that runs goes on until it notices, and its end is still
+told, so that what it held can be let go.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.mailbox import Mailbox
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class JobCancelled(ReplicaError):
+    """The job was cancelled before it began."""
+
+
+@dataclass(frozen=True)
+class Done(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: Exception
+
+
+Outcome = Done[T] | Failed
+
+
+class Job:
+    """One piece of work. `cancelled` may be asked by the work itself."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+
+class Jobs:
+    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard)."""
+
+    def __init__(self, mailbox: Mailbox, name: str, threads: int) -> None:
+        self._mailbox = mailbox
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
+        job = Job(name)
+        self._pool.submit(self._run, job, work, done)
+        return job
+
+    def shutdown(self) -> None:
+        """No new work; what waits is dropped, what runs is not waited for."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, job: Job, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
+        outcome: Outcome[T]
+        try:
+            outcome = Failed(JobCancelled(job.name)) if job.cancelled else Done(work())
+        except Exception as error:
+            LOG.debug("job %s failed", job.name, exc_info=True)
+            outcome = Failed(error)
+        self._mailbox.call(lambda: done(outcome))

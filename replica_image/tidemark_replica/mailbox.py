@@ -1,0 +1,52 @@
+"""What happens to the worker, one event after the other: the only way into the state's thread."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.commands import Command
+from tidemark_replica.client import Client
+
+
+@dataclass(frozen=True)
+class CommandsArrived:
+    client: Client
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True)
+class ClientGone:
+    client: Client
+
+
+@dataclass(frozen=True)
+class Call:
+    """Something to do on the worker's thread: the end of a job, a question about the state."""
+
+    run: Callable[[], None]
+
+
+Event = CommandsArrived | ClientGone | Call
+
+
+class Mailbox:
+    """A queue into the worker. Its writers bound it: a client has so many frames in flight, a pool so many jobs."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def post(self, event: Event) -> None:
+        self._events.put(event)
+
+    def call(self, run: Callable[[], None]) -> None:
+        self._events.put(Call(run))
+
+    def take(self, until: float) -> Event | None:
+        """The next event, or None when the monotonic clock reaches `until` before one comes."""
+        try:
+            return self._events.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            return None

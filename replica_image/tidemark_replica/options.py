@@ -1,0 +1,56 @@
+"""What the process is told on its command line."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Both sides show certificates: paths of the replica's certificate and key, and of the authority of clients."""
+
+    certificate: Path
+    key: Path
+    client_authority: Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """`listen`: `unix:///path` or `host:port`; `scratch`: a folder that is this replica's alone."""
+
+    listen: str
+    scratch: Path
+    replica_id: str
+    master: str
+    driver_memory: str
+    tls: Tls | None
+    metrics_port: int | None
+
+
+def parse(arguments: list[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
+    parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-*")
+    parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
+    parser.add_argument("--replica-id", default="replica")
+    parser.add_argument("--master", default="local[2]", help="Spark master (default: %(default)s)")
+    parser.add_argument("--driver-memory", default="1g", help="heap of the Spark driver (default: %(default)s)")
+    parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
+    for name in ("certificate", "key", "client-authority"):
+        parser.add_argument(f"--tls-{name}", type=Path, help="PEM file; all three or none")
+    given = parser.parse_args(arguments)
+    files = [given.tls_certificate, given.tls_key, given.tls_client_authority]
+    if any(files) and not all(files):
+        parser.error("--tls-certificate, --tls-key and --tls-client-authority go together")
+    if not given.listen.startswith("unix:") and not files[0]:
+        parser.error("a network address needs --tls-*; without, listen on unix:///path in a folder of mode 0700")
+    return Options(
+        listen=given.listen,
+        scratch=given.scratch.absolute(),
+        replica_id=given.replica_id,
+        master=given.master,
+        driver_memory=given.driver_memory,
+        tls=Tls(*files) if files[0] else None,
+        metrics_port=given.metrics_port,
+    )

@@ -1,0 +1,73 @@
+"""What a reconnecting controller asks for against what this replica has: reuse, drop, create.
+
+A dataflow is reused, nothing of it computed anew, if
+
+    1. the same exports are wanted, with the same plan digest, and its as_of is not later than the one wanted;
+    2. none of its exports has been compacted past the wanted as_of;
+    3. it exports no subscribe and no copy-to: their output belongs to the client that asked;
+    4. every index it imports is itself reused.
+
+Else it is dropped, silently, and the wanted one is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+
+ExportIds = frozenset[GlobalId]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A dataflow that is here: `since` is the furthest that any of its exports was compacted, empty if dropped."""
+
+    description: DataflowDescription
+    since: Frontier
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a wanted dataflow; `reason` is None where it is reused."""
+
+    wanted: DataflowDescription
+    reason: str | None
+
+    @property
+    def reused(self) -> bool:
+        return self.reason is None
+
+
+def export_set(description: DataflowDescription) -> ExportIds:
+    return frozenset(description.export_ids)
+
+
+def reconcile(installed: Iterable[Candidate], wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
+    """A verdict per wanted dataflow, in their order; an installed one that no verdict reuses is to be dropped."""
+    old = {export_set(i.description): i for i in installed}
+    reused: set[GlobalId] = set()
+    verdicts = []
+    for new in wanted:
+        reason = _obstacle(old.get(export_set(new)), new, reused)
+        if reason is None:
+            reused |= export_set(new)
+        verdicts.append(Verdict(new, reason))
+    return tuple(verdicts)
+
+
+def _obstacle(old: Candidate | None, new: DataflowDescription, reused: set[GlobalId]) -> str | None:
+    if old is None:
+        return "missing"
+    if old.description.plan_digest != new.plan_digest or old.description.as_of > new.as_of:
+        return "incompatible"
+    if old.since.less_equal(new.as_of) is False:
+        return "compacted"
+    if any(isinstance(e.sink, SubscribeSink | CopyToSink) for e in new.sink_exports):
+        return "subscribe"
+    if not {i.id for i in new.index_imports} <= reused:
+        return "dependency"
+    return None

@@ -1,0 +1,91 @@
+"""A replica process put together: scratch, server, worker, pools, Spark.
+
+server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps, peeks), io (shards)
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from tidemark_protocol.ids import ShardId
+from tidemark_replica.client import Responder
+from tidemark_replica.compute_state import ComputeState
+from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.describing import Describer, Installed
+from tidemark_replica.errors import AddressNotUsable
+from tidemark_replica.gate import Gate
+from tidemark_replica.jobs import Jobs
+from tidemark_replica.mailbox import Mailbox
+from tidemark_replica.options import Options
+from tidemark_replica.peeks import Peeks
+from tidemark_replica.scratch import Scratch
+from tidemark_replica.server import ComputeService, start_server
+from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.storage_state import StorageState
+from tidemark_replica.unavailable import NoIngestion, NoTargets, no_driver
+from tidemark_replica.worker import Worker
+
+SPARK_THREADS = 4
+IO_THREADS = 8
+STOP_SECONDS = 1.0
+
+
+class Replica:
+    """Everything of one process; `run` on the main thread, `stop` from anywhere, `close` at the end."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._mailbox, self._gate, self._handles = Mailbox(), Gate(), ShardHandles()
+        self._describer = Describer(self._mailbox, self._handles, lambda: self._gate.epoch, self._installed)
+        self._scratch = Scratch(options.scratch, self._describer.incarnation)
+        self._spark = SparkHolder(lambda: start_spark(options.master, options.driver_memory, self._scratch.folder))
+        self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
+        self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
+        self._state = self._build_state()
+        self._worker = Worker(self._mailbox, self._state, self._spark.died)
+        self._server: Any = None
+
+    def run(self) -> bool:
+        """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
+        prepare_address(self._options.listen)
+        service = ComputeService(self._gate, self._mailbox, self._describer, NoIngestion().inspect)
+        self._server = start_server(service, self._options.listen, self._options.tls)
+        return self._worker.run()
+
+    def stop(self) -> None:
+        self._worker.stop()
+
+    def close(self) -> None:
+        """Ends what was started; a second after this nothing of ours is left."""
+        if self._server is not None:
+            self._server.stop(STOP_SECONDS).wait()
+        self._state.shutdown()
+        self._spark_jobs.shutdown()
+        self._io_jobs.shutdown()
+        self._spark.stop()
+        self._scratch.close()
+
+    def _build_state(self) -> ComputeState:
+        respond = Responder()
+        watch = ShardWatch(self._handles, self._io_jobs, respond)
+        dataflows = Dataflows(no_driver, respond)
+        peeks = Peeks(respond, NoTargets())
+        storage = StorageState(NoIngestion(), self._handles, watch, self._io_jobs, respond)
+        return ComputeState(respond, dataflows, peeks, storage, watch)
+
+    def _installed(self, shards: dict[ShardId, str]) -> Installed:
+        return self._state.described(shards)
+
+
+def prepare_address(address: str) -> None:
+    """The folder of a unix socket belongs to one user alone: it is the only lock on the door."""
+    if not address.startswith("unix:"):
+        return
+    folder = Path(address.removeprefix("unix:").replace("//", "", 1)).parent
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077 or folder.stat().st_uid != os.getuid():
+        raise AddressNotUsable(f"{folder} must be a folder of mode 0700 of this user; chmod 700 it")

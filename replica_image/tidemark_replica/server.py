@@ -1,0 +1,204 @@
+"""The gRPC endpoint: bytes to checked commands, responses to frames, one thread each way per connection.
+
+    reader thread   frames ──► Unpacker ──► Stages ──► Gate (Hello) ──► mailbox of the worker
+    gRPC's thread   Outbox ──► pack_responses ──► frames
+
+Whatever a client sends, the replica survives: a frame that cannot be understood ends its connection with
+INVALID_ARGUMENT, a command out of place or an old epoch with FAILED_PRECONDITION (the served epoch is in the trailing
+metadata `tidemark-epoch`), one that does not read with RESOURCE_EXHAUSTED.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from tidemark_protocol import codec
+from tidemark_protocol.commands import Command, Hello
+from tidemark_protocol.describe import description_to_proto
+from tidemark_protocol.errors import MalformedFrame, MalformedPlan, ProtocolError, StageViolation
+from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_responses
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.responses import Description
+from tidemark_protocol.stages import Stages
+from tidemark_protocol.storage import FilesSource, SourceSpec, SourceTable, TpchSource
+from tidemark_replica.client import Client
+from tidemark_replica.errors import AddressNotUsable, ClientTooSlow, EpochRefused, SourceNotReadable
+from tidemark_replica.gate import Gate, Replaced
+from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
+from tidemark_replica.options import Tls
+from tidemark_replica.outbox import Outbox
+
+LOG = logging.getLogger(__name__)
+SERVICE = "tidemark.compute.v1.Compute"
+THREADS = 16
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+)
+STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (MalformedFrame, grpc.StatusCode.INVALID_ARGUMENT),
+    (MalformedPlan, grpc.StatusCode.INVALID_ARGUMENT),
+    (StageViolation, grpc.StatusCode.FAILED_PRECONDITION),
+    (EpochRefused, grpc.StatusCode.FAILED_PRECONDITION),
+    (Replaced, grpc.StatusCode.ABORTED),
+    (ClientTooSlow, grpc.StatusCode.RESOURCE_EXHAUSTED),
+)
+
+Describe = Callable[[pb.DescribeRequest], Description]
+Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
+
+
+class Conversation:
+    """One stream, from its first frame to its end."""
+
+    def __init__(self, gate: Gate, mailbox: Mailbox) -> None:
+        self._gate, self._mailbox = gate, mailbox
+        self._stages = Stages()
+        self._client: Client | None = None
+        self.outbox = Outbox()
+
+    def read(self, requests: Iterator[bytes]) -> None:
+        """The reader thread: until the client ends, fails, or breaks the rules."""
+        failure: Exception | None = None
+        try:
+            self._read_frames(requests)
+        except ProtocolError as error:
+            failure = error
+        except EpochRefused as error:
+            failure = error
+        except Exception:
+            # gRPC raises a bare Exception from the iterator when the stream broke: there is no one to tell.
+            LOG.info("the client's stream broke off")
+        finally:
+            self.outbox.close(failure)
+            if self._client is not None:
+                self._mailbox.post(ClientGone(self._client))
+
+    def _read_frames(self, requests: Iterator[bytes]) -> None:
+        unpacker = Unpacker.of_commands()
+        for data in requests:
+            commands = unpacker.feed(parse_frame(data))
+            if self.outbox.failure is not None:
+                return
+            for command in commands:
+                self._accept(command)
+            if self._client is not None and commands:
+                self._client.enter()
+                self._mailbox.post(CommandsArrived(self._client, tuple(commands)))
+
+    def _accept(self, command: Command) -> None:
+        self._stages.accept(command)
+        if isinstance(command, Hello):
+            client = Client(command, self.outbox)
+            self._gate.admit(command, client)
+            self._client = client
+
+    def write(self) -> Iterator[pb.Frame]:
+        for batch in self.outbox.batches():
+            yield from pack_responses(batch)
+
+
+def parse_frame(data: bytes) -> pb.Frame:
+    try:
+        return pb.Frame.FromString(data)
+    except DecodeError as error:
+        raise MalformedFrame(f"not a frame: {error}") from None
+
+
+class ComputeService:
+    """The three calls of the service."""
+
+    def __init__(self, gate: Gate, mailbox: Mailbox, describe: Describe, inspect: Inspect) -> None:
+        self._gate, self._mailbox = gate, mailbox
+        self._describe, self._inspect = describe, inspect
+
+    def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
+        conversation = Conversation(self._gate, self._mailbox)
+        context.add_callback(conversation.outbox.close)
+        threading.Thread(target=conversation.read, args=(requests,), name="client-reader", daemon=True).start()
+        yield from conversation.write()
+        failure = conversation.outbox.failure
+        if failure is not None:
+            LOG.warning("a client's connection ends: %s", failure)
+            if isinstance(failure, EpochRefused):
+                context.set_trailing_metadata((("tidemark-epoch", str(failure.served)),))
+            context.abort(status_of(failure), str(failure))
+
+    def describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        try:
+            return description_to_proto(self._describe(request))
+        except TimeoutError as error:
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            raise
+        except ValueError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+
+    def inspect_source(self, request: pb.InspectSourceRequest, context: Any) -> pb.InspectSourceResponse:
+        try:
+            tables = self._inspect(decode_source(request.source))
+        except SourceNotReadable as error:
+            return pb.InspectSourceResponse(error=str(error))
+        except MalformedPlan as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise
+        return pb.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
+
+    def handler(self) -> Any:
+        """The service by hand: the stream takes bytes, so that a frame which does not parse is refused by us."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "CommandResponseStream": grpc.stream_stream_rpc_method_handler(
+                    self.command_response_stream, response_serializer=pb.Frame.SerializeToString
+                ),
+                "Describe": grpc.unary_unary_rpc_method_handler(
+                    self.describe, pb.DescribeRequest.FromString, pb.DescribeResponse.SerializeToString
+                ),
+                "InspectSource": grpc.unary_unary_rpc_method_handler(
+                    self.inspect_source, pb.InspectSourceRequest.FromString, pb.InspectSourceResponse.SerializeToString
+                ),
+            },
+        )
+
+
+def decode_source(data: bytes) -> SourceSpec:
+    """Raises MalformedPlan where the bytes are neither kind of source."""
+    try:
+        return codec.decode(data, FilesSource)
+    except MalformedPlan:
+        return codec.decode(data, TpchSource)
+
+
+def status_of(failure: Exception) -> grpc.StatusCode:
+    return next((code for kind, code in STATUS if isinstance(failure, kind)), grpc.StatusCode.INTERNAL)
+
+
+def start_server(service: ComputeService, address: str, tls: Tls | None) -> Any:
+    """Listens at `address` (`unix:///path` or `host:port`); returns the running server. Raises AddressNotUsable."""
+    pool = futures.ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
+    server = grpc.server(pool, options=[*GRPC_OPTIONS, *KEEPALIVE, ("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers((service.handler(),))
+    try:
+        if tls is None:
+            server.add_insecure_port(address)
+        else:
+            server.add_secure_port(address, _credentials(tls))
+    except RuntimeError as error:
+        raise AddressNotUsable(f"cannot listen at {address}: {error}") from None
+    server.start()
+    return server
+
+
+def _credentials(tls: Tls) -> Any:
+    pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
+    return grpc.ssl_server_credentials([pair], tls.client_authority.read_bytes(), require_client_auth=True)

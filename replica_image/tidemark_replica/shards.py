@@ -1,0 +1,167 @@
+"""Shards as the replica sees them: shared handles, and a watch on how far they are.
+
+    ShardHandles   one handle per location, opened on whatever thread needs it; a slow location delays no other
+    ShardWatch     on the worker's thread: looks at every followed shard now and then (on a pool), remembers what it
+                   saw, and tells the client what is new
+
+A shard that is missing or cannot be read now is looked at again, more and more rarely.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from tidemark_persist import PersistError, Shard, ShardNotFound, ShardReader, create_or_open, open_shard
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.frontier import Frontier, join
+from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.responses import DescribedShard, Response, ShardFrontiers
+from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.jobs import Failed, Jobs, Outcome
+
+LOOK_SECONDS = 0.1
+LOOK_SECONDS_MAX = 5.0
+
+
+class ShardHandles:
+    """By location. Handles may be used by several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readers: dict[str, ShardReader] = {}
+        self._writers: dict[str, Shard] = {}
+
+    def reader(self, location: str) -> ShardReader:
+        """Opens the shard, which must exist; raises PersistError."""
+        with self._lock:
+            known = self._writers.get(location) or self._readers.get(location)
+        if known is not None:
+            return known
+        opened = open_shard(location)
+        with self._lock:
+            return self._readers.setdefault(location, opened)
+
+    def writer(self, shard: ShardMetadata) -> Shard:
+        """Opens the shard, or creates it; raises PersistError."""
+        with self._lock:
+            known = self._writers.get(shard.location)
+        if known is not None:
+            return known
+        opened = create_or_open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)
+        with self._lock:
+            return self._writers.setdefault(shard.location, opened)
+
+    def existing_writer(self, location: str) -> Shard:
+        """Opens the shard, which must exist, to change it; raises PersistError."""
+        with self._lock:
+            known = self._writers.get(location)
+        if known is not None:
+            return known
+        reader = self.reader(location)
+        opened = create_or_open(location, reader.schema, shard_id=reader.shard_id)
+        with self._lock:
+            return self._writers.setdefault(location, opened)
+
+    def forget(self, location: str) -> None:
+        with self._lock:
+            self._readers.pop(location, None)
+            self._writers.pop(location, None)
+
+    def look(self, id: ShardId, location: str) -> DescribedShard:
+        """How far the shard is now. Creates nothing, raises nothing."""
+        try:
+            state = self.reader(location).refresh()
+        except ShardNotFound:
+            self.forget(location)
+            return DescribedShard(id, False, Frontier.minimum(), Frontier.minimum(), WriterTerm(0))
+        except (PersistError, OSError) as error:
+            return unreadable(id, str(error))
+        upper, since = Frontier.decode(state.upper), Frontier.decode(state.since)
+        return DescribedShard(id, True, upper, since, WriterTerm(state.term))
+
+
+def unreadable(id: ShardId, error: str) -> DescribedShard:
+    return DescribedShard(id, True, Frontier.minimum(), Frontier.minimum(), WriterTerm(0), error)
+
+
+@dataclass
+class _Watched:
+    id: ShardId
+    location: str
+    owners: set[Hashable] = field(default_factory=set)
+    seen: DescribedShard | None = None
+    reported: ShardFrontiers | None = None
+    looking: bool = False
+    due: float = 0.0
+    pause: float = LOOK_SECONDS
+
+
+class ShardWatch:
+    """Follows shards for as long as someone is interested."""
+
+    def __init__(self, handles: ShardHandles, jobs: Jobs, send: Callable[[Response], None]) -> None:
+        self._handles, self._jobs, self._send = handles, jobs, send
+        self._watched: dict[ShardId, _Watched] = {}
+
+    def follow(self, id: ShardId, location: str, owner: Hashable) -> None:
+        self._watched.setdefault(id, _Watched(id, location)).owners.add(owner)
+
+    def unfollow(self, owner: Hashable) -> None:
+        for shard in list(self._watched.values()):
+            shard.owners.discard(owner)
+            if not shard.owners:
+                del self._watched[shard.id]
+
+    def seen(self, id: ShardId) -> DescribedShard | None:
+        """The last look at a followed shard that worked, or the first error; None before that."""
+        watched = self._watched.get(id)
+        return None if watched is None else watched.seen
+
+    def noticed(self, id: ShardId, upper: Frontier) -> None:
+        """Someone here moved the shard's upper: no need to look."""
+        watched = self._watched.get(id)
+        if watched is not None and watched.seen is not None and upper > watched.seen.upper:
+            watched.due = 0.0
+
+    def report_anew(self) -> None:
+        """The client is a new one: it has been told nothing."""
+        for shard in self._watched.values():
+            shard.reported = None
+            self._report(shard)
+
+    def maintain(self) -> None:
+        now = time.monotonic()
+        for shard in self._watched.values():
+            if not shard.looking and shard.due <= now:
+                self._look(shard)
+
+    def _look(self, shard: _Watched) -> None:
+        shard.looking = True
+        self._jobs.submit(
+            f"look at shard {shard.id}",
+            lambda: self._handles.look(shard.id, shard.location),
+            lambda outcome: self._looked(shard, outcome),
+        )
+
+    def _looked(self, shard: _Watched, outcome: Outcome[DescribedShard]) -> None:
+        shard.looking = False
+        found = unreadable(shard.id, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        well = found.exists and found.error is None
+        shard.pause = LOOK_SECONDS if well else min(shard.pause * 2, LOOK_SECONDS_MAX)
+        shard.due = time.monotonic() + shard.pause
+        if shard.seen is None or well:
+            shard.seen = found
+        self._report(shard)
+
+    def _report(self, shard: _Watched) -> None:
+        """Never backwards: a shard that was deleted and made anew is told from where it was before."""
+        if shard.seen is None or not shard.seen.exists or shard.seen.error is not None:
+            return
+        before = shard.reported or ShardFrontiers(shard.id, Frontier.minimum(), Frontier.minimum())
+        news = ShardFrontiers(shard.id, join((before.upper, shard.seen.upper)), join((before.since, shard.seen.since)))
+        if shard.reported != news:
+            shard.reported = news
+            self._send(news)

@@ -1,0 +1,86 @@
+"""The Spark session of a replica: started when the first dataflow comes, watched, and ended with the process.
+
+No orphans: the driver's JVM reads its standard input and exits when this process is gone, however it died, and the
+Python workers exit with the JVM. The other way round, `died` tells when the JVM is gone and this process must end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LOG = logging.getLogger(__name__)
+
+# Each as measured: a step is many small jobs, so start-up costs of code and of plans count, and peak throughput less.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+}
+LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
+    """A new session with its temporary files under `scratch`; blocks for seconds."""
+    from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("tidemark-replica")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.driver.memory", driver_memory)
+    builder = builder.config("spark.local.dir", str(scratch / "spark"))
+    builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        builder = builder.config("spark.driver.extraJavaOptions", LOCAL_JVM)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+class SparkHolder:
+    """One session per process, started at most once, on the thread that first needs it."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._session: Any = None
+
+    def get(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                LOG.info("starting Spark")
+                self._session = self._start()
+            return self._session
+
+    def died(self) -> bool:
+        """Whether a session was started and its JVM is gone."""
+        if self._session is None:
+            return False
+        process = self._session.sparkContext._gateway.proc
+        return process is not None and process.poll() is not None
+
+    def stop(self) -> None:
+        """Ends the session, if one was started, and its JVM."""
+        session = self._session
+        if session is None:
+            return
+        gateway = session.sparkContext._gateway
+        if not self.died():
+            session.stop()
+        gateway.shutdown()
+        if gateway.proc is not None:
+            gateway.proc.stdin.close()
+            gateway.proc.wait(timeout=10)

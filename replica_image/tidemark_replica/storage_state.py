@@ -1,0 +1,184 @@
+"""The storage family of commands: ingestions, how far shards may be compacted, deletions.
+
+    RunIngestion, DropIngestion ──► IngestionManager (threads of its own)
+    AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
+    DeleteShard                 ──► a job; ShardDeleted when it is gone, also when it was gone before
+
+A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidemark_persist import EMPTY, delete_shard
+from tidemark_persist import ShardDeleted as ShardIsDeleted
+from tidemark_protocol.commands import AllowShardCompaction, DeleteShard, DropIngestion, RunIngestion, StorageCommand
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.responses import IngestionStatus, Response, ShardDeleted, ShardFrontiers
+from tidemark_protocol.storage import IngestionDescription, SourceSpec, SourceTable
+from tidemark_replica.jobs import Failed, Jobs, Outcome
+from tidemark_replica.shards import ShardHandles, ShardWatch
+
+LOG = logging.getLogger(__name__)
+SINCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class IngestionClock:
+    """How far into the future ticks may be minted: the controller's clock when it asked, the time passed since by
+    our monotonic clock, and an allowance."""
+
+    controller_now: Time
+    received: float
+    max_ahead_ms: int
+
+    def latest_tick(self) -> Time:
+        passed = int((time.monotonic() - self.received) * 1000)
+        return Time(self.controller_now + passed + self.max_ahead_ms)
+
+
+class IngestionManager(Protocol):
+    """Runs ingestions on threads of its own; nothing here waits for it."""
+
+    def run(self, description: IngestionDescription, term: WriterTerm, clock: IngestionClock) -> None:
+        """Starts the ingestion, or gives a running one its new description, term and clock."""
+
+    def drop(self, id: GlobalId) -> None:
+        """Stops it soon; fine if there is none."""
+
+    def poll(self) -> Iterable[ShardFrontiers | IngestionStatus]:
+        """What is new since the last call."""
+
+    def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
+        """The tables and schemas that the source offers; called on a server's thread; raises SourceNotReadable."""
+
+    def shutdown(self) -> None:
+        """Stops all."""
+
+
+@dataclass
+class _Compaction:
+    location: str
+    wanted: Frontier
+    due: float = 0.0
+    running: bool = False
+
+
+class StorageState:
+    """Which ingestions run, and what is still to be done to shards."""
+
+    def __init__(
+        self,
+        ingestions: IngestionManager,
+        handles: ShardHandles,
+        watch: ShardWatch,
+        jobs: Jobs,
+        send: Callable[[Response], None],
+    ) -> None:
+        self._manager, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
+        self._running: set[GlobalId] = set()
+        self._compactions: dict[ShardId, _Compaction] = {}
+        self._deleting: set[ShardId] = set()
+
+    def apply(self, command: StorageCommand) -> None:
+        match command:
+            case RunIngestion():
+                self._run(command)
+            case DropIngestion(id):
+                self._drop(id)
+            case AllowShardCompaction():
+                self._allow_compaction(command)
+            case DeleteShard():
+                self._delete(command)
+
+    def keep_only(self, wanted: Collection[GlobalId]) -> None:
+        """A new client names all ingestions that there should be."""
+        for id in self._running - set(wanted):
+            self._drop(id)
+
+    def _run(self, command: RunIngestion) -> None:
+        ingestion = command.ingestion
+        self._running.add(ingestion.id)
+        self._watch.unfollow(("ingestion", ingestion.id))
+        owner = ("ingestion", ingestion.id)
+        self._watch.follow(ingestion.remap_id, ingestion.remap_location, owner)
+        for table in ingestion.tables:
+            self._watch.follow(table.shard.shard_id, table.shard.location, owner)
+        clock = IngestionClock(command.controller_now, time.monotonic(), command.max_ahead_ms)
+        self._manager.run(ingestion, command.term, clock)
+
+    def _drop(self, id: GlobalId) -> None:
+        self._running.discard(id)
+        self._watch.unfollow(("ingestion", id))
+        self._manager.drop(id)
+
+    def _allow_compaction(self, command: AllowShardCompaction) -> None:
+        known = self._compactions.setdefault(command.id, _Compaction(command.location, command.frontier))
+        known.wanted = max(known.wanted, command.frontier)
+
+    def _delete(self, command: DeleteShard) -> None:
+        self._compactions.pop(command.id, None)
+        if command.id in self._deleting:
+            return
+        self._deleting.add(command.id)
+        self._handles.forget(command.location)
+        self._jobs.submit(
+            f"delete shard {command.id}",
+            lambda: delete_shard(command.location, command.id),
+            lambda outcome: self._deleted(command, outcome),
+        )
+
+    def maintain(self) -> None:
+        for news in self._manager.poll():
+            if isinstance(news, ShardFrontiers):
+                self._watch.noticed(news.id, news.upper)
+            else:
+                self._send(news)
+        now = time.monotonic()
+        for id, compaction in self._compactions.items():
+            if not compaction.running and compaction.due <= now:
+                self._compact(id, compaction)
+
+    def shutdown(self) -> None:
+        self._manager.shutdown()
+
+    def _compact(self, id: ShardId, compaction: _Compaction) -> None:
+        compaction.running = True
+        wanted = compaction.wanted
+        self._jobs.submit(
+            f"downgrade the since of {id}",
+            lambda: downgrade(self._handles, compaction.location, wanted),
+            lambda outcome: self._compacted(id, compaction, wanted, outcome),
+        )
+
+    def _compacted(self, id: ShardId, compaction: _Compaction, wanted: Frontier, outcome: Outcome[Frontier]) -> None:
+        compaction.running = False
+        compaction.due = time.monotonic() + SINCE_SECONDS
+        if isinstance(outcome, Failed):
+            LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
+            if isinstance(outcome.error, ShardIsDeleted):
+                self._compactions.pop(id, None)
+        elif outcome.value >= compaction.wanted and self._compactions.get(id) is compaction:
+            del self._compactions[id]
+
+    def _deleted(self, command: DeleteShard, outcome: Outcome[None]) -> None:
+        self._deleting.discard(command.id)
+        self._handles.forget(command.location)
+        error = str(outcome.error) if isinstance(outcome, Failed) else None
+        self._send(ShardDeleted(command.id, error))
+
+
+def downgrade(handles: ShardHandles, location: str, wanted: Frontier) -> Frontier:
+    """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where it is."""
+    shard = handles.existing_writer(location)
+    upper = shard.refresh().upper
+    if upper == 0:
+        return Frontier.minimum()
+    reachable = wanted.encode() if wanted.is_empty or upper == EMPTY else min(wanted.encode(), upper - 1)
+    return Frontier.decode(shard.downgrade_since(reachable))

@@ -1,0 +1,147 @@
+"""A real replica process, and a scripted client that speaks to it over its socket."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tidemark_protocol.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig
+from tidemark_protocol.describe import description_from_proto
+from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_commands
+from tidemark_protocol.ids import Epoch, ShardId
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
+from tidemark_protocol.responses import Description, Response
+
+BOUND = 60.0
+
+
+class ReplicaProcess:
+    """`python -m tidemark_replica` with a socket and a scratch folder under `home`."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        self.home = home
+        # a unix socket's path is short by law, and test folders are long
+        self._sockets = tempfile.TemporaryDirectory(prefix="tm-")
+        self.address = f"unix://{self._sockets.name}/s/replica.sock"
+        self.arguments = arguments
+        self.start()
+
+    def start(self) -> None:
+        self.log = (self.home / "replica.log").open("ab")
+        command = [sys.executable, "-m", "tidemark_replica", "--listen", self.address]
+        command += ["--scratch", str(self.home / "scratch"), *self.arguments]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=dict(os.environ))
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(BOUND)
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.terminate()
+        return self.process.wait(BOUND)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        self.log.close()
+        self._sockets.cleanup()
+
+    def log_text(self) -> str:
+        return (self.home / "replica.log").read_text()
+
+
+class ScriptedClient:
+    """Sends what it is told to, and keeps all that comes back."""
+
+    def __init__(self, address: str) -> None:
+        self.channel = grpc.insecure_channel(address, options=list(GRPC_OPTIONS))
+        grpc.channel_ready_future(self.channel).result(BOUND)
+        self.stub = ComputeStub(self.channel)
+        self.responses: list[Response] = []
+        self.error: grpc.RpcError | None = None
+        self._frames: queue.Queue[pb.Frame | None] = queue.Queue()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._stream = self.stub.CommandResponseStream(iter(self._frames.get, None))
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def send(self, *commands: Command) -> None:
+        for frame in pack_commands(commands):
+            self._frames.put(frame)
+
+    def send_frame(self, frame: pb.Frame) -> None:
+        self._frames.put(frame)
+
+    def greet(self, epoch: Epoch, config: InstanceConfig, *commands: Command) -> None:
+        """All of creation and initialization, with these commands."""
+        hello = Hello(uuid.uuid4().hex, epoch)
+        self.send(hello, CreateInstance(config), *commands, InitializationComplete())
+
+    def wait_for(self, holds: Callable[[list[Response]], Any], bound: float = BOUND) -> Any:
+        """What `holds` gives for the responses so far, once it is true."""
+        with self._changed:
+            ready = self._changed.wait_for(lambda: holds(self.responses) or self._ended, bound)
+            found = holds(self.responses)
+            assert found, f"ended={self._ended} error={self.error} waited={ready} for it; came: {self.responses[-20:]}"
+            return found
+
+    def wait_end(self) -> grpc.RpcError | None:
+        """How the stream ended: None, or the error."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._ended, BOUND), "the stream goes on"
+        return self.error
+
+    def describe(self, shards: dict[str, str] | None = None) -> Description:
+        refs = [pb.ShardRef(id=ShardId(i), location=at) for i, at in (shards or {}).items()]
+        return description_from_proto(self.stub.Describe(pb.DescribeRequest(shards=refs), timeout=BOUND))
+
+    def close(self) -> None:
+        self._frames.put(None)
+        self._stream.cancel()
+        self.channel.close()
+
+    def _read(self) -> None:
+        unpacker = Unpacker.of_responses()
+        try:
+            for frame in self._stream:
+                self._add(unpacker.feed(frame))
+        except grpc.RpcError as error:
+            self.error = error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _add(self, responses: Iterable[Response]) -> None:
+        with self._changed:
+            self.responses.extend(responses)
+            self._changed.notify_all()
+
+
+def epochs(term: int = 1) -> Iterator[Epoch]:
+    """Each newer than the one before."""
+    return (Epoch(term, n) for n in itertools.count(1))
+
+
+def wait_until(holds: Callable[[], Any], bound: float = BOUND) -> Any:
+    """What `holds` gives, once it is true; asked again and again where nothing tells when it changes."""
+    deadline = time.monotonic() + bound
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,180 @@
+"""How a replica process takes clients: stages, epochs, malformed frames, Describe. No Spark is started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
+from tidemark_protocol.commands import CreateInstance, Hello, InitializationComplete, InstanceConfig, Schedule
+from tidemark_protocol.ids import Epoch, GlobalId
+from tidemark_protocol.pb import compute_pb2 as pb
+
+EPOCHS = epochs()
+
+
+@pytest.fixture(scope="module")
+def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcess]:
+    process = ReplicaProcess(tmp_path_factory.mktemp("replica"))
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def config(replica: ReplicaProcess) -> InstanceConfig:
+    return InstanceConfig("default", str(replica.home / "shards"))
+
+
+@pytest.fixture
+def client(replica: ReplicaProcess) -> Iterator[ScriptedClient]:
+    client = ScriptedClient(replica.address)
+    yield client
+    client.close()
+
+
+def code_of(error: grpc.RpcError | None) -> grpc.StatusCode:
+    assert error is not None
+    code: grpc.StatusCode = error.code()
+    return code
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (pb.Frame(version=99), grpc.StatusCode.INVALID_ARGUMENT),
+        (pb.Frame(version=1, commands=[pb.Command()]), grpc.StatusCode.INVALID_ARGUMENT),
+        (pb.Frame(version=1, responses=[pb.Response()]), grpc.StatusCode.INVALID_ARGUMENT),
+        (pb.Frame(version=1, commands=[pb.Command(schedule=pb.Schedule(id="x"))]), grpc.StatusCode.FAILED_PRECONDITION),
+    ],
+    ids=["unknown version", "unset command", "a response", "no Hello"],
+)
+def test_must_refuse_a_bad_frame_and_survive(
+    replica: ReplicaProcess, client: ScriptedClient, frame: pb.Frame, code: grpc.StatusCode
+) -> None:
+    """The connection ends with a status that says why; the process goes on and answers others."""
+    client.send_frame(frame)
+
+    assert code_of(client.wait_end()) == code
+    assert replica.process.poll() is None
+    assert client.describe().incarnation
+
+
+def test_must_refuse_bytes_that_are_no_frame(replica: ReplicaProcess, client: ScriptedClient) -> None:
+    """Garbage instead of protobuf is INVALID_ARGUMENT, not an internal error."""
+    call = client.channel.stream_stream("/tidemark.compute.v1.Compute/CommandResponseStream")
+    with pytest.raises(grpc.RpcError) as refused:
+        list(call(iter([b"\xff\xff\xff garbage"])))
+
+    assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert client.describe().incarnation
+
+
+def test_must_send_nothing_in_the_creation_stage(client: ScriptedClient, config: InstanceConfig) -> None:
+    """Hello and CreateInstance are answered by nothing; a second CreateInstance ends the stream."""
+    client.send(Hello("creation", next(EPOCHS)), CreateInstance(config), CreateInstance(config))
+
+    assert code_of(client.wait_end()) == grpc.StatusCode.FAILED_PRECONDITION
+    assert client.responses == []
+
+
+def test_must_take_initialization_complete_once(client: ScriptedClient, config: InstanceConfig) -> None:
+    """The second one is out of place."""
+    client.greet(next(EPOCHS), config)
+    client.send(InitializationComplete())
+
+    assert code_of(client.wait_end()) == grpc.StatusCode.FAILED_PRECONDITION
+
+
+def test_commands_about_unknown_ids_are_ignored(client: ScriptedClient, config: InstanceConfig) -> None:
+    """Either side takes messages about what is gone; the stream goes on."""
+    client.greet(next(EPOCHS), config)
+    client.send(Schedule(GlobalId("gone")))
+
+    assert client.describe().dataflows == ()
+    assert client.error is None
+
+
+def test_a_newer_client_replaces_the_one_before(replica: ReplicaProcess, config: InstanceConfig) -> None:
+    """Of an equal term the newer connection is served; the older is told that it was replaced."""
+    older, newer = ScriptedClient(replica.address), ScriptedClient(replica.address)
+    older.greet(next(EPOCHS), config)
+    older.describe()
+    epoch = next(EPOCHS)
+    newer.greet(epoch, config)
+
+    assert code_of(older.wait_end()) == grpc.StatusCode.ABORTED
+    assert newer.describe().epoch == epoch
+    newer.close()
+
+
+def test_an_older_client_is_refused_and_told_the_epoch(replica: ReplicaProcess, config: InstanceConfig) -> None:
+    """A lower term is refused whatever its connection number; the one that is served is not disturbed."""
+    served, late = ScriptedClient(replica.address), ScriptedClient(replica.address)
+    epoch = next(EPOCHS)
+    served.greet(epoch, config)
+    served.describe()
+    late.greet(Epoch(0, 999), config)
+
+    error = late.wait_end()
+    assert code_of(error) == grpc.StatusCode.FAILED_PRECONDITION
+    assert error is not None
+    assert dict(error.trailing_metadata())["tidemark-epoch"] == str(epoch)
+    assert served.error is None
+    served.close()
+
+
+def test_describe_tells_missing_and_unreadable_shards_apart(client: ScriptedClient, tmp_path: Path) -> None:
+    """A shard that does not exist is not created; one that cannot be read carries the error."""
+    (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "broken" / "_delta_log" / "00000000000000000000.json").write_text("not a log")
+    described = client.describe({"s1": str(tmp_path / "none"), "s2": str(tmp_path / "broken")})
+
+    missing, broken = described.shards
+    assert (missing.exists, missing.error) == (False, None)
+    assert broken.exists
+    assert broken.error
+    assert not (tmp_path / "none").exists()
+
+
+def test_another_configuration_ends_the_process(tmp_path: Path) -> None:
+    """CreateInstance with another configuration than the running one: exit code 10, for the supervisor to restart."""
+    replica = ReplicaProcess(tmp_path)
+    first, second = ScriptedClient(replica.address), ScriptedClient(replica.address)
+    first.greet(Epoch(1, 1), InstanceConfig("default", "/a"))
+    first.describe()
+    second.greet(Epoch(1, 2), InstanceConfig("default", "/b"))
+
+    assert replica.process.wait(30) == 10
+    replica.close()
+
+
+def test_sigterm_ends_the_process_and_its_scratch(tmp_path: Path) -> None:
+    """Exit code 0, nothing left in scratch but the lock; a second process may not share it meanwhile."""
+    replica = ReplicaProcess(tmp_path)
+    ScriptedClient(replica.address).close()
+    rival = ReplicaProcess(tmp_path)
+
+    assert rival.process.wait(30) == 2
+    assert replica.stop() == 0
+    assert os.listdir(tmp_path / "scratch") == ["lock"]
+    replica.close()
+    rival.close()
+
+
+def test_scratch_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    """SIGKILL leaves files; the next start takes them away."""
+    replica = ReplicaProcess(tmp_path)
+    client = ScriptedClient(replica.address)
+    before = client.describe().incarnation
+    replica.kill()
+    assert before in os.listdir(tmp_path / "scratch")
+    replica.start()
+    after = ScriptedClient(replica.address).describe().incarnation
+
+    assert after != before
+    assert sorted(os.listdir(tmp_path / "scratch")) == sorted(["lock", after])
+    replica.close()
