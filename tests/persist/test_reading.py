@@ -1,0 +1,195 @@
+"""Snapshots, listings and parts: what can be read, what is refused, and what travels to other processes."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.persist.model import COLUMNS, batch, changes, contents
+from tidemark_persist import (
+    DIFF,
+    EMPTY,
+    ERROR,
+    TIME,
+    InvalidTime,
+    MaintenancePolicy,
+    NotReadable,
+    Part,
+    PartGone,
+    PersistClientCache,
+    Shard,
+    ShardMismatch,
+    ShardNotFound,
+    create_or_open,
+    open_shard,
+    read_part,
+)
+
+HISTORY = [
+    #  row                     time diff
+    (("a", 1), 2, 1),
+    (("b", 1), 3, 2),
+    (("a", 1), 5, -1),
+    (("a", 2), 5, 1),
+    ((None, None, "boom"), 6, 1),
+    ((None, None, "boom"), 8, -1),
+    ((None, None), 8, 1),
+]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    """HISTORY, in appends of two ticks each."""
+    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s")
+    for lower in range(0, 10, 2):
+        rows = batch([update for update in HISTORY if lower <= update[1] < lower + 2])
+        shard.compare_and_append(rows, expected_upper=lower, new_upper=lower + 2, term=1)
+    return shard
+
+
+SNAPSHOTS = {
+    1: {},
+    2: {("a", 1): 1},
+    4: {("a", 1): 1, ("b", 1): 2},
+    5: {("a", 2): 1, ("b", 1): 2},
+    7: {("a", 2): 1, ("b", 1): 2, (None, None, "boom"): 1},
+    9: {("a", 2): 1, ("b", 1): 2, (None, None): 1},
+}
+
+
+@pytest.mark.parametrize("as_of", SNAPSHOTS)
+def test_snapshot_is_the_consolidated_contents(shard: Shard, as_of: int) -> None:
+    """A row of NULLs is not an error, and an error is not a row of NULLs."""
+    snapshot = shard.snapshot(as_of)
+
+    assert contents(snapshot) == SNAPSHOTS[as_of]
+    assert snapshot.column_names == ["k", "v", DIFF, ERROR]
+
+
+def test_listen_holds_the_updates_between_two_times_however_they_were_appended(shard: Shard) -> None:
+    """Bounds inside an append cut through its file."""
+    assert changes(shard.listen(3, 6)) == {
+        (("b", 1), 3): 2,
+        (("a", 1), 5): -1,
+        (("a", 2), 5): 1,
+    }
+    assert shard.listen(6, 6) == []
+    assert len(shard.listen(8, 10)) == 1  # one file, not all of them
+
+
+def test_reader_behind_the_since_or_at_the_upper_is_refused(shard: Shard) -> None:
+    """With both frontiers in the error, to choose another time from."""
+    shard.downgrade_since(4)
+
+    for as_of in (3, 10):
+        with pytest.raises(NotReadable, match="its since is 4, its upper 10") as refused:
+            shard.snapshot(as_of)
+        assert (refused.value.since, refused.value.upper) == (4, 10)
+    for lower, upper in ((4, 6), (5, 11)):
+        with pytest.raises(NotReadable):
+            shard.listen(lower, upper)
+    assert changes(shard.listen(5, 6))
+    assert contents(shard.snapshot(4)) == SNAPSHOTS[4]
+
+
+def test_since_goes_forward_only_and_leaves_a_time_to_read(shard: Shard) -> None:
+    """Older times change nothing; the upper cannot be reached; the empty frontier is the end."""
+    assert shard.downgrade_since(4) == 4
+    assert shard.downgrade_since(2) == 4
+    with pytest.raises(InvalidTime, match="no time to read"):
+        shard.downgrade_since(10)
+    assert shard.downgrade_since(EMPTY) == EMPTY
+    with pytest.raises(NotReadable, match="its since is empty"):
+        shard.snapshot(9)
+
+
+def test_unwritten_shard_may_start_at_any_since(tmp_path: Path) -> None:
+    """A view is valid from its as_of on, before its first append."""
+    shard = create_or_open(str(tmp_path / "view"), COLUMNS, shard_id="s")
+    shard.downgrade_since(100)
+    shard.compare_and_append(batch([(("a", 1), 100, 1)]), expected_upper=0, new_upper=101, term=1)
+
+    assert contents(shard.snapshot(100)) == {("a", 1): 1}
+    with pytest.raises(NotReadable):
+        shard.snapshot(99)
+
+
+def test_parts_travel_as_json_and_as_pickles_and_are_read_by_location_alone(shard: Shard) -> None:
+    """What a worker process gets."""
+    parts = shard.snapshot_parts(5)
+
+    assert [Part.from_json(part.to_json()) for part in parts] == parts
+    assert pickle.loads(pickle.dumps(parts)) == parts
+    assert changes(parts) == {
+        (("a", 1), 2): 1,
+        (("b", 1), 3): 2,
+        (("a", 1), 5): -1,
+        (("a", 2), 5): 1,
+    }
+
+
+def test_part_reads_only_the_columns_asked_for_in_that_order(shard: Shard) -> None:
+    """Also without the time, which it filters by all the same."""
+    [part] = shard.listen(5, 6)
+
+    [rows] = read_part(part, columns=["v", DIFF])
+    assert rows.to_pylist() == [{"v": 1, DIFF: -1}, {"v": 2, DIFF: 1}]
+
+
+def test_part_comes_in_small_batches_and_skips_row_groups_by_time(tmp_path: Path) -> None:
+    """Memory is bounded by the batch, and work by the times asked for."""
+    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s")
+    count = 300_000
+    rows = pa.table(
+        {"k": pa.repeat("x", count), "v": range(count), TIME: range(count), DIFF: pa.repeat(1, count)},
+        schema=pa.schema([*COLUMNS, (TIME, pa.int64()), (DIFF, pa.int64())]),
+    )
+    shard.compare_and_append(rows, expected_upper=0, new_upper=count, term=1)
+
+    [part] = shard.listen(250_000, 250_010)
+    assert [piece.column("v").to_pylist() for piece in read_part(part)] == [list(range(250_000, 250_010))]
+    [whole] = shard.snapshot_parts(count - 1)
+    sizes = [piece.num_rows for piece in read_part(whole, batch_rows=10_000)]
+    assert sum(sizes) == count
+    assert max(sizes) <= 10_000
+
+
+def test_part_whose_file_is_gone_says_what_to_do(shard: Shard) -> None:
+    """Not a bare FileNotFoundError from somewhere inside."""
+    [part] = shard.listen(5, 6)
+    (Path(part.location) / part.path).unlink()
+
+    with pytest.raises(PartGone, match="take a new listing"):
+        list(read_part(part))
+
+
+def test_follower_sees_what_another_handle_appends_without_reopening(shard: Shard) -> None:
+    """`refresh` reads the new entries of the log; `state` alone looks at nothing."""
+    follower = open_shard(shard.location)
+    shard.compare_and_append(batch([(("c", 1), 10, 1)]), expected_upper=10, new_upper=12, term=1)
+
+    assert follower.state().upper == 10
+    assert follower.refresh() == shard.state()
+    assert changes(follower.listen(10, 12)) == {(("c", 1), 10): 1}
+
+
+def test_client_cache_shares_clients_by_root_and_handles_by_path(tmp_path: Path) -> None:
+    """One log is followed once per process; other credentials make another client."""
+    cache = PersistClientCache(MaintenancePolicy(checkpoint_commits=5))
+    client = cache.open(str(tmp_path))
+
+    writer = client.open_writer("ns/t", COLUMNS, shard_id="s")
+    assert cache.open(f"{tmp_path}/") is client
+    assert client.open_writer("/ns/t", COLUMNS, shard_id="s") is writer
+    assert client.open_reader("ns/t") is writer
+    assert writer.policy.checkpoint_commits == 5
+    with pytest.raises(ShardMismatch):
+        client.open_writer("ns/t", COLUMNS, shard_id="other")
+    with pytest.raises(ShardNotFound):
+        client.open_reader("ns/nothing")
+    client.close("ns/t")
+    assert client.open_reader("ns/t") is not writer
+    assert cache.open(str(tmp_path), {"token": "rotated"}) is not client

@@ -1,0 +1,202 @@
+"""What a shard may look like, whose it is, and what it is not."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.persist.model import COLUMNS, contents
+from tidemark_persist import (
+    DIFF,
+    TIME,
+    InvalidSchema,
+    ShardDeleted,
+    ShardMismatch,
+    ShardNotFound,
+    create_or_open,
+    delete_shard,
+    open_shard,
+    physical_schema,
+)
+from tidemark_persist.deletion import TOMBSTONE
+
+REFUSED = {
+    "reserved name": ([("__time", pa.int64())], "reserved"),
+    "any name with two underscores": ([("__mine", pa.int64())], "reserved"),
+    "duplicate": ([("a", pa.int64()), ("a", pa.string())], "duplicate"),
+    "duplicate but for case": ([("a", pa.int64()), ("A", pa.int64())], "duplicate"),
+    "empty name": ([("", pa.int64())], "empty name"),
+    "unsigned": ([("a", pa.uint32())], "stores as int32"),
+    "nanoseconds": ([("a", pa.timestamp("ns"))], "microseconds"),
+    "no type": ([("a", pa.null())], "no type"),
+    "interval": ([("a", pa.month_day_nano_interval())], "cannot store"),
+    "too wide": ([("a", pa.decimal256(50, 2))], "cannot store"),
+    "nested": ([("a", pa.list_(pa.uint8()))], "stores as"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_schema_that_delta_would_change_is_refused(tmp_path: Path, name: str) -> None:
+    """Nothing is created, and the message names the column."""
+    fields, message = REFUSED[name]
+
+    with pytest.raises(InvalidSchema, match=message):
+        create_or_open(str(tmp_path / "s"), pa.schema(fields), shard_id="s")
+    assert not (tmp_path / "s").exists()
+
+
+UTC_NOW = datetime(2024, 2, 29, 12, 30, 1, 5, tzinfo=UTC)
+TYPES = {
+    "bool": (pa.bool_(), True, False),
+    "i8": (pa.int8(), -128, 127),
+    "i16": (pa.int16(), -1, 1),
+    "i32": (pa.int32(), 2**31 - 1, 0),
+    "i64": (pa.int64(), -(2**63), 2**63 - 1),
+    "f32": (pa.float32(), 0.5, float("inf")),
+    "f64": (pa.float64(), -0.0, 1e300),
+    "decimal": (pa.decimal128(38, 10), Decimal("1.0000000001"), Decimal("-9.5")),
+    "string": (pa.string(), "", "ünïcødé\n"),
+    "binary": (pa.binary(), b"", b"\x00\xff"),
+    "date": (pa.date32(), date(1, 1, 1), date(9999, 12, 31)),
+    "timestamp": (pa.timestamp("us", "UTC"), UTC_NOW, datetime(1969, 1, 1, tzinfo=UTC)),
+    "timestamp_ntz": (pa.timestamp("us"), datetime(2024, 1, 1), datetime(1, 1, 1)),
+    "list": (pa.list_(pa.int64()), [1, None, 2], []),
+    "struct": (pa.struct([("x", pa.int64()), ("y", pa.string())]), {"x": 1, "y": None}, {"x": None, "y": "q"}),
+    "map": (pa.map_(pa.string(), pa.int64()), [("a", 1)], [("b", None)]),
+    "deep": (pa.list_(pa.struct([("x", pa.list_(pa.string()))])), [{"x": ["a", "b"]}, None], [{"x": None}]),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_values_of_every_type_come_back_and_consolidate(tmp_path: Path, name: str) -> None:
+    """Two values and NULL: inserted twice, one of them taken back, also after a compaction."""
+    dtype, one, two = TYPES[name]
+    schema = pa.schema([("c", dtype)])
+    shard = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+    for upper, values, diffs in ((1, [one, two, None], [1, 1, 1]), (2, [one, two, None], [1, -1, 1])):
+        rows = pa.table({"c": pa.array(values, dtype), TIME: [upper - 1] * 3, DIFF: diffs})
+        shard.compare_and_append(rows, expected_upper=upper - 1, new_upper=upper, term=1)
+    reopened = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+
+    found = reopened.snapshot(1).select(["c", DIFF]).to_pylist()
+    expected = [{"c": one, DIFF: 2}, {"c": None, DIFF: 2}]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert reopened.schema.equals(shard.schema)
+
+
+def test_layout_of_types_does_not_matter_but_values_are_never_converted(tmp_path: Path) -> None:
+    """Large strings and zoned instants are the types Delta has; the shard's schema says so."""
+    schema = pa.schema([("s", pa.large_string()), ("t", pa.timestamp("us", "Europe/Berlin"))])
+    shard = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+    rows = pa.table({"s": ["x"], "t": [UTC_NOW], TIME: [0], DIFF: [1]})
+    rows = rows.cast(pa.schema([*schema, (TIME, pa.int64()), (DIFF, pa.int64())]))
+    shard.compare_and_append(rows, expected_upper=0, new_upper=1, term=1)
+
+    assert shard.schema == pa.schema([("s", pa.string()), ("t", pa.timestamp("us", "UTC"))])
+    assert contents(shard.snapshot(0)) == {("x", UTC_NOW): 1}
+    assert create_or_open(str(tmp_path / "s"), schema, shard_id="s").schema == shard.schema
+
+
+def test_opening_again_with_another_owner_or_schema_is_refused(tmp_path: Path) -> None:
+    """Both sides of the disagreement are in the message; the same ones open."""
+    location = str(tmp_path / "s")
+    create_or_open(location, COLUMNS, shard_id="mine")
+
+    with pytest.raises(ShardMismatch, match="belongs to shard 'mine', not to 'yours'"):
+        create_or_open(location, COLUMNS, shard_id="yours")
+    with pytest.raises(ShardMismatch, match="has columns k string, v int64; asked for k string"):
+        create_or_open(location, pa.schema([("k", pa.string())]), shard_id="mine")
+    assert create_or_open(location, COLUMNS, shard_id="mine").state().version == 0
+    assert open_shard(location).shard_id == "mine"
+
+
+def test_delta_table_that_is_no_shard_is_refused(tmp_path: Path) -> None:
+    """Somebody's table is not taken over."""
+    write_deltalake(str(tmp_path / "t"), pa.table({"k": ["a"], "v": [1]}))
+
+    with pytest.raises(ShardMismatch, match="is not a shard"):
+        create_or_open(str(tmp_path / "t"), COLUMNS, shard_id="s")
+    with pytest.raises(ShardNotFound):
+        open_shard(str(tmp_path / "nothing"))
+
+
+def test_created_by_many_at_once_is_one_shard(tmp_path: Path) -> None:
+    """One creates, all open it; with different owners, one gets it."""
+    location = str(tmp_path / "s")
+
+    def create(owner: str) -> str:
+        try:
+            return create_or_open(location, COLUMNS, shard_id=owner).shard_id
+        except ShardMismatch:
+            return "refused"
+
+    with ThreadPoolExecutor(8) as pool:
+        owners = list(pool.map(create, ["a", "b"] * 4))
+    assert len(set(owners)) == 2
+    assert owners.count("refused") == 4
+    assert DeltaTable(location).version() == 0
+
+
+def test_deleted_shard_stops_its_writers_and_frees_the_location(tmp_path: Path) -> None:
+    """Nothing is left; a new shard starts from nothing."""
+    location = str(tmp_path / "s")
+    shard, other = (create_or_open(location, COLUMNS, shard_id="s") for _ in range(2))
+    shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
+    with pytest.raises(ShardMismatch):
+        delete_shard(location, "other")
+    shard.delete()
+    delete_shard(location, "s")  # again: nothing to do
+
+    assert not Path(location).exists()
+    assert create_or_open(location, COLUMNS, shard_id="new").state().upper == 0
+    assert other.state().upper == 0  # what it last saw
+
+
+def test_crash_in_a_deletion_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    """With the tombstone there, nobody opens what is half gone; with it gone, nothing is left."""
+    location = str(tmp_path / "s")
+    shard, writer = (create_or_open(location, COLUMNS, shard_id="s") for _ in range(2))
+    shard.delete()
+    create_or_open(location, COLUMNS, shard_id="s")
+    (tmp_path / "s" / TOMBSTONE).parent.mkdir()
+    (tmp_path / "s" / TOMBSTONE).write_text('{"shard": "s"}')
+    (tmp_path / "s" / "_delta_log" / "00000000000000000000.json").unlink()
+
+    with pytest.raises(ShardDeleted):
+        create_or_open(location, COLUMNS, shard_id="s")
+    delete_shard(location, "s")
+    assert not Path(location).exists()
+    assert writer.shard_id == "s"
+
+
+def test_writer_of_a_shard_being_deleted_is_told(tmp_path: Path) -> None:
+    """Between the first step and the last, an append is refused as what it is."""
+    shard = create_or_open(str(tmp_path / "s"), COLUMNS, shard_id="s")
+    write_term_of_the_dead(shard.location)
+
+    with pytest.raises(ShardDeleted):
+        shard.compare_and_append(None, expected_upper=0, new_upper=5, term=9)
+    with pytest.raises(ShardDeleted):
+        create_or_open(shard.location, COLUMNS, shard_id="s")
+
+
+def write_term_of_the_dead(location: str) -> None:
+    """The first step of a deletion, and then a crash."""
+    from tidemark_persist.log import DeltaLog
+    from tidemark_persist.log_entry import Change
+    from tidemark_persist.storage import Storage
+    from tidemark_persist.times import DELETED
+
+    assert DeltaLog(Storage.at(location)).attempt(Change("x", term=DELETED))
+
+
+def test_user_columns_are_nullable_in_the_table(tmp_path: Path) -> None:
+    """Whatever the view promises: an err row has none of them."""
+    schema = physical_schema(pa.schema([pa.field("k", pa.int64(), nullable=False)]))
+    assert all(field.nullable for field in schema)
