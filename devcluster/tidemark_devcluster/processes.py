@@ -14,7 +14,6 @@ import select
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,21 +40,30 @@ class Identity:
     boot: str
 
     def is_running(self) -> bool:
-        """Whether exactly this process is alive (one that has ended but is not reaped is not)."""
+        """Whether exactly this process is alive.
+
+        One that was killed is alive until the last of its threads is gone, for so long it holds its port and
+        files; and not alive from then on, reaped or not. A pidfd knows, `/proc/<pid>/stat` shows the first thread.
+        """
         if (child := _children.get(self.pid)) is not None and child.poll() is not None:
             del _children[self.pid]
-        state = _state_of(self.pid)
-        return state is not None and state == ("running", self)
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            return _who_has(self.pid) == self and not _ended(descriptor, 0)
+        finally:
+            os.close(descriptor)
 
 
-def parse_stat(stat: str, boot: str) -> tuple[str, Identity]:
-    """A line of `/proc/<pid>/stat`: `ended` or `running`, and who. The name may hold spaces and brackets."""
+def parse_stat(stat: str, boot: str) -> Identity:
+    """A line of `/proc/<pid>/stat`. The name in it may hold spaces and brackets."""
     pid, _, rest = stat.partition(" (")
-    fields = rest.rpartition(")")[2].split()
-    return ("ended" if fields[0] in "ZXx" else "running"), Identity(int(pid), int(fields[19]), boot)
+    return Identity(int(pid), int(rest.rpartition(")")[2].split()[19]), boot)
 
 
-def _state_of(pid: int) -> tuple[str, Identity] | None:
+def _who_has(pid: int) -> Identity | None:
     """Who has this pid now; None if nobody."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -68,7 +76,7 @@ def recorded(pid_file: Path) -> Identity | None:
     """Who wrote this pid file. A torn file was written by a shell that died before it became the server."""
     try:
         boot, stat = pid_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return parse_stat(stat, boot)[1]
+        return parse_stat(stat, boot)
     except (FileNotFoundError, ValueError, IndexError):
         return None
 
@@ -107,9 +115,9 @@ def start(
             start_new_session=True,
         )
     _children[child.pid] = child
-    state = _state_of(child.pid)
-    assert state is not None, "a child is there until it is reaped"
-    return state[1]
+    identity = _who_has(child.pid)
+    assert identity is not None, "a child is there until it is reaped"
+    return identity
 
 
 def stop(identity: Identity, grace: float) -> None:
@@ -141,14 +149,10 @@ def _terminate(identity: Identity, descriptor: int, grace: float) -> None:
 
 
 def _ended(descriptor: int, patience: float) -> bool:
-    """Wait until the process of a pidfd has ended."""
+    """Wait until the process of a pidfd has ended, for at most `patience` seconds."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    deadline = time.monotonic() + patience
-    while (left := deadline - time.monotonic()) > 0:
-        if poller.poll(left * 1000):
-            return True
-    return False
+    return bool(poller.poll(patience * 1000))
 
 
 def resident_bytes(identity: Identity) -> int:

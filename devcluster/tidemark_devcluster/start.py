@@ -69,6 +69,22 @@ def is_ready(layout: Layout, path: str = "/readyz") -> bool:
     return port is not None and api.answers(port, layout.certificate, tokens.administrator, path)
 
 
+def choose_port(wanted: int | None, last: int | None) -> int:
+    """The port that was asked for, else that of the last time, else any that is free."""
+    if wanted is None:
+        return last if last is not None and api.port_is_free(last) else api.free_port()
+    if not api.port_is_free(wanted):
+        raise PortTaken(
+            f"port {wanted} of 127.0.0.1 is taken by another program: give another with --port, "
+            f"or find who has it with `ss -ltnp sport = :{wanted}`"
+        )
+    return wanted
+
+
+class AdoptedServerEnded(Exception):
+    """A server that ran when `up` looked has ended since: it is started like one that did not run."""
+
+
 class Start:
     """One run of `up`, while the state folder's lock is held."""
 
@@ -82,7 +98,12 @@ class Start:
     def run(self) -> None:
         """Make all three run and be ready, or end what this run started."""
         try:
-            self._run()
+            for _ in SERVERS:
+                try:
+                    return self._run()
+                except AdoptedServerEnded:
+                    continue
+            raise StartFailed(f"the servers in {self._layout.root} keep ending: their logs are in its log/")
         except BaseException:
             for identity in reversed(self._started):
                 processes.stop(identity, FAILED_GRACE_SECONDS)
@@ -126,7 +147,7 @@ class Start:
 
     def _ensure(self, command: Command) -> None:
         """Start a server unless it runs."""
-        if (adopted := running(self._layout, command.name)) is not None:
+        if (adopted := self._alive(command.name)) is not None:
             self._servers[command.name] = adopted
             return
         log = self._layout.log(command.name)
@@ -144,10 +165,15 @@ class Start:
         self._started.append(identity)
         self._servers[command.name] = identity
 
+    def _alive(self, name: str) -> Identity | None:
+        """A server that runs: one of this run's, or one that is recorded."""
+        mine = self._servers.get(name)
+        return mine if mine is not None and mine.is_running() else running(self._layout, name)
+
     def _ensure_apiserver(self) -> int:
         """The port of an API server that is ready."""
         stored = self._layout.stored_port()
-        if (adopted := running(self._layout, APISERVER)) is not None and stored is not None:
+        if (adopted := self._alive(APISERVER)) is not None and stored is not None:
             if self._options.port not in (None, stored):
                 raise StateUnusable(
                     f"the control plane in {self._layout.root} runs on port {stored}: end it with `down` first"
@@ -164,7 +190,7 @@ class Start:
         Between finding a port free and listening on it another program may take it: any port is tried anew.
         """
         for attempt in range(PORT_ATTEMPTS):
-            port = self._choose_port(stored if attempt == 0 else None)
+            port = choose_port(self._options.port, stored if attempt == 0 else None)
             self._layout.store_port(port)
             self._ensure(commands.apiserver(self._binaries.kube_apiserver, self._layout, port))
             try:
@@ -174,16 +200,6 @@ class Start:
                 if self._options.port is not None or "address already in use" not in self._tail(APISERVER):
                     raise
         raise StartFailed(f"{PORT_ATTEMPTS} free ports were taken by others before use: try again, or give --port")
-
-    def _choose_port(self, stored: int | None) -> int:
-        if (wanted := self._options.port) is not None:
-            if not api.port_is_free(wanted):
-                raise PortTaken(
-                    f"port {wanted} of 127.0.0.1 is taken by another program: give another with --port, "
-                    f"or find who has it with `ss -ltnp sport = :{wanted}`"
-                )
-            return wanted
-        return stored if stored is not None and api.port_is_free(stored) else api.free_port()
 
     def _drop_old_certificate(self) -> None:
         """Let the API server make a new certificate before the old one ends."""
@@ -197,6 +213,8 @@ class Start:
         while not is_ready(self._layout, path):
             for name in needed:
                 if not self._servers[name].is_running():
+                    if self._servers[name] not in self._started:
+                        raise AdoptedServerEnded(name)
                     raise StartFailed(f"{name} ended while starting; its log ends:\n{self._tail(name)}")
             if time.monotonic() > deadline:
                 raise StartFailed(

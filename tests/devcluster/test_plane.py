@@ -1,0 +1,156 @@
+"""The control plane itself: real etcd, real kube-apiserver, real controller manager."""
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidemark_devcluster.build import Binaries
+from tidemark_devcluster.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
+from tidemark_devcluster.errors import KubectlFailed, StateUnusable
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.start import Options
+
+pytestmark = pytest.mark.cluster
+
+OPTIONS = Options(durable=False, die_with_starter=True)
+CRD = json.dumps(
+    {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "tides.test.tidemark.dev"},
+        "spec": {
+            "group": "test.tidemark.dev",
+            "scope": "Namespaced",
+            "names": {"kind": "Tide", "plural": "tides"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"spec": {"type": "object", "properties": {"height": {"type": "integer"}}}},
+                        }
+                    },
+                }
+            ],
+        },
+    }
+)
+TIDE = json.dumps(
+    {"apiVersion": "test.tidemark.dev/v1", "kind": "Tide", "metadata": {"name": "high"}, "spec": {"height": 5}}
+)
+
+
+@pytest.fixture
+def plane(tmp_path: Path, control_plane_binaries: Binaries) -> Iterator[ControlPlane]:
+    """A control plane of one test's own, to be damaged."""
+    made = ControlPlane(tmp_path / "state")
+    try:
+        made.up(control_plane_binaries, OPTIONS)
+        yield made
+    finally:
+        made.delete()
+
+
+def gone(pid: int) -> bool:
+    """Whether no process has this pid."""
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_crash_a_killed_server_is_repaired_with_its_data_and_address(
+    plane: ControlPlane, control_plane_binaries: Binaries
+) -> None:
+    """SIGKILL of kube-apiserver, then of etcd: `up` starts that one alone; objects and kubeconfig stay."""
+    plane.kubectl("create", "namespace", "kept")
+    plane.kubectl("apply", "-f", "-", stdin=CRD)
+    plane.kubectl("wait", "--for=condition=Established", "crd/tides.test.tidemark.dev", "--timeout=30s")
+    plane.kubectl("apply", "-n", "kept", "-f", "-", stdin=TIDE)
+    before, kubeconfig = plane.status(), plane.kubeconfig.read_text()
+    for victim in (APISERVER, ETCD):
+        os.kill(plane.status().pids[victim], signal.SIGKILL)
+        plane.up(control_plane_binaries, OPTIONS)
+        assert plane.kubectl("get", "-n", "kept", "tide/high", "-o", "jsonpath={.spec.height}") == "5"
+    after = plane.status()
+    assert after.ready
+    assert after.server == before.server
+    assert plane.kubeconfig.read_text() == kubeconfig
+    assert after.pids[CONTROLLER_MANAGER] == before.pids[CONTROLLER_MANAGER]
+    assert after.pids[APISERVER] != before.pids[APISERVER]
+    assert after.pids[ETCD] != before.pids[ETCD]
+
+
+def test_up_of_what_runs_changes_nothing_and_down_ends_every_process(
+    plane: ControlPlane, control_plane_binaries: Binaries
+) -> None:
+    """`up` twice is `up` once; after `down` none of the three is left, and the next `up` has the data."""
+    plane.kubectl("create", "namespace", "kept")
+    before = plane.status()
+    plane.up(control_plane_binaries, OPTIONS)
+    assert plane.status().pids == before.pids
+    plane.down()
+    assert set(before.pids) == set(SERVERS)
+    assert all(gone(pid) for pid in before.pids.values())
+    assert plane.status().pids == {}
+    plane.up(control_plane_binaries, OPTIONS)
+    assert plane.kubectl("get", "namespace", "kept", "-o", "name") == "namespace/kept\n"
+    assert plane.status().server == before.server
+
+
+def test_another_port_is_refused_while_it_runs(control_plane: ControlPlane, control_plane_binaries: Binaries) -> None:
+    """Moving under its clients' feet is not what `up` does."""
+    with pytest.raises(StateUnusable, match=r"runs on port .*: end it with `down` first"):
+        control_plane.up(control_plane_binaries, Options(port=1))
+    assert control_plane.status().ready
+
+
+def test_the_second_token_is_known_and_may_do_nothing(control_plane: ControlPlane, namespace: str) -> None:
+    """Authenticated (it has a name), but Forbidden; a wrong token is not even that."""
+    outsider = {"kubeconfig": control_plane.outsider_kubeconfig}
+    for arguments in (("get", "pods"), ("create", "serviceaccount", "x"), ("delete", "serviceaccount", "default")):
+        with pytest.raises(KubectlFailed, match=r'forbidden: User "outsider" cannot'):
+            control_plane.kubectl(*arguments, "-n", namespace, **outsider)
+    with pytest.raises(KubectlFailed, match=r"Unauthorized|logged in"):
+        control_plane.kubectl("get", "pods", "-n", namespace, "--user=", "--token=wrong")
+
+
+def test_what_an_owner_owns_goes_with_it(control_plane: ControlPlane, namespace: str) -> None:
+    """The garbage collector works: deleting a ConfigMap deletes the one that it owns."""
+
+    def config_map(name: str, owners: list[dict[str, str]]) -> str:
+        metadata = {"name": name, "ownerReferences": owners}
+        return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=config_map("owner", []))
+    uid = control_plane.kubectl("get", "-n", namespace, "configmap/owner", "-o", "jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=config_map("owned", [owner]))
+    control_plane.kubectl("delete", "-n", namespace, "configmap/owner")
+    control_plane.kubectl("wait", "-n", namespace, "--for=delete", "configmap/owned", "--timeout=60s")
+
+
+def test_a_namespace_that_is_deleted_ends(control_plane: ControlPlane) -> None:
+    """The namespace controller works."""
+    control_plane.kubectl("create", "namespace", "short-lived")
+    control_plane.kubectl("delete", "namespace", "short-lived", "--timeout=60s")
+
+
+def test_a_service_account_gets_a_token_for_an_audience(control_plane: ControlPlane, namespace: str) -> None:
+    """TokenRequest works with a key that was made without openssl."""
+    token = control_plane.kubectl("create", "token", "default", "-n", namespace, "--audience=tidemark")
+    assert token.count(".") == 2
+
+
+def test_the_session_shares_one_plane_that_is_private(control_plane: ControlPlane) -> None:
+    """Loopback, secrets for the owner only, nothing of the user's own configuration."""
+    status = control_plane.status()
+    assert status.server is not None
+    assert status.server.startswith("https://127.0.0.1:")
+    for path in (control_plane.kubeconfig, control_plane.outsider_kubeconfig, control_plane.layout.tokens):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,0 +1,122 @@
+"""Starting: ports, servers that die at once, and what a failed start leaves behind. No real server needed."""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidemark_devcluster.build import Binaries
+from tidemark_devcluster.credentials import Tokens, kubeconfig, service_account_key
+from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
+from tidemark_devcluster.layout import Layout, write_private
+from tidemark_devcluster.main import main
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.start import Options, choose_port
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port of loopback on which another program listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def binaries(folder: Path, etcd: str = "exec sleep 300", apiserver: str = "exec sleep 300") -> Binaries:
+    """Servers that are shell scripts."""
+    made = {}
+    for name, script in (("etcd", etcd), ("kube-apiserver", apiserver)):
+        made[name] = folder / name
+        made[name].write_text(f"#!/bin/sh\n{script}\n")
+        made[name].chmod(0o755)
+    return Binaries(made["etcd"], made["kube-apiserver"], folder / "none", folder / "kubectl")
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_refused_with_the_remedy(taken_port: int) -> None:
+    """A port that somebody chose is never replaced silently."""
+    with pytest.raises(PortTaken, match=f"port {taken_port} .* is taken by another program: give another"):
+        choose_port(taken_port, None)
+
+
+def test_the_port_of_the_last_time_is_kept_while_it_is_free(taken_port: int) -> None:
+    """So that kubeconfigs stay valid; a port lost to another program is replaced."""
+    free = choose_port(None, None)
+    assert choose_port(None, free) == free
+    assert choose_port(None, taken_port) != taken_port
+
+
+def test_a_server_that_dies_at_once_fails_the_start_with_its_last_words(tmp_path: Path) -> None:
+    """No waiting for a bound: the log's end is in the error, and the other server is ended."""
+    plane = ControlPlane(tmp_path / "state")
+    with pytest.raises(StartFailed, match="kube-apiserver ended while starting; its log ends:\nno such flag"):
+        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), Options())
+    assert plane.status().pids == {}
+
+
+def test_a_port_lost_between_the_look_and_the_listening_is_tried_anew(tmp_path: Path) -> None:
+    """Three times, for a port that nobody asked for; the error then says so."""
+    script = 'echo "$*" >>"$HOME/../calls"; echo listen tcp: bind: address already in use; exit 1'
+    plane = ControlPlane(tmp_path / "state")
+    with pytest.raises(StartFailed, match="3 free ports were taken by others before use"):
+        plane.up(binaries(tmp_path, apiserver=script), Options())
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len({word for call in calls for word in call.split() if word.startswith("--secure-port=")}) == 3
+
+
+def test_a_state_folder_of_another_version_is_not_touched(tmp_path: Path) -> None:
+    """Nor guessed at: the message names the folder and what to do."""
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "settings.json").write_text(json.dumps({"version": 99, "api_port": 1}))
+    with pytest.raises(StateUnusable, match=r"written by another version of Tidemark .* remove the folder"):
+        ControlPlane(state).up(binaries(tmp_path), Options())
+    assert list(state.glob("etcd/*")) == []
+
+
+def test_what_is_secret_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """Tokens, the key, the kubeconfigs; the folder itself, too."""
+    layout = Layout.of(tmp_path / "state")
+    layout.make()
+    write_private(layout.tokens, "secret")
+    assert layout.tokens.stat().st_mode & 0o777 == 0o600
+    assert layout.root.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in layout.root.iterdir() if path.is_file()] == ["tokens.csv"]
+
+
+def test_tokens_are_random_and_read_back() -> None:
+    """No two planes share a token."""
+    tokens = Tokens.random()
+    assert Tokens.from_csv(tokens.as_csv()) == tokens
+    assert tokens != Tokens.random()
+    assert tokens.administrator != tokens.outsider
+    assert service_account_key() != service_account_key()
+
+
+def test_a_kubeconfig_needs_no_other_file() -> None:
+    """The authority is inside, so it can be copied elsewhere."""
+    document = json.loads(kubeconfig("https://127.0.0.1:1", "PEM", "administrator", "t"))
+    assert document["clusters"][0]["cluster"]["certificate-authority-data"] == "UEVN"
+    assert document["users"][0]["user"] == {"token": "t"}
+
+
+def test_the_command_line_says_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No traceback; exit status 1."""
+    monkeypatch.setitem(os.environ, "KUBEBUILDER_ASSETS", str(tmp_path))
+    assert main(["up", "--state", str(tmp_path / "state")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("tidemark-devcluster: KUBEBUILDER_ASSETS=")
+    assert said.count("\n") == 1
+
+
+def test_down_and_status_of_what_never_ran_are_no_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`down` twice is `down` once; `status` says stopped, with an exit status of its own."""
+    assert main(["down", "--state", str(tmp_path / "state")]) == 0
+    assert main(["status", "--state", str(tmp_path / "state"), "--json"]) == 3
+    status = json.loads(capsys.readouterr().out)
+    assert (status["ready"], status["pids"], status["server"]) == (False, {}, None)
