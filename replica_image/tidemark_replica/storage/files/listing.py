@@ -1,0 +1,125 @@
+"""What lies in a directory, and which of it is new, settled and complete.
+
+    listed ──► hidden or temporary?      left out, for good
+           ──► known, same size and age? read already
+           ──► known, but changed?       not read again; counted and told (`changed`)
+           ──► changed since last look?  waits: someone is still writing
+           ──► incomplete?               waits: a text file must end with a newline, a parquet file with its footer
+           ──► new
+
+A million files cost 16 bytes each: paths and versions are kept as sorted 64-bit hashes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidemark_replica.storage.errors import SourceUnusable
+
+Hashes = npt.NDArray[np.uint64]
+# What other programs leave while they write, and what Spark and Hadoop leave beside their output.
+_HIDDEN = (".", "_")
+_UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".inprogress", "._COPYING_")
+_PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class FileVersion:
+    """A file as it was when it was listed."""
+
+    name: str
+    size: int
+    modified_ns: int
+
+
+def list_files(directory: str, pattern: str) -> Iterator[FileVersion]:
+    """The files of the directory that match the pattern, but for hidden and unfinished ones. Raises SourceUnusable."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not _is_candidate(entry.name, pattern):
+                    continue
+                try:
+                    if not entry.is_file():
+                        continue
+                    stat = entry.stat()
+                except FileNotFoundError:
+                    continue  # removed while we looked
+                yield FileVersion(entry.name, stat.st_size, stat.st_mtime_ns)
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise SourceUnusable(f"cannot list {directory}: {error.strerror}") from None
+
+
+def version_of(directory: str, name: str) -> FileVersion | None:
+    """The file as it is now; None when it is gone."""
+    try:
+        stat = os.stat(os.path.join(directory, name))
+    except FileNotFoundError:
+        return None
+    return FileVersion(name, stat.st_size, stat.st_mtime_ns)
+
+
+def is_complete(path: str, format: str) -> bool:
+    """Whether the file looks finished: an empty file does, there is nothing in it that could be partial."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size == 0:
+                return format != "parquet"
+            if format != "parquet":
+                file.seek(-1, os.SEEK_END)
+                return file.read(1) == b"\n"
+            file.seek(-min(size, 4), os.SEEK_END)
+            return file.read(4) == _PARQUET_MAGIC
+    except OSError:
+        return False
+
+
+def _is_candidate(name: str, pattern: str) -> bool:
+    return not name.startswith(_HIDDEN) and not name.endswith(_UNFINISHED) and fnmatch.fnmatchcase(name, pattern)
+
+
+class KnownFiles:
+    """The files of one table that were bound: a set of hashes, and for each the hash of its version."""
+
+    def __init__(self) -> None:
+        self._names: Hashes = np.empty(0, np.uint64)
+        self._versions: Hashes = np.empty(0, np.uint64)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def add(self, files: Iterable[FileVersion]) -> None:
+        added = list(files)
+        if not added:
+            return
+        names = np.concatenate([self._names, _hashes(f.name for f in added)])
+        versions = np.concatenate([self._versions, _hashes(_version(f) for f in added)])
+        order = np.argsort(names, kind="stable")
+        self._names, self._versions = names[order], versions[order]
+
+    def split(self, listed: list[FileVersion]) -> tuple[list[FileVersion], int]:
+        """The files that were never bound, and how many were bound in another version."""
+        if not listed or not len(self._names):
+            return listed, 0
+        names, versions = _hashes(f.name for f in listed), _hashes(_version(f) for f in listed)
+        at = np.minimum(np.searchsorted(self._names, names), len(self._names) - 1)
+        known = self._names[at] == names
+        changed = int((known & (self._versions[at] != versions)).sum())
+        return [listed[i] for i in np.flatnonzero(~known)], changed
+
+
+def _version(file: FileVersion) -> str:
+    return f"{file.size}:{file.modified_ns}"
+
+
+def _hashes(texts: Iterable[str]) -> Hashes:
+    digests = b"".join(hashlib.blake2b(t.encode("utf-8", "surrogateescape"), digest_size=8).digest() for t in texts)
+    return np.frombuffer(digests, np.uint64)

@@ -1,0 +1,166 @@
+"""Directories of files as a source: a binding is a list of files, as they were when they were found.
+
+    remap rows  (table, file, size, modified_ns)      one per file, never retracted
+
+A file is bound once it has stopped changing (two looks, a tick apart, saw the same) and is complete. What is read is
+the file that was bound: if it is another by then, its rows are an error row instead, never a part of either version.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from tidemark_persist import DIFF, StagedFile
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.storage import FilesSource, FilesTable, IngestedTable
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.files import checks
+from tidemark_replica.storage.files.listing import FileVersion, KnownFiles, is_complete, list_files
+from tidemark_replica.storage.files.reading import StageRows, error_text, stage, stage_errors
+
+DEAD_LETTER = "_dead_letter"
+# How often a job is repeated because a file changed under it, before that counts as this file's outcome.
+_READS_MAX = 3
+
+
+class FilesIngestion:
+    """The `Source` of a `files:` DataSource."""
+
+    remap_schema = pa.schema(
+        [
+            pa.field("table", pa.string()),
+            pa.field("file", pa.string()),
+            pa.field("size", pa.int64()),
+            pa.field("modified_ns", pa.int64()),
+        ]
+    )
+
+    def __init__(self, spec: FilesSource, session: SparkSession) -> None:
+        self._specs = {t.name: t for t in spec.tables}
+        self._session = session
+        self._known = {name: KnownFiles() for name in self._specs}
+        self._last_seen: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
+        self._waiting: dict[str, str] = {}
+        self._changed: dict[str, int] = {}
+        self._bad_files = 0
+
+    def resume(self, bound: pa.Table, upper: Time) -> None:
+        for name in self._specs:
+            self._known[name] = KnownFiles()
+            self._known[name].add(_files_of(bound, name))
+
+    def discover(self, time: Time) -> pa.Table:
+        rows: list[tuple[str, FileVersion]] = []
+        self._waiting = {}
+        for name, table in self._specs.items():
+            rows += [(name, file) for file in self._settled(table)]
+        schema = self.remap_schema.append(pa.field(DIFF, pa.int64()))
+        return pa.Table.from_arrays(
+            [
+                pa.array([name for name, _ in rows], pa.string()),
+                pa.array([f.name for _, f in rows], pa.string()),
+                pa.array([f.size for _, f in rows], pa.int64()),
+                pa.array([f.modified_ns for _, f in rows], pa.int64()),
+                pa.array([1] * len(rows), pa.int64()),
+            ],
+            schema=schema,
+        )
+
+    def confirm(self, binding: pa.Table) -> None:
+        for name in self._specs:
+            files = _files_of(binding, name)
+            self._known[name].add(files)
+            for file in files:
+                self._last_seen[name].pop(file.name, None)
+
+    def stage(
+        self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
+    ) -> Mapping[GlobalId, list[StagedFile]]:
+        wanted = {t.table.name: t for t in tables}
+        staged: dict[GlobalId, list[StagedFile]] = {t.id: [] for t in wanted.values()}
+        for name, spec in self._specs.items():
+            files = _files_of(binding, name)
+            table, dead = wanted.get(name), wanted.get(name + DEAD_LETTER)
+            if not files or (table is None and dead is None):
+                continue
+            good, letters = self._stage_table(spec, _function(spec, table, dead, time), files)
+            if table is not None:
+                staged[table.id] = good
+            if dead is not None:
+                staged[dead.id] = letters
+        return staged
+
+    def knows_future(self, table: IngestedTable) -> bool:
+        return False
+
+    def counters(self) -> Mapping[str, int]:
+        return {
+            "files": sum(len(known) for known in self._known.values()),
+            "waiting_files": len(self._waiting),
+            "changed_files": sum(self._changed.values()),
+            "bad_files": self._bad_files,
+        }
+
+    def warning(self) -> str:
+        said = [f"{name}: {why}" for name, why in list(self._waiting.items())[:3]]
+        changed = sum(self._changed.values())
+        if changed:
+            said.append(f"{changed} file(s) changed after they were read; their rows stay as they were")
+        return "; ".join(said)
+
+    def _settled(self, table: FilesTable) -> list[FileVersion]:
+        """The files to bind now, oldest first, at most `max_files_per_tick`."""
+        listed = list(list_files(table.path, table.pattern))
+        new, self._changed[table.name] = self._known[table.name].split(listed)
+        before = self._last_seen[table.name]
+        self._last_seen[table.name] = {f.name: f for f in new}
+        settled: list[FileVersion] = []
+        for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
+            if len(settled) == table.max_files_per_tick:
+                break
+            if before.get(file.name) != file:
+                continue  # new, or still growing: seen again at the next tick
+            if is_complete(os.path.join(table.path, file.name), table.format):
+                settled.append(file)
+            else:
+                end = "has no parquet footer" if table.format == "parquet" else "does not end with a newline"
+                self._waiting[file.name] = f"waiting, it {end} (half written?)"
+        return settled
+
+    def _stage_table(
+        self, spec: FilesTable, function: StageRows, files: list[FileVersion]
+    ) -> tuple[list[StagedFile], list[StagedFile]]:
+        """Reads until what was read is what was bound; files that are not get an error row."""
+        bad: dict[str, str] = {}
+        for _ in range(_READS_MAX):
+            for file in files:
+                if file.name not in bad and (code := checks.problem_with(spec, function.columns, file)):
+                    bad[file.name] = code
+            paths = [os.path.join(spec.path, f.name) for f in files if f.name not in bad and f.size]
+            good, letters = stage(self._session, spec, function, paths) if paths else ([], [])
+            moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(spec, f))}
+            if not moved:
+                self._bad_files += len(bad)
+                return good + stage_errors(function, [error_text(c, n) for n, c in sorted(bad.items())]), letters
+            bad |= moved
+        raise SourceUnusable(
+            f"table {spec.name}: files change faster than they can be read; move them in when they are complete"
+        )
+
+
+def _function(spec: FilesTable, table: IngestedTable | None, dead: IngestedTable | None, time: Time) -> StageRows:
+    if spec.columns is None:
+        raise SourceUnusable(f"table {spec.name}: its schema is neither given nor inferred yet")
+    location, dead_letter = (t.shard.location if t is not None else None for t in (table, dead))
+    return StageRows(spec.columns, time, location, dead_letter, set_aside=spec.on_bad_record == "deadLetter")
+
+
+def _files_of(binding: pa.Table, table: str) -> list[FileVersion]:
+    rows = binding.filter(pc.equal(binding.column("table"), table))
+    columns = (rows.column(name).to_pylist() for name in ("file", "size", "modified_ns"))
+    return [FileVersion(*row) for row in zip(*columns, strict=True)]

@@ -1,0 +1,125 @@
+"""One source, tick by tick: recover what was bound, then mint a binding and append it, again and again.
+
+           remap upper ─────────────┐
+    ... ──●────────●────────●───────┤  bindings          recover: bindings a table lacks are staged and appended
+    table a ───────────────────────►|                    tick:    mint at T, append to every table, all uppers T + 1
+    table b ───────►|  (died here)
+
+No thread, no clock: the caller says when. Every write carries the term, and every step may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, TIME, PersistClientCache, Shard, StagedFile, UpperMismatch, read_part
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.storage import IngestedTable, IngestionDescription
+from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.source import Source
+
+# How far a table that changes no more runs ahead, so that it needs a commit only this often.
+AHEAD_MS = 10_000
+# After this much idling the remap is compacted, so that resuming costs by what is bound and not by how long it took.
+REMAP_SINCE_LAG_MS = 60_000
+
+
+class LostRace(IngestionError):
+    """Another writer of the same term moved a shard: start over from what is there."""
+
+
+class Ingester:
+    """Drives one ingestion under one term."""
+
+    def __init__(
+        self, description: IngestionDescription, term: WriterTerm, source: Source, persist: PersistClientCache
+    ) -> None:
+        self._name, self._term, self._source = description.name, term, source
+        remap = persist.open(description.remap_location)
+        self._remap = remap.open_writer("", source.remap_schema, shard_id=description.remap_id)
+        self._tables = [(table, _open(persist, table.shard)) for table in description.tables]
+
+    def recover(self) -> None:
+        """Fences older terms, then brings every table up to the last binding."""
+        for shard in self.shards():
+            shard.refresh()
+            shard.fence(self._term)
+        upper = Time(self._remap.state().upper)
+        bound = self._remap.snapshot(upper - 1) if upper > 0 else self._source.remap_schema.empty_table()
+        self._source.resume(bound, upper)
+        if upper > 0:
+            self._apply_bound(upper)
+
+    def tick(self, time: Time) -> bool:
+        """Mints and appends the binding at `time`; False when the shards are at or past it already."""
+        lower = self._remap.state().upper
+        if time < lower:
+            return False
+        binding = self._source.discover(time)
+        timed = binding.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), binding.num_rows))
+        self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
+        self._source.confirm(binding)
+        self._apply(binding, time, Time(time + 1))
+        return True
+
+    def run_ahead(self, bound: Time) -> None:
+        """Moves tables that change no more up to AHEAD_MS past the remap, as far as `bound` allows."""
+        upper = Time(self._remap.state().upper)
+        ahead = Time(min(upper + AHEAD_MS, bound))
+        for table, shard in self._tables:
+            own = shard.state().upper
+            if self._source.knows_future(table) and upper > 0 and own < upper + AHEAD_MS // 2 and own < ahead:
+                self._append(shard, None, own, ahead)
+
+    def compact_remap(self) -> None:
+        """Gives up telling old bindings apart once every table holds them."""
+        held = min([self._remap.state().upper, *(s.state().upper for _, s in self._tables)])
+        if held - 1 > self._remap.state().since + REMAP_SINCE_LAG_MS:
+            self._remap.downgrade_since(held - 1)
+
+    def shards(self) -> list[Shard]:
+        return [self._remap, *(shard for _, shard in self._tables)]
+
+    def table_shards(self) -> Iterable[tuple[IngestedTable, Shard]]:
+        return self._tables
+
+    def _apply_bound(self, upper: Time) -> None:
+        """Appends the bindings that some table lacks, in order of time."""
+        behind = [s.state().upper for _, s in self._tables if s.state().upper < upper]
+        if not behind:
+            return
+        updates = self._bindings(Time(min(behind)), upper)
+        for time in sorted(pc.unique(updates.column(TIME)).to_pylist()):
+            binding = updates.filter(pc.equal(updates.column(TIME), time)).drop_columns([TIME])
+            self._apply(binding, Time(time), Time(time + 1))
+        for _, shard in self._tables:
+            if shard.state().upper < upper:
+                self._append(shard, None, shard.state().upper, upper)
+
+    def _bindings(self, lower: Time, upper: Time) -> pa.Table:
+        """The remap's updates with times in [lower, upper)."""
+        wanted = self._source.remap_schema.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
+        parts = self._remap.listen(lower, upper)
+        batches = [batch for part in parts for batch in read_part(part, columns=wanted.names)]
+        return pa.Table.from_batches(batches).cast(wanted) if batches else wanted.empty_table()
+
+    def _apply(self, binding: pa.Table, time: Time, new_upper: Time) -> None:
+        wanting = [(t, s) for t, s in self._tables if s.state().upper <= time]
+        staged = self._source.stage(binding, time, [t for t, _ in wanting]) if binding.num_rows else {}
+        for table, shard in wanting:
+            self._append(shard, staged.get(table.id) or None, shard.state().upper, new_upper)
+
+    def _append(self, shard: Shard, data: pa.Table | list[StagedFile] | None, lower: int, upper: Time) -> None:
+        outcome = shard.compare_and_append(data, expected_upper=lower, new_upper=upper, term=self._term)
+        if isinstance(outcome, UpperMismatch):
+            where = f"{self._name}: shard {shard.location}"
+            raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
+
+
+def _open(persist: PersistClientCache, shard: ShardMetadata) -> Shard:
+    return persist.open(shard.location).open_writer("", arrow_schema(shard.columns), shard_id=shard.shard_id)

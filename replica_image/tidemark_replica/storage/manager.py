@@ -1,0 +1,186 @@
+"""The ingestions of a replica: one thread each, told what to do and asked what there is to tell.
+
+    run(RunIngestion) ──► thread: recover, tick, tick, ... ──► poll() -> ShardFrontiers, IngestionStatus
+
+A thread ends when it is fenced or dropped; everything else that goes wrong is told and tried again, ever less often.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidemark_persist import Fenced, PersistClientCache
+from tidemark_protocol.commands import RunIngestion
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import IngestionStatus, ShardFrontiers, StorageResponse
+from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceSpec, SourceTable
+from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
+from tidemark_replica.storage.files.inspect import tables_of
+from tidemark_replica.storage.files.source import FilesIngestion
+from tidemark_replica.storage.ingester import Ingester, LostRace
+from tidemark_replica.storage.source import Source
+from tidemark_replica.storage.tpch.initial import check_scale_factor
+from tidemark_replica.storage.tpch.source import TpchIngestion
+from tidemark_replica.storage.tpch.tables import TABLES
+
+_BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class IngestionManager:
+    """Runs ingestions in threads of their own. All methods may be called from the command loop: none blocks."""
+
+    def __init__(self, session: SparkSession, persist: PersistClientCache, cache: Path) -> None:
+        self._session, self._persist, self._cache = session, persist, cache
+        self._running: dict[GlobalId, _Ingestion] = {}
+
+    def run(self, command: RunIngestion) -> None:
+        """Starts the ingestion, or replaces the one of the same id unless it is the same already."""
+        clock = ControllerClock(command.controller_now, command.max_ahead_ms)
+        running = self._running.get(command.ingestion.id)
+        if running is not None and running.is_same(command):
+            running.clock = clock
+            return
+        if running is not None:
+            running.stop()
+        new = _Ingestion(self, command, clock, after=running)
+        self._running[command.ingestion.id] = new
+        new.start()
+
+    def drop(self, id: GlobalId) -> None:
+        if running := self._running.pop(id, None):
+            running.stop()
+
+    def poll(self) -> list[StorageResponse]:
+        """What has changed since the last call."""
+        return [response for ingestion in self._running.values() for response in ingestion.news()]
+
+    def retell(self) -> None:
+        """A new controller listens: the next poll tells everything."""
+        for ingestion in self._running.values():
+            ingestion.retell()
+
+    def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
+        """The tables that the source offers (slow: not for the command loop). Raises IngestionError."""
+        if isinstance(spec, FilesSource):
+            return tables_of(self._session, spec)
+        check_scale_factor(spec.scale_factor)
+        return tuple(TABLES.values())
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Stops every ingestion and waits for the threads."""
+        for ingestion in self._running.values():
+            ingestion.stop()
+        for ingestion in self._running.values():
+            ingestion.join(timeout_s)
+        self._running.clear()
+
+    def source_for(self, description: IngestionDescription) -> Source:
+        spec = description.source
+        if isinstance(spec, FilesSource):
+            return FilesIngestion(spec, self._session)
+        return TpchIngestion(spec, self._cache)
+
+    @property
+    def persist(self) -> PersistClientCache:
+        return self._persist
+
+
+class _Ingestion(threading.Thread):
+    """One ingestion's thread."""
+
+    def __init__(
+        self, manager: IngestionManager, command: RunIngestion, clock: ControllerClock, after: _Ingestion | None
+    ) -> None:
+        super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
+        self.clock = clock
+        self._manager, self._command, self._after = manager, command, after
+        self._halt = threading.Event()
+        self._lock = threading.Lock()
+        self._ticked = False
+        self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
+        self._uppers: dict[str, ShardFrontiers] = {}
+        self._told: dict[str, StorageResponse] = {}
+
+    def is_same(self, command: RunIngestion) -> bool:
+        mine = self._command
+        return self.is_alive() and (mine.ingestion, mine.term) == (command.ingestion, command.term)
+
+    def stop(self) -> None:
+        self._halt.set()
+
+    def news(self) -> list[StorageResponse]:
+        with self._lock:
+            now: dict[str, StorageResponse] = {"status": self._status, **self._uppers}
+            news = [response for key, response in now.items() if self._told.get(key) != response]
+            self._told = now
+        return news
+
+    def retell(self) -> None:
+        with self._lock:
+            self._told = {}
+
+    def run(self) -> None:
+        if self._after is not None:
+            self._after.join()  # two ingesters of one term in one process would only race each other
+            self._after = None
+        failures = 0
+        while not self._halt.is_set():
+            self._ticked = False
+            try:
+                self._ingest()
+            except Fenced as error:
+                self._tell("fenced", str(error))
+                return
+            except LostRace as error:
+                self._tell("waiting", str(error))
+            except Exception as error:
+                self._tell("failed", f"{type(error).__name__}: {str(error)[:1000]}")
+                failures = 1 if self._ticked else failures + 1
+            self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
+
+    def _ingest(self) -> None:
+        """Recovers, then ticks until stopped; whatever goes wrong is raised."""
+        description = self._command.ingestion
+        source = self._manager.source_for(description)
+        ingester = Ingester(description, self._command.term, source, self._manager.persist)
+        ingester.recover()
+        self._observe(ingester)
+        while not self._halt.is_set():
+            time = tick_at(wall_clock_ms(), description.tick_ms)
+            bound = self.clock.bound()
+            if time > bound:
+                self._tell("waiting", f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}")
+            elif ingester.tick(time):
+                self._ticked = True
+                ingester.run_ahead(bound)
+                self._observe(ingester)
+                self._tell("running", source.warning(), dict(source.counters()))
+                self._maintain(ingester)
+            self._halt.wait(self._until_next(description.tick_ms))
+
+    def _maintain(self, ingester: Ingester) -> None:
+        ingester.compact_remap()
+        for shard in ingester.shards():
+            for work in shard.maintenance_due():
+                shard.run_maintenance(work)
+
+    def _until_next(self, tick_ms: int) -> float:
+        """Seconds until the clock passes the next tick."""
+        return (tick_ms - wall_clock_ms() % tick_ms) / 1000
+
+    def _observe(self, ingester: Ingester) -> None:
+        uppers: dict[str, ShardFrontiers] = {}
+        for table, shard in ingester.table_shards():
+            state, id = shard.state(), table.shard.shard_id
+            uppers[id] = ShardFrontiers(id, Frontier.decode(state.upper), Frontier.decode(state.since))
+        with self._lock:
+            self._uppers = uppers
+
+    def _tell(self, state: str, message: str = "", counters: dict[str, int] | None = None) -> None:
+        with self._lock:
+            known = self._status.counters if counters is None else counters
+            self._status = IngestionStatus(self._command.ingestion.id, state, message, known)

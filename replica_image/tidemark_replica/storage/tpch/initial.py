@@ -1,0 +1,120 @@
+"""The initial data: what tpchgen-cli writes for a scale factor, kept beside the replica's scratch.
+
+tpchgen-cli is a program in a Python package; the same version and scale factor give the same rows everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.tpch.random import Ints
+from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.storage.tpch.transactions import Population
+
+_TIMEOUT_S = 1800
+_ROWS = 65_536
+MAX_SCALE_FACTOR = Decimal(100)
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("tpchgen-cli")
+    found = str(beside) if beside.exists() else shutil.which("tpchgen-cli")
+    if found is None:
+        raise SourceUnusable("tpchgen-cli is not installed beside this Python; install tidemark[replica]")
+    return found
+
+
+def generator_version() -> str:
+    """What makes the data, and its version."""
+    said = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True, timeout=60)
+    return said.stdout.strip()
+
+
+def check_scale_factor(text: str) -> str:
+    """The scale factor in one canonical spelling; raises SourceUnusable."""
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise SourceUnusable(f"scaleFactor {text!r} is not a number") from None
+    if not Decimal("0.001") <= value <= MAX_SCALE_FACTOR:
+        raise SourceUnusable(f"scaleFactor {text} is outside 0.001 to {MAX_SCALE_FACTOR}")
+    return format(value.normalize(), "f")
+
+
+class InitialData:
+    """The eight tables as Parquet files in a folder of `cache`, made on first use, in the catalogue's types."""
+
+    def __init__(self, cache: Path, scale_factor: str) -> None:
+        self._scale_factor = check_scale_factor(scale_factor)
+        self._folder = cache / f"tpch-{self._scale_factor}"
+
+    def path(self, table: str) -> Path:
+        self._make()
+        return self._folder / f"{table}.parquet"
+
+    def rows(self, table: str) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(self.path(table)) as file:
+            yield from file.iter_batches(_ROWS)
+
+    @cached_property
+    def population(self) -> Population:
+        counts = {t: pq.read_metadata(self.path(t)).num_rows for t in ("customer", "part", "supplier")}
+        last_key = int(self._order_keys[-1])
+        return Population(len(self._order_keys), counts["customer"], counts["part"], counts["supplier"], last_key + 1)
+
+    def orders_at(self, positions: range) -> tuple[pa.Table, pa.Table]:
+        """The orders at these positions, by order key, and their lines."""
+        keys = self._order_keys[positions.start : positions.stop]
+        first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
+        return self._among("orders", "o_orderkey", first, last), self._among("lineitem", "l_orderkey", first, last)
+
+    @cached_property
+    def _order_keys(self) -> Ints:
+        keys = pq.read_table(self.path("orders"), columns=["o_orderkey"]).column(0)
+        return np.sort(keys.to_numpy())
+
+    def _among(self, table: str, key: str, first: int, last: int) -> pa.Table:
+        """Rows whose key lies in first..last; row groups that hold none are not read."""
+        return pq.read_table(self.path(table), filters=[(key, ">=", first), (key, "<=", last)])
+
+    def _make(self) -> None:
+        """Writes the files, all or none: a folder with its final name is complete."""
+        if self._folder.exists():
+            return
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder.parent, prefix=".tpch-") as unfinished:
+            made, ours = Path(unfinished) / "made", Path(unfinished) / "data"
+            command = [_program(), "parquet", "-s", self._scale_factor, "--output-dir", str(made)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+            if done.returncode != 0:
+                raise SourceUnusable(f"tpchgen-cli failed ({done.returncode}): {done.stderr.strip()[-500:]}")
+            ours.mkdir()
+            for table in TABLES:
+                _convert(made / f"{table}.parquet", ours / f"{table}.parquet", table)
+            try:
+                os.rename(ours, self._folder)
+            except OSError:
+                if not self._folder.exists():  # another ingester made the same data meanwhile
+                    raise
+
+
+def _convert(made: Path, ours: Path, table: str) -> None:
+    """The table in the catalogue's types: tpchgen-cli writes string views, which few functions of Arrow know."""
+    schema = arrow_schema(TABLES[table].columns)
+    with pq.ParquetFile(made) as file, pq.ParquetWriter(ours, schema, compression="zstd") as writer:
+        for batch in file.iter_batches(_ROWS):
+            writer.write_table(pa.Table.from_batches([batch]).cast(schema))
