@@ -1,0 +1,55 @@
+"""The least manifest of each kind that is valid, and ways to bend it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+API_VERSION = "compute.tidemark.dev/v1alpha1"
+
+SPECS: dict[str, dict[str, Any]] = {
+    "ComputeInstance": {"storage": {"location": "/data"}},
+    "ComputeReplica": {"instance": "default"},
+    "DataSource": {"instance": "default", "loadGenerator": {"tpch": {}}},
+    "Dataflow": {"instance": "default", "sql": "SELECT 1 AS a", "index": {}},
+}
+
+ABSENT = object()
+"""As a value of `bent`: the field is removed."""
+
+
+def manifest(kind: str, spec: dict[str, Any] | None = None, name: str = "x") -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": copy.deepcopy(SPECS[kind]) if spec is None else spec,
+    }
+
+
+def bent(kind: str, changes: dict[str, Any], name: str = "x") -> dict[str, Any]:
+    """The least manifest with some fields of spec, by dotted path, set or removed."""
+    document = manifest(kind, name=name)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        place = document["spec"]
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        if value is ABSENT:
+            place.pop(last, None)
+        else:
+            place[last] = value
+    return document
+
+
+def files(**table: Any) -> dict[str, Any]:
+    """A DataSource with a files source of one csv table."""
+    entry = {"name": "t", "format": "csv", **table}
+    spec = {"instance": "default", "files": {"path": "/in", "tables": [entry]}}
+    return manifest("DataSource", spec)
+
+
+def long_form(views: list[str], exports: list[dict[str, Any]]) -> dict[str, Any]:
+    """A Dataflow with views of these names."""
+    spec = {"instance": "default", "views": [{"name": v, "sql": "SELECT 1 AS a"} for v in views], "exports": exports}
+    return manifest("Dataflow", spec)

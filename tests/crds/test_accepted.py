@@ -1,0 +1,93 @@
+"""What the API server takes, the defaults it fills in, and that they are those of the operator's views."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.crds.kubectl import Kubectl
+from tests.crds.manifests import SPECS, bent, files, long_form, manifest
+from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.replica import ComputeReplica
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+VIEWS: dict[str, Any] = {
+    "ComputeInstance": ComputeInstance,
+    "ComputeReplica": ComputeReplica,
+    "DataSource": DataSource,
+    "Dataflow": Dataflow,
+}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_defaults_of_schema_and_view_agree(kind: str, kubectl: Kubectl) -> None:
+    """The view of what the API server completed is the view of the least manifest."""
+    completed = kubectl.create(manifest(kind))
+    least = {**completed, "spec": SPECS[kind]}
+
+    assert VIEWS[kind].parse(completed) == VIEWS[kind].parse(least)
+
+
+def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:
+    """The same for what lies deeper."""
+    completed = kubectl.create(files())
+    least = {**completed, "spec": files()["spec"]}
+
+    assert DataSource.parse(completed) == DataSource.parse(least)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_examples_are_taken_and_understood(path: Path, kubectl: Kubectl) -> None:
+    """As they stand, by the API server and by the operator's views."""
+    for document in yaml.safe_load_all(path.read_text()):
+        VIEWS[document["kind"]].parse(kubectl.create(document))
+
+
+def test_the_largest_manifests_fit_the_cost_of_their_rules(kubectl: Kubectl) -> None:
+    """Rules have a budget at run time too; a Dataflow at all its limits, edited, stays in it."""
+    views = [f"{'v' * 60}{i}" for i in range(32)]
+    exports = [{"name": f"e{i}", "index": {"from": view, "key": ["k" * 128]}} for i, view in enumerate(views)]
+    document = long_form(views, exports)
+    document["spec"]["views"][0]["sql"] = "x" * 131072
+    kubectl.create(document)
+    document["spec"]["suspend"] = True
+    kubectl.replace(document)
+
+
+def test_a_wide_files_source_fits_the_cost_of_its_rules(kubectl: Kubectl) -> None:
+    """64 tables of 100 columns: its immutability compares them all."""
+    columns = [{"name": f"column_{i}", "type": "DECIMAL(38, 10)"} for i in range(100)]
+    document = files(columns=columns)
+    [table] = document["spec"]["files"]["tables"]
+    document["spec"]["files"]["tables"] = [{**table, "name": f"t{i}"} for i in range(64)]
+    kubectl.create(document)
+    document["spec"]["suspend"] = True
+    kubectl.replace(document)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tick": "100ms"},
+        {"tick": "1h"},
+        {"tick": "59m60s"},
+        {"loadGenerator.tpch": {"scaleFactor": 1, "transactionsPerSecond": 0, "seed": 2**62}},
+    ],
+)
+def test_values_at_the_edge_are_taken(changes: dict[str, Any], kubectl: Kubectl) -> None:
+    """And read back by the view, whatever they are."""
+    DataSource.parse(kubectl.create(bent("DataSource", changes)))
+
+
+def test_as_of_is_exact_to_the_last_millisecond(kubectl: Kubectl) -> None:
+    """Times are 64 bits wide: none may pass through a float."""
+    completed = kubectl.create(bent("Dataflow", {"asOf": 2**63 - 2}))
+
+    assert Dataflow.parse(completed).as_of == 2**63 - 2

@@ -1,0 +1,75 @@
+"""What can be edited, and what cannot: not by changing it, nor by removing it and adding it again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.crds.kubectl import Kubectl
+from tests.crds.manifests import ABSENT, bent, files
+from tidemark_devcluster.errors import KubectlFailed
+
+pytestmark = pytest.mark.cluster
+
+TPCH = {"tick": "5s", "loadGenerator.tpch.scaleFactor": 0.1}
+FILES = {"loadGenerator": ABSENT, "files": files()["spec"]["files"]}
+
+IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("ComputeInstance", {}, {"storage.location": "/other"}, "spec.storage.location: .* is immutable"),
+    ("ComputeReplica", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
+    ("ComputeReplica", {}, {"instance": ABSENT}, "spec.instance: Required value"),
+    ("DataSource", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
+    ("DataSource", TPCH, TPCH | {"tick": "6s"}, "spec.tick: .* is immutable"),
+    ("DataSource", TPCH, TPCH | {"tick": ABSENT}, "spec.tick: .* is immutable"),
+    ("DataSource", TPCH, TPCH | {"loadGenerator.tpch.scaleFactor": 0.2}, "loadGenerator is immutable"),
+    ("DataSource", TPCH, TPCH | {"loadGenerator.tpch": {}}, "loadGenerator is immutable"),
+    ("DataSource", {}, FILES, "loadGenerator is immutable"),
+    ("DataSource", FILES, {}, "files is immutable"),
+    ("DataSource", FILES, FILES | {"files.path": "/other"}, "files is immutable"),
+    ("Dataflow", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
+]
+
+
+@pytest.mark.parametrize(("kind", "before", "after", "said"), IMMUTABLE)
+def test_immutable_fields_stay(
+    kind: str, before: dict[str, Any], after: dict[str, Any], said: str, kubectl: Kubectl
+) -> None:
+    """Replacing the object without the field is the first half of removing it and adding it again."""
+    kubectl.create(bent(kind, before))
+
+    with pytest.raises(KubectlFailed, match=said):
+        kubectl.replace(bent(kind, after))
+
+
+EDITABLE: list[tuple[str, dict[str, Any]]] = [
+    ("ComputeInstance", {"readPolicy.lag": "5m", "suspend": True}),
+    ("ComputeReplica", {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "suspend": True}),
+    ("DataSource", {"suspend": True, "deletionPolicy": "Delete"}),
+    ("Dataflow", {"sql": "SELECT 2 AS b", "index": ABSENT, "materializedView": {}, "asOf": 7}),
+    ("Dataflow", {"readPolicy.lag": "0s", "suspend": True, "deletionPolicy": "Delete"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes"), EDITABLE)
+def test_other_fields_can_be_edited_and_count_a_generation(
+    kind: str, changes: dict[str, Any], kubectl: Kubectl
+) -> None:
+    """The generation is what conditions speak of."""
+    assert kubectl.create(bent(kind, {}))["metadata"]["generation"] == 1
+
+    assert kubectl.replace(bent(kind, changes))["metadata"]["generation"] == 2
+
+
+def test_a_dataflow_can_change_its_form(kubectl: Kubectl) -> None:
+    """From the short form to the long one and back."""
+    long = {
+        "sql": ABSENT,
+        "index": ABSENT,
+        "views": [{"name": "v", "sql": "SELECT 1 AS a"}],
+        "exports": [{"name": "e", "index": {"from": "v"}}],
+    }
+    kubectl.create(bent("Dataflow", {}))
+
+    kubectl.replace(bent("Dataflow", long))
+    assert "views" not in kubectl.replace(bent("Dataflow", {}))["spec"]

@@ -1,0 +1,118 @@
+"""What the API server refuses: one table of a manifest and what it must say, the field first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.crds.kubectl import Kubectl
+from tests.crds.manifests import ABSENT, bent, files, long_form, manifest
+from tidemark_devcluster.errors import KubectlFailed
+
+pytestmark = pytest.mark.cluster
+
+COLUMN = {"name": "a", "type": "INT"}
+
+REPLICAS = [
+    (manifest("ComputeReplica", name="r" * 41), "metadata.name: .* must be at most 40 characters"),
+    (manifest("ComputeReplica", name="a.b"), "metadata.name: .* must be a DNS label"),
+    (bent("ComputeReplica", {"instance": ABSENT}), "spec.instance: Required value"),
+    (bent("ComputeReplica", {"instance": "Default"}), "spec.instance: .* should match"),
+    (bent("ComputeReplica", {"executors": {"instances": 2}}), 'unknown field "spec.executors"'),
+    (bent("ComputeReplica", {"resources.limits.cpu": "500m"}), "spec.resources.limits.cpu: .* whole number of cores"),
+    (bent("ComputeReplica", {"resources.limits.cpu": 0}), "spec.resources.limits.cpu: .* from 1 to 256"),
+    (bent("ComputeReplica", {"resources.limits.memory": "512Mi"}), "spec.resources.limits.memory: .* from 1Gi to 1Ti"),
+    (bent("ComputeReplica", {"resources.limits.memory": "2G"}), "spec.resources.limits.memory: .* should match"),
+]
+INSTANCES = [
+    (manifest("ComputeInstance", {}), "spec.storage: Required value"),
+    (bent("ComputeInstance", {"storage": {}}), "spec.storage.location: Required value"),
+    (bent("ComputeInstance", {"storage.location": "s3://b/x"}), "spec.storage.location: .* s3:// are not supported"),
+    (bent("ComputeInstance", {"storage.location": "data"}), "spec.storage.location: .* must be an absolute path"),
+    (bent("ComputeInstance", {"storage.location": "/a/../b"}), "spec.storage.location: .* '..' segments"),
+    (bent("ComputeInstance", {"storage.location": "/a\nb"}), "spec.storage.location: .* control characters"),
+    (bent("ComputeInstance", {"storage.location": "/" + "a" * 1024}), "spec.storage.location: Too long"),
+    (bent("ComputeInstance", {"storage.secretRef": {"name": "s"}}), 'unknown field "spec.storage.secretRef"'),
+    (bent("ComputeInstance", {"readPolicy.lag": "-1s"}), "spec.readPolicy.lag: .* should match"),
+    (bent("ComputeInstance", {"readPolicy.lag": "721h"}), "spec.readPolicy.lag: .* must be at most 720h"),
+    (manifest("ComputeInstance", name="a.b"), "metadata.name: .* must be a DNS label"),
+]
+SOURCES = [
+    (bent("DataSource", {"loadGenerator": ABSENT}), "spec: .* exactly one kind of source"),
+    (bent("DataSource", {"files": files()["spec"]["files"]}), "spec: .* exactly one kind of source"),
+    (bent("DataSource", {"kafka": {}}), 'unknown field "spec.kafka"'),
+    (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
+    (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),
+    (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 101}), "spec.loadGenerator.tpch.scaleFactor: .* to 100"),
+    (bent("DataSource", {"loadGenerator.tpch.seed": -1}), "spec.loadGenerator.tpch.seed: "),
+    (bent("DataSource", {"tick": "99ms"}), "spec.tick: .* from 100ms to 1h"),
+    (bent("DataSource", {"tick": "61m"}), "spec.tick: .* from 100ms to 1h"),
+    (bent("DataSource", {"tick": "1.5s"}), "spec.tick: .* should match"),
+    (bent("DataSource", {"tick": "9" * 30 + "h"}), "spec.tick: "),
+    (bent("DataSource", {"deletionPolicy": "Keep"}), "spec.deletionPolicy: Unsupported value"),
+    (bent("DataSource", {"suspend": "yes"}), "spec.suspend: "),
+    (manifest("DataSource", name="a.b"), "metadata.name: .* must be a DNS label"),
+    (manifest("DataSource", {"instance": "i", "files": {"path": "/in", "tables": []}}), "spec.files.tables: "),
+    (files(name="Flights"), r"spec.files.tables\[0\].name: .* should match"),
+    (files(name="a_b"), r"spec.files.tables\[0\].name: .* should match"),
+    (files(format="avro"), r"spec.files.tables\[0\].format: Unsupported value"),
+    (files(path="../x"), r"spec.files.tables\[0\].path: .* must be relative"),
+    (files(path="/x"), r"spec.files.tables\[0\].path: .* must be relative"),
+    (files(pattern="a/*.csv"), r"spec.files.tables\[0\].pattern: .* should match"),
+    (files(maxFilesPerTick=0), r"spec.files.tables\[0\].maxFilesPerTick: "),
+    (files(onBadRecord="skip"), r"spec.files.tables\[0\].onBadRecord: Unsupported value"),
+    (files(options={"mode": "PERMISSIVE"}), r'unknown field "spec.files.tables\[0\].options.mode"'),
+    (files(options={"delimiter": "::"}), r"spec.files.tables\[0\].options.delimiter: Too long"),
+    (files(options={"header": False}), r"spec.files.tables\[0\]: .* columns must be given"),
+    (files(format="json", options={"quote": "'"}), r"spec.files.tables\[0\]: .* are for csv alone"),
+    (files(format="parquet", options={"dateFormat": "y"}), r"spec.files.tables\[0\]: .* options are for csv and json"),
+    (files(format="parquet", onBadRecord="deadLetter"), r"spec.files.tables\[0\]: .* deadLetter is for csv and json"),
+    (files(columns=[]), r"spec.files.tables\[0\].columns: "),
+    (files(columns=[COLUMN, COLUMN]), r"spec.files.tables\[0\].columns\[1\]: Duplicate value"),
+    (files(columns=[{"name": "__time", "type": "INT"}]), r"columns\[0\].name: .* must not begin with __"),
+    (files(columns=[{"name": "a", "type": "ARRAY<INT>"}]), r"columns\[0\].type: .* must be one of BOOLEAN"),
+    (files(columns=[{"name": "a", "type": "DECIMAL(39,2)"}]), r"columns\[0\].type: .* must be one of BOOLEAN"),
+    (files(columns=[{"name": "a"}]), r"columns\[0\].type: Required value"),
+]
+INDEX_OF_A = {"name": "e", "index": {"from": "a"}}
+FLOWS = [
+    (manifest("Dataflow", {"instance": "default"}), "spec: .* exactly one form"),
+    (bent("Dataflow", {"index": ABSENT}), "spec: .* exactly one of index and materializedView"),
+    (bent("Dataflow", {"materializedView": {}}), "spec: .* exactly one of index and materializedView"),
+    (bent("Dataflow", {"sql": ABSENT}), "spec: .* exactly one form"),
+    (bent("Dataflow", {"sql": ""}), "spec.sql: "),
+    (bent("Dataflow", {"sql": "x" * 131073}), "spec.sql: Too long"),
+    (bent("Dataflow", {"sql": "é" * 65537}), "spec.sql: .* at most 131072 bytes"),
+    (bent("Dataflow", {"dialect": "materialize"}), "spec.dialect: Unsupported value"),
+    (bent("Dataflow", {"until": 5}), 'unknown field "spec.until"'),
+    (bent("Dataflow", {"refresh": {}}), 'unknown field "spec.refresh"'),
+    (bent("Dataflow", {"asOf": -1}), "spec.asOf: "),
+    (bent("Dataflow", {"asOf": 2**63 - 1}), "spec.asOf: .* at most 9223372036854775806"),
+    (bent("Dataflow", {"readPolicy": {}}), "spec.readPolicy.lag: Required value"),
+    (bent("Dataflow", {"index.key": []}), "spec.index.key: "),
+    (bent("Dataflow", {"index.key": ["a", "a"]}), r"spec.index.key\[1\]: Duplicate value"),
+    (manifest("Dataflow", name="a.b"), "metadata.name: .* must be a DNS label"),
+    (bent("Dataflow", {"exports": [INDEX_OF_A]}), "spec: .* exactly one form"),
+    (bent("Dataflow", {"views": [{"name": "a", "sql": "S"}]}), "spec: .* views and exports go together"),
+    (long_form(["a"], []), "spec.exports: "),
+    (long_form(["a", "a"], [INDEX_OF_A]), r"spec.views\[1\]: Duplicate value"),
+    (long_form(["a"], [INDEX_OF_A, INDEX_OF_A]), r"spec.exports\[1\]: Duplicate value"),
+    (long_form(["b"], [INDEX_OF_A]), "spec.exports: .* from must name one of views"),
+    (long_form(["a"], [{"name": "e"}]), r"spec.exports\[0\]: .* exactly one of index and materializedView"),
+    (long_form(["a"], [{"name": "e", "index": {}}]), r"spec.exports\[0\].index.from: Required value"),
+    (long_form(["a"], [{"name": f"e{i}", "index": {"from": "a"}} for i in range(33)]), "spec.exports: Too many"),
+    (long_form(["a_b"], [{"name": "e", "index": {"from": "a_b"}}]), r"spec.views\[0\].name: .* should match"),
+]
+TABLE: list[tuple[dict[str, Any], str]] = [*INSTANCES, *REPLICAS, *SOURCES, *FLOWS]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"), TABLE, ids=[f"{document['kind']}-{i}-{said[:40]}" for i, (document, said) in enumerate(TABLE)]
+)
+def test_an_invalid_manifest_is_refused_with_the_field_named(
+    document: dict[str, Any], said: str, dry_kubectl: Kubectl
+) -> None:
+    """A dry run of `kubectl create`, strict as it is by default."""
+    with pytest.raises(KubectlFailed, match=said):
+        dry_kubectl.create(document, dry_run=True)
