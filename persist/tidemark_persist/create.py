@@ -11,7 +11,7 @@ import uuid
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from tidemark_persist.deletion import read_tombstone
+from tidemark_persist.deletion import refuse_deleted
 from tidemark_persist.errors import ShardDeleted, ShardMismatch
 from tidemark_persist.log import NO_HOOKS, DeltaLog
 from tidemark_persist.log_entry import COMMIT_ID, FORMAT, OWNER, SINCE, TERM, UPPER
@@ -26,8 +26,7 @@ def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_ret
     """Create the table unless there is one. Of several creators one wins; `verify` tells whose it is."""
     if not shard_id:
         raise ShardMismatch(f"a shard needs an id; none was given for {storage.location}")
-    if read_tombstone(storage) is not None:
-        raise ShardDeleted(f"shard {storage.location} is being deleted; finish that first (`delete_shard`)")
+    refuse_deleted(storage)
     if _exists(storage):
         return
     try:

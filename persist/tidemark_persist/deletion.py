@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 
-from tidemark_persist.errors import ShardMismatch, ShardNotFound
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import OWNER, Change
 from tidemark_persist.state import TableState
@@ -26,6 +26,12 @@ def read_tombstone(storage: Storage) -> str | None:
     """The owner of the shard being deleted here, if one is."""
     tombstone = storage.read_json(TOMBSTONE)
     return None if tombstone is None else str(tombstone["shard"])
+
+
+def refuse_deleted(storage: Storage) -> None:
+    """`ShardDeleted` while a deletion is unfinished."""
+    if read_tombstone(storage) is not None:
+        raise ShardDeleted(f"shard {storage.location} is being deleted; finish that first (`delete_shard`)")
 
 
 def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:

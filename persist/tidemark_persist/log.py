@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import PostCommitHookProperties
 
-from tidemark_persist.errors import ShardMismatch, ShardNotFound
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound
 from tidemark_persist.log_entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
 from tidemark_persist.schema import TIME
 from tidemark_persist.state import ShardState, TableState
@@ -46,6 +46,7 @@ class DeltaLog:
         self.storage = storage
         self.clock = clock
         self.table = open_table(storage)
+        self.table_id = str(self.table.metadata().id)
         self.schema = self.table.schema()
         self.state = read_state(self.table)
         self._gap_check_seconds = gap_check_seconds(self.table)
@@ -58,9 +59,13 @@ class DeltaLog:
 
     def load(self) -> None:
         """Open the table anew: after a gap, a change of schema, or a checkpoint."""
-        self.table = open_table(self.storage)
-        self.schema = self.table.schema()
-        state = read_state(self.table)
+        try:
+            table = open_table(self.storage)
+        except ShardNotFound as error:
+            raise ShardDeleted(f"shard {self.storage.location} was deleted") from error
+        self._check_table(str(table.metadata().id))
+        state = read_state(table)
+        self.table, self.schema = table, table.schema()
         state.remember(self.state)
         self.state = state
         self.follow()
@@ -68,6 +73,7 @@ class DeltaLog:
     def follow(self) -> None:
         """Apply every entry that was committed since the last look."""
         while (entry := self.read_entry(self.version + 1)) is not None:
+            self._check_table(entry.table_id)
             if entry.schema_changed:
                 self.load()
                 return
@@ -87,8 +93,13 @@ class DeltaLog:
                 self._catch_up()
                 return False
             self._put(change)
+        except (ShardDeleted, ShardMismatch):
+            raise
         except Exception as error:  # of any type, and none of them says whether the commit landed
             entry = self.read_entry(slot)
+            if entry is None and self.read_entry(self.version) is None:
+                self.load()  # cleaned up far beyond us; or deleted, which this finds out
+                return False
             if entry is None:
                 raise SlotUnknown(f"{type(error).__name__}: {error}") from error
             logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
@@ -120,9 +131,14 @@ class DeltaLog:
             change.actions(int(self.clock() * 1000)),
             "append",
             self.schema,
-            commit_properties=change.properties(),
+            commit_properties=change.properties(self.table_id),
             post_commithook_properties=NO_HOOKS,
         )
+
+    def _check_table(self, table_id: str | None) -> None:
+        """Entries of another table under our name: the shard was deleted and its location used again."""
+        if table_id is not None and table_id != self.table_id:
+            raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
 
     def _catch_up(self) -> None:
         before = self.version

@@ -1,6 +1,7 @@
 """What one commit says: a pure view of an entry of the Delta log.
 
     commitInfo   tidemark.commit   a unique id: how a writer recognises its own commit after a lost reply
+                 tidemark.table    the Delta table's id: a location may be deleted and made anew
     txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
     txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
     txn          tidemark.term     | metadata of a commit does not
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,6 +30,7 @@ from tidemark_persist.times import EMPTY, Term, Time
 FORMAT = "tidemark.format"
 OWNER = "tidemark.shard"
 COMMIT_ID = "tidemark.commit"
+TABLE_ID = "tidemark.table"
 UPPER = "tidemark.upper"
 SINCE = "tidemark.since"
 TERM = "tidemark.term"
@@ -73,13 +75,13 @@ class Change:
         adds = [AddAction(f.path, f.size, {}, now_ms, data_change, f.stats) for f in self.adds]
         return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
 
-    def properties(self) -> CommitProperties:
+    def properties(self, table_id: str) -> CommitProperties:
         """Exactly the next version or nothing: with a single retry delta-rs would rebase, and two could
         win."""
         moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term))
         return CommitProperties(
             max_commit_retries=0,
-            custom_metadata={COMMIT_ID: self.commit_id},
+            custom_metadata={COMMIT_ID: self.commit_id, TABLE_ID: table_id},
             app_transactions=[Transaction(name, value) for name, value in moved if value is not None],
         )
 
@@ -95,7 +97,8 @@ class LogEntry:
     term: Term | None = None
     adds: tuple[DataFile, ...] = ()
     removed_paths: tuple[str, ...] = ()
-    schema_changed: bool = field(default=False, compare=False)
+    table_id: str | None = None
+    schema_changed: bool = False
 
 
 def landed(change: Change, version: int) -> LogEntry:
@@ -117,6 +120,7 @@ def parse_entry(version: int, text: bytes) -> LogEntry:
         term=transactions.get(TERM),
         adds=tuple(_data_file(a) for kind, a in actions if kind == "add"),
         removed_paths=tuple(unquote(a["path"]) for kind, a in actions if kind == "remove"),
+        table_id=commit.get(TABLE_ID),
         schema_changed=any(kind in ("metaData", "protocol") for kind, _ in actions),
     )
 

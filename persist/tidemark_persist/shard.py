@@ -18,7 +18,7 @@ from tidemark_persist.append import Append, Appended, UpperMismatch
 from tidemark_persist.batch import check_rows, conform
 from tidemark_persist.consolidate import consolidate_stream
 from tidemark_persist.create import create_table, verify
-from tidemark_persist.deletion import remove_everything
+from tidemark_persist.deletion import refuse_deleted, remove_everything
 from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
 from tidemark_persist.lease import LEASE_SECONDS, Lease
 from tidemark_persist.log import DeltaLog
@@ -224,7 +224,9 @@ def create_or_open(
 
 def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
     """The shard at this location, to be read, whatever its owner. `ShardNotFound` if there is none."""
-    log = DeltaLog(Storage.at(location, storage_options))
+    storage = Storage.at(location, storage_options)
+    refuse_deleted(storage)
+    log = DeltaLog(storage)
     return ShardReader(log, verify(log, None, None))
 
 

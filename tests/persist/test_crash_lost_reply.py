@@ -88,7 +88,7 @@ def test_crash_before_the_reply_is_read_and_the_restarted_process_retries(tmp_pa
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-@pytest.mark.parametrize("later", [1, 30, 300])
+@pytest.mark.parametrize("later", [1, 40])
 def test_crash_retry_after_later_commits_still_finds_its_own(tmp_path: Path, later: int, reopened: bool) -> None:
     """By memory of the handle, or by walking the log: the append that left an upper is unique."""
     shard = open_at(tmp_path)

@@ -154,8 +154,27 @@ def test_deleted_shard_stops_its_writers_and_frees_the_location(tmp_path: Path) 
     delete_shard(location, "s")  # again: nothing to do
 
     assert not Path(location).exists()
-    assert create_or_open(location, COLUMNS, shard_id="new").state().upper == 0
-    assert other.state().upper == 0  # what it last saw
+    with pytest.raises(ShardDeleted):
+        other.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
+    assert not Path(location).exists()
+
+
+@pytest.mark.parametrize("commits_anew", [0, 2, 9])
+def test_handle_of_a_deleted_shard_never_touches_the_one_made_anew(tmp_path: Path, commits_anew: int) -> None:
+    """Also when both have the same owner and term: neither reads nor writes, at any version of the new one."""
+    location = str(tmp_path / "s")
+    old = create_or_open(location, COLUMNS, shard_id="s")
+    for upper in range(3):
+        old.compare_and_append(None, expected_upper=upper, new_upper=upper + 1, term=1)
+    delete_shard(location, "s")
+    new = create_or_open(location, COLUMNS, shard_id="s")
+    for upper in range(commits_anew):
+        new.compare_and_append(None, expected_upper=upper, new_upper=upper + 1, term=1)
+
+    with pytest.raises(ShardDeleted):
+        old.compare_and_append(None, expected_upper=3, new_upper=20, term=1)
+    assert new.refresh().upper == commits_anew
+    assert new.state() == create_or_open(location, COLUMNS, shard_id="s").state()
 
 
 def test_crash_in_a_deletion_is_finished_by_the_next_one(tmp_path: Path) -> None:
