@@ -1,0 +1,68 @@
+"""`tidemark`, and as a plugin `kubectl tidemark`.
+
+    kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
+    kubectl tidemark frontiers
+
+Rows go to standard output, everything else to standard error; an error is one line and exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from tidemark_cli import frontiers, gateway, query, times
+from tidemark_cli.errors import CliError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options, named as kubectl names them."""
+    top = argparse.ArgumentParser(prog="kubectl tidemark", description="SQL views that are always up to date")
+    top.add_argument("--version", action="version", version=_version())
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    ask = commands.add_parser("query", help="read one export or table", description="Read one export or table.")
+    ask.add_argument("sql", help="SELECT columns FROM export [WHERE ...] [ORDER BY ... LIMIT ...]")
+    ask.add_argument("--as-of", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00 (newest complete)")
+    show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
+    show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
+    for command in (ask, show):
+        command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
+        command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
+        command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        found = gateway.find(options.gateway_file, dict(os.environ))
+        if options.command == "frontiers":
+            frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
+        else:
+            as_of = times.parse(options.as_of) if options.as_of else None
+            query.run(found, options.namespace, options.sql, as_of, options.output, sys.stdout)
+        return 0
+    except CliError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("canceled", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `... | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _version() -> str:
+    try:
+        return version("tidemark")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""`kubectl tidemark query`: one statement to the gateway, its rows to the terminal as they come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from tidemark_cli import times
+from tidemark_cli.errors import GatewayFailed
+from tidemark_cli.gateway import Gateway, connected
+from tidemark_cli.table import Table, printable
+from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
+
+
+def run(gateway: Gateway, namespace: str, sql: str, as_of: int | None, output: str, out: TextIO) -> None:
+    """Asks, and prints the answer; Ctrl-C cancels the query where it runs. Raises GatewayFailed."""
+    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of)
+    with connected(gateway) as stub:
+        call = stub.Query(request, metadata=gateway.metadata)
+        try:
+            header, batches = _answer(call)
+            (_print_json if output == "json" else _print_table)(header, batches, out)
+        except KeyboardInterrupt:
+            call.cancel()
+            raise
+
+
+def _answer(replies: Iterator[QueryReply]) -> tuple[QueryHeader, Iterator[pa.RecordBatch]]:
+    first = next(replies, None)
+    if first is None or first.WhichOneof("part") != "header":
+        raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
+    return first.header, _batches(replies)
+
+
+def _batches(replies: Iterable[QueryReply]) -> Iterator[pa.RecordBatch]:
+    """The record batches of the Arrow stream, each as soon as its bytes are here."""
+    with pa.ipc.open_stream(_Chunks(reply.arrow for reply in replies)) as stream:
+        yield from stream
+
+
+class _Chunks:
+    """A readable file over the chunks of the stream."""
+
+    closed = False
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._rest) < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._rest += chunk
+        taken, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
+    numbers = ("int", "bigint", "smallint", "tinyint", "float", "double", "decimal")
+    table = Table([printable(n) for n in header.column_names], [t.startswith(numbers) for t in header.column_types])
+    count = 0
+    for batch in batches:
+        count += batch.num_rows
+        columns = [[_cell(v) for v in column.to_pylist()] for column in batch.columns]
+        print(*table.block(list(zip(*columns, strict=True))), sep="\n", file=out)
+    if not count:
+        print(*table.block([]), sep="\n", file=out)
+    said = f"({count} {'row' if count == 1 else 'rows'} of {header.export} as of {times.show(header.as_of)})"
+    print(said, file=sys.stderr)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
+    """One object: the time, and the rows; decimals, dates and times as text, so that nothing is rounded."""
+    print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export)}, "rows": [', file=out, end="")
+    separator = "\n"
+    for batch in batches:
+        for row in batch.to_pylist():
+            print(separator, json.dumps(row, default=_json_value), sep="", end="", file=out)
+            separator = ",\n"
+    print("\n]}", file=out)
+
+
+def _json_value(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,185 @@
+"""The command line against a gateway that answers as told: what users see, on which stream, with which status."""
+
+from __future__ import annotations
+
+import decimal
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from tidemark_cli import times
+from tidemark_cli.main import main
+from tidemark_protocol.pb import gateway_pb2 as pb
+from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
+
+ROWS = pa.table(
+    {
+        "carrier": pa.array(["UA", None, "evil\x1b[2J"]),
+        "flights": pa.array([58665, 32729, 1]),
+        "late": pa.array([decimal.Decimal("3.50"), None, decimal.Decimal("0.00")], pa.decimal128(5, 2)),
+    }
+)
+
+
+class Scripted(GatewayServicer):
+    """Answers every query with ROWS in small chunks, unless `failure` is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[pb.QueryRequest] = []
+        self.failure: tuple[grpc.StatusCode, str] | None = None
+        self.hangs = False
+        self.canceled = threading.Event()
+
+    def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:
+        self.asked.append(request)
+        if ("authorization", "Bearer secret") not in context.invocation_metadata():
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
+        if self.failure:
+            context.abort(*self.failure)
+        names, types = ROWS.column_names, ["string", "bigint", "decimal(5,2)"]
+        yield pb.QueryReply(header=pb.QueryHeader(as_of=1000, export="delays", column_names=names, column_types=types))
+        if self.hangs:
+            if not context.add_callback(self.canceled.set):  # it has ended already
+                self.canceled.set()
+            self.canceled.wait(30)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, ROWS.schema) as writer:
+            writer.write_table(ROWS, max_chunksize=2)
+        data = sink.getvalue().to_pybytes()
+        for i in range(0, len(data), 100):
+            yield pb.QueryReply(arrow=data[i : i + 100])
+
+    def Frontiers(self, request: pb.FrontiersRequest, context: grpc.ServicerContext) -> pb.FrontiersReply:
+        collections = [
+            pb.CollectionFrontiers(namespace="default", name="tpch.orders", kind="table", read=0, write=9_500),
+            pb.CollectionFrontiers(
+                namespace="default",
+                name="delays",
+                kind="index",
+                read=1000,
+                write=2**63 - 1,
+                hydrated=True,
+                replicas=[pb.ReplicaFrontiers(replica="r1")],
+            ),
+        ]
+        return pb.FrontiersReply(now=10_000, collections=collections if request.namespace == "default" else [])
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    """A gateway on loopback, found beside the kubeconfig as a user's would be."""
+    server, scripted = grpc.server(ThreadPoolExecutor(2)), Scripted()
+    add_GatewayServicer_to_server(scripted, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    (tmp_path / "token").write_text("secret\n")
+    where = {"address": f"127.0.0.1:{port}", "tokenFile": str(tmp_path / "token")}
+    (tmp_path / "gateway.json").write_text(json.dumps(where))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    yield scripted
+    server.stop(None).wait()
+
+
+def test_a_query_prints_an_aligned_table_and_says_of_when(
+    gateway: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows on standard output, the rest on standard error; control characters in data stay harmless."""
+    assert main(["query", "SELECT 1", "--as-of", "1970-01-01T00:00:01", "-n", "prod"]) == 0
+    out, err = capsys.readouterr()
+
+    assert out.splitlines() == [
+        "carrier  flights  late",
+        "UA         58665  3.50",
+        "NULL       32729  NULL",
+        "evil\\x1b[2J        1  0.00",
+    ]
+    assert "(3 rows of delays as of 1970-01-01T00:00:01.000Z)" in err
+    assert gateway.asked == [pb.QueryRequest(namespace="prod", sql="SELECT 1", as_of=1000)]
+
+
+def test_a_query_prints_json_without_rounding(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object; decimals as text; no as_of asked for means none sent."""
+    assert main(["query", "SELECT 1", "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+
+    assert answer["as_of"] == 1000
+    assert answer["rows"][0] == {"carrier": "UA", "flights": 58665, "late": "3.50"}
+    assert not gateway.asked[0].HasField("as_of")
+
+
+def test_frontiers_shows_lag_as_kubectl_shows_ages(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """Finished collections have none."""
+    assert main(["frontiers"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert [line[0] for line in lines] == ["NAME", "delays", "tpch.orders"]
+    assert lines[1][-3:] == ["finished", "True", "r1"]
+    assert lines[2][-3:] == ["0.5s", "False", "<none>"]
+    assert main(["frontiers", "-n", "empty"]) == 0
+    assert capsys.readouterr().out == "No collections found in namespace empty.\n"
+
+
+def test_what_the_gateway_refuses_is_one_line(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """With exit status 1 and nothing on standard output."""
+    gateway.failure = (grpc.StatusCode.INVALID_ARGUMENT, "line 1, column 8: column nope does not exist")
+
+    assert main(["query", "SELECT nope"]) == 1
+    assert capsys.readouterr() == ("", "error: line 1, column 8: column nope does not exist\n")
+
+
+def test_a_missing_operator_is_said_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No file, no KUBECONFIG, nobody listening."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    assert main(["frontiers"]) == 1
+    assert "make demo" in capsys.readouterr().err
+    monkeypatch.delenv("KUBECONFIG")
+    assert main(["frontiers"]) == 1
+    assert "set KUBECONFIG" in capsys.readouterr().err
+    (tmp_path / "t").write_text("x")
+    (tmp_path / "g").write_text(json.dumps({"address": "127.0.0.1:1", "tokenFile": str(tmp_path / "t")}))
+    assert main(["frontiers", "--gateway-file", str(tmp_path / "g")]) == 1
+    assert "is the operator running?" in capsys.readouterr().err
+
+
+def test_a_wrong_token_is_refused(gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And is not shown."""
+    (tmp_path / "token").write_text("guess")
+
+    assert main(["query", "SELECT 1"]) == 1
+    assert "guess" not in capsys.readouterr().err
+
+
+def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C reaches the one who does the work."""
+    gateway.hangs = True
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidemark_cli.query._print_table", interrupt)
+    assert main(["query", "SELECT 1"]) == 130
+    assert gateway.canceled.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5", 5), ("1970-01-01T00:00:01Z", 1000), ("1970-01-01T01:00:01+01:00", 1000)]
+)
+def test_as_of_takes_numbers_and_times(text: str, expected: int) -> None:
+    """UTC unless it says otherwise."""
+    assert times.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("behind", "shown"), [(-5000, "0.0s"), (900, "0.9s"), (61_000, "61s"), (600_000, "10m"), (86_400_000 * 3, "3d")]
+)
+def test_lag_is_short(behind: int, shown: str) -> None:
+    """Frontiers ahead of the clock have no lag."""
+    assert times.show_lag(10**12, 10**12 - behind) == shown
