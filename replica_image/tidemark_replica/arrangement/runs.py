@@ -12,7 +12,7 @@ from typing import Any
 
 from tidemark_replica.arrangement.batch import BatchRef, Segment
 from tidemark_replica.arrangement.manifest import ArrangementId
-from tidemark_replica.arrangement.spine import coalesce, merge_segments
+from tidemark_replica.arrangement.spine import coalesce, hash_ranges, merge_segments
 from tidemark_replica.arrangement.step import StepContext, by_bucket
 
 FAN_IN = 8
@@ -48,6 +48,16 @@ class StepRuns:
         for runs in self._runs.values():
             for run in runs:
                 yield from run.segments
+
+    def consolidated(self, range_rows: int) -> Iterator[Any]:
+        """Everything taken in, given that each chunk was consolidated: ranges of hashes, ascending in each bucket."""
+        for runs in self._runs.values():
+            segments = [s for run in runs for s in run.segments]
+            if len(runs) == 1:
+                for segment in segments:
+                    yield from (part for (part,) in hash_ranges([segment], range_rows))
+            else:
+                yield from merge_segments(segments, self._manifest.layout, self._context.lower, range_rows)
 
     def commit(self) -> None:
         """The runs are the step's batches."""

@@ -88,15 +88,21 @@ def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest
 
 def merge_segments(runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS) -> Iterator[Any]:
     """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows."""
+    for parts in hash_ranges(runs, range_rows):
+        rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        consolidated = consolidate_sorted(rows, layout, since)
+        if consolidated.num_rows:
+            yield consolidated
+
+
+def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]:
+    """Sorted runs cut at the same hashes: for each range of hashes the runs' rows, about `range_rows` in all."""
     after: np.uint64 | None = None
     for last in [*_cuts(runs, range_rows), None]:
         parts = [part for run in runs if (part := run.between(after, last)).num_rows]
         after = last
         if parts:
-            rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-            consolidated = consolidate_sorted(rows, layout, since)
-            if consolidated.num_rows:
-                yield consolidated
+            yield parts
 
 
 def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:

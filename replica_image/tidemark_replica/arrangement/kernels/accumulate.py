@@ -1,0 +1,152 @@
+"""From updates to sums: one row of accumulators per group and time.
+
+(a, 10) 5 +1                     slot 0    (a) 5 | n = 2, k = 2, digits ...     the fixed accumulators
+(a, 1.5) 5 +1          ──>       slot 1+p  (a) 5 | digit p of float sum 0, of float sum 1, ...
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.columns import canonical, take
+from tidemark_replica.arrangement.errors import DiffOverflow
+from tidemark_replica.arrangement.grouping import group_rows
+from tidemark_replica.arrangement.hashing import key_hashes
+from tidemark_replica.arrangement.kernels.aggregates import (
+    Accumulator,
+    Aggregate,
+    accumulator,
+    as_doubles,
+    weights_of,
+)
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.numbers import floats
+from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, row_columns, times
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which aggregates over which columns, and where their accumulators stand in a row of state."""
+
+    types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @cached_property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        return tuple(accumulator(a, self.types) for a in self.aggregates)
+
+    @cached_property
+    def columns(self) -> tuple[range, ...]:
+        """Each aggregate's columns; column 0 is the group's row count."""
+        ends = np.cumsum([1, *(a.width for a in self.accumulators)]).tolist()
+        return tuple(range(end - a.width, end) for a, end in zip(self.accumulators, ends[1:], strict=True))
+
+    @cached_property
+    def floats(self) -> tuple[int, ...]:
+        """The aggregates with float digits; in slots above 0 the i-th one's stand in column i."""
+        return tuple(i for i, a in enumerate(self.accumulators) if a.is_float)
+
+    @property
+    def width(self) -> int:
+        return 1 + sum(a.width for a in self.accumulators)
+
+    @property
+    def key_types(self) -> list[pa.DataType]:
+        return [self.types[k] for k in self.key]
+
+    @property
+    def output_types(self) -> list[pa.DataType]:
+        return [*self.key_types, *(a.type for a in self.accumulators)]
+
+    @property
+    def layout(self) -> Layout:
+        """How the state is arranged."""
+        return Layout.of_sums(self.key_types, self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Rows assigned to (group, time) pairs, ascending by group, then time."""
+
+    of_row: Ints
+    group: Ints
+    time: Ints
+
+    @staticmethod
+    def of(groups: Ints, group_count: int, times: Ints) -> "Cells":
+        distinct, which = np.unique(times, return_inverse=True)
+        if len(distinct) == 1:
+            return Cells(groups, np.arange(group_count), np.full(group_count, distinct[0]))
+        cells, of_row = np.unique(groups * len(distinct) + which, return_inverse=True)
+        return Cells(of_row, cells // len(distinct), distinct[cells % len(distinct)])
+
+
+def accumulate(oks: Updates, shape: Shape) -> Any:
+    """Ok updates as rows of state, ascending by key hash; groups and times whose sums cancel are left out."""
+    columns, weights = row_columns(oks), diffs(oks)
+    if np.abs(weights.astype(np.float64)).sum() >= 2.0**62:
+        raise DiffOverflow("the multiplicities of one chunk of a reduce's input add up to more than 62 bits")
+    keys = [canonical(columns[k]) for k in shape.key]
+    hashes = key_hashes(keys, len(weights))
+    groups = group_rows(hashes, keys)
+    cells = Cells.of(groups.ids(), len(groups.starts), times(oks))
+    sums = _fixed_sums(columns, weights, cells, shape)
+    digits, first = _float_digits(columns, weights, cells, shape)
+    cell, slot, accumulated = _as_rows(sums, digits, first)
+    row = groups.first[cells.group[cell]]
+    return shape.layout.assemble(
+        hashes[row], take(keys, row), cells.time[cell], pa.array(slot.astype(np.int32)), list(accumulated)
+    )
+
+
+def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> Ints:
+    """(column, cell): the accumulators of slot 0."""
+    parts = [weights]
+    for aggregate, kept in zip(shape.aggregates, shape.accumulators, strict=True):
+        argument = columns[aggregate.argument or 0] if columns else None
+        parts += kept.contributions(argument, weights_of(aggregate, columns, weights))
+    sums = np.zeros((shape.width, len(cells.group)), np.int64)
+    for target, part in zip(sums, parts, strict=True):
+        np.add.at(target, cells.of_row, part)
+    return sums
+
+
+def _float_digits(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> tuple[Ints, int]:
+    """(float aggregate, digit, cell), over the window of digits that occur, and the window's first digit."""
+    split = []
+    for i in shape.floats:
+        aggregate = shape.aggregates[i]
+        values = floats.split(as_doubles(columns[aggregate.argument or 0]))
+        split.append((values, weights_of(aggregate, columns, weights)))
+    used = [v.position[w != 0] for v, w in split if w.any()]
+    if not used:
+        return np.zeros((len(split), 0, len(cells.group)), np.int64), 0
+    first, last = min(int(p.min()) for p in used), max(int(p.max()) for p in used)
+    window = last - first + floats.PIECES
+    digits = np.zeros((len(split), window, len(cells.group)), np.int64)
+    for target, (value, weight) in zip(digits, split, strict=True):
+        taking = np.flatnonzero(weight)
+        place = value.position[taking] - first
+        for i, piece in enumerate(value.pieces):
+            np.add.at(target, (place + i, cells.of_row[taking]), piece[taking] * weight[taking])
+    return digits, first
+
+
+def _as_rows(sums: Ints, digits: Ints, first: int) -> tuple[Ints, Ints, Ints]:
+    """(cell, slot, accumulators) of the rows that are not all zero, ascending by cell."""
+    fixed_cell = np.flatnonzero(sums.any(axis=0))
+    if digits.shape[1] == 0:
+        return fixed_cell, np.zeros(len(fixed_cell), np.int64), sums[:, fixed_cell]
+    place, digit_cell = np.nonzero(digits.any(axis=0))
+    rows = np.zeros((sums.shape[0], len(fixed_cell) + len(digit_cell)), np.int64)
+    rows[:, : len(fixed_cell)] = sums[:, fixed_cell]
+    rows[: digits.shape[0], len(fixed_cell) :] = digits[:, place, digit_cell]
+    cell = np.concatenate([fixed_cell, digit_cell])
+    slot = np.concatenate([np.zeros(len(fixed_cell), np.int64), 1 + first + place])
+    order = np.argsort(cell, kind="stable")
+    return cell[order], slot[order], rows[:, order]

@@ -1,0 +1,229 @@
+"""Aggregates that are sums of contributions: what each row adds to a group's state, and how the state is read.
+
+    count(x)        [k]                     k: rows where x is not NULL (and the filter is true)
+    sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
+    sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
+
+Results are Spark's in ANSI mode: sum(integers) is a bigint, sum(decimal(p,s)) a decimal(p+10,s), and overflow is an
+error; avg(decimal) as in `numbers.averages`; avg(integers) is the exact sum, as a double, over the count (Spark adds up
+doubles: the same while sums stay below 2^53); float sums are correctly rounded (Spark's depend on the order).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_protocol.aggregates import result_type
+from tidemark_replica.arrangement.columns import fixed, validity
+from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats
+from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrow_types import arrow_type, sql_type
+
+NEGATIVE = "NEGATIVE_MULTIPLICITY"
+NOT_EMPTY = "ACCUMULATION_NOT_ZERO"
+TOO_MANY = "TOO_MANY_ROWS"
+OVERFLOW = "ARITHMETIC_OVERFLOW"
+OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """`function` (count, sum or avg) over a column of the input; no argument: over the rows themselves."""
+
+    function: str
+    argument: int | None
+    expression: str
+    """Its SQL text: what an error row says."""
+    filter: int | None = None
+    """A boolean column: rows where it is not true are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatState:
+    """Digits of one float aggregate in many states: row i has weight 2^(32 (first + i) - 1074)."""
+
+    first: int
+    digits: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An aggregate's values in many states, and where which error takes their place."""
+
+    values: Array
+    failures: tuple[tuple[str, Bools], ...] = ()
+
+
+class Accumulator(Protocol):
+    """How one aggregate is kept."""
+
+    @property
+    def width(self) -> int:
+        """Its int64 columns. If there are any, the first counts the rows that take part."""
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it keeps float digits as well."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """The result's type."""
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        """Row by row what is added to the columns; `weights` are diffs, 0 for rows that take no part."""
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        """The values in states of `rows` rows whose columns are `state`."""
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """count(*): the group's row count, which is kept anyway."""
+
+    width: int = 0
+    is_float: bool = False
+    type: pa.DataType = pa.int64()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return []
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        return Reading(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class CountValues:
+    """count(x), or count(*) with a filter."""
+
+    width: int = 1
+    is_float: bool = False
+    type: pa.DataType = pa.int64()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        return Reading(pa.array(state[0]))
+
+
+@dataclass(frozen=True)
+class IntegerSum:
+    """sum and avg of integers."""
+
+    average: bool
+    type: pa.DataType
+    width: int = 3
+    is_float: bool = False
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights, *(d * weights for d in digits.of_int64(fixed(column).astype(np.int64)))]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        counts, valid = state[0], state[0] != 0
+        crowded = (TOO_MANY, rows > MAX_ROWS)
+        if self.average:
+            total = floats.to_double(state[1:], 0)
+            return Reading(_nullable(total / np.where(valid, counts, 1), valid), (crowded,))
+        value, fits = digits.to_int64(digits.carry(state[1:], 3))
+        return Reading(_nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
+
+
+@dataclass(frozen=True)
+class DecimalSum:
+    """sum and avg of decimal(precision, scale)."""
+
+    average: bool
+    type: pa.DataType
+    precision: int
+    scale: int
+    is_float: bool = False
+
+    @property
+    def width(self) -> int:
+        return 1 + digits.decimal_digits(self.precision)
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights, *(d * weights for d in digits.of_decimal(column))]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        counts, valid = state[0], state[0] != 0
+        crowded = rows > MAX_ROWS
+        carried = digits.carry(state[1:], 5)
+        values, fits = digits.to_decimal(carried, min(self.precision + 10, 38), self.scale, valid)
+        failures = ((TOO_MANY, crowded), (OVERFLOW, ~fits))
+        if not self.average:
+            return Reading(values, failures)
+        valid = valid & ~crowded & (counts > 0)
+        values, fits = averages.decimal_average(
+            carried, counts, self.scale, self.type.precision, self.type.scale, valid
+        )
+        return Reading(values, (*failures, (OUT_OF_RANGE, ~fits)))
+
+
+@dataclass(frozen=True)
+class FloatSum:
+    """sum and avg of floats and doubles."""
+
+    average: bool
+    type: pa.DataType = pa.float64()
+    width: int = 4
+    is_float: bool = True
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        values = as_doubles(column)
+        specials = np.isnan(values), values == np.inf, values == -np.inf
+        return [weights, *(np.where(s, weights, 0) for s in specials)]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        counts, valid = state[0], state[0] != 0
+        finite = np.zeros(len(counts))
+        if floating is not None:
+            finite = floats.to_double(list(floating.digits), 32 * floating.first + floats.LEAST_EXPONENT)
+        total = floats.with_specials(finite, *state[1:])
+        if self.average:
+            total = total / np.where(valid, counts, 1)
+        return Reading(_nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
+
+
+def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
+    """How an aggregate over columns of these types is kept; raises UnsupportedType."""
+    argument = None if aggregate.argument is None else types[aggregate.argument]
+    result = result_type(aggregate.function, None if argument is None else sql_type(argument))
+    if result is None or aggregate.function not in ("count", "sum", "avg"):
+        raise UnsupportedType(f"{aggregate.expression}: no accumulable {aggregate.function} of {argument}")
+    if aggregate.function == "count":
+        whole_rows = aggregate.argument is None and aggregate.filter is None
+        return CountRows() if whole_rows else CountValues()
+    average = aggregate.function == "avg"
+    if argument is not None and pa.types.is_decimal(argument):
+        return DecimalSum(average, arrow_type(result), argument.precision, argument.scale)
+    if pa.types.is_floating(argument):
+        return FloatSum(average)
+    return IntegerSum(average, arrow_type(result))
+
+
+def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> Ints:
+    """The rows' diffs, 0 where the argument is NULL or the filter not true."""
+    weights = diffs
+    if aggregate.argument is not None:
+        valid = validity(columns[aggregate.argument])
+        weights = weights if valid is None else np.where(valid, weights, 0)
+    if aggregate.filter is not None:
+        mask = columns[aggregate.filter]
+        passed, valid = fixed(mask) != 0, validity(mask)
+        weights = np.where(passed if valid is None else passed & valid, weights, 0)
+    return weights
+
+
+def as_doubles(column: Array) -> floats.Doubles:
+    """A float column's values as doubles, a copy."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
+        return np.asarray(fixed(column).astype(np.float64))
+
+
+def _nullable(values: np.ndarray, valid: Bools) -> Array:
+    return pa.array(values) if valid.all() else pa.array(values, mask=~valid)

@@ -1,0 +1,88 @@
+"""The states that a step's groups go through: what the arrangement holds, plus the step's sums, time by time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidemark_replica.arrangement.columns import take
+from tidemark_replica.arrangement.grouping import group_rows
+from tidemark_replica.arrangement.kernels.accumulate import Cells, Shape
+from tidemark_replica.arrangement.kernels.aggregates import FloatState
+from tidemark_replica.arrangement.kernels.evaluate import States
+from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.probe import Keys
+from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.updates import Array, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Rows of state, each to be added to one of the states."""
+
+    state: Ints
+    slot: Ints
+    columns: list[Ints]
+
+    @staticmethod
+    def of(state: Ints, rows: Any, layout: Layout) -> "_Sums":
+        columns = [np.asarray(rows.column(i).to_numpy()) for i in layout.weights]
+        return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()).astype(np.int64), columns)
+
+
+def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
+    """The states of the groups in `rows` (a step's sums, ascending by hash), and the groups' keys."""
+    layout = shape.layout
+    columns = [rows.column(1 + k) for k in layout.key]
+    hashes = file_hashes(rows)
+    groups = group_rows(hashes, columns)
+    keys, count = take(columns, groups.first), len(groups.starts)
+    cells = Cells.of(groups.ids(), count, np.asarray(rows.column(layout.time).to_numpy()))
+    begins = np.searchsorted(cells.group, np.arange(count))
+    old = begins + np.arange(count)
+    state_of_cell = np.arange(len(cells.group)) + cells.group + 1
+    hits = trace.probe(Keys.sorted(hashes[groups.first], keys))
+    parts = [_Sums.of(state_of_cell[cells.of_row], rows, layout)]
+    parts += [_Sums.of(old[h.delta], h.stored, layout) for h in hits]
+    total = count + len(cells.group)
+    group, time, is_old = np.empty(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.bool_)
+    group[old], group[state_of_cell] = np.arange(count), cells.group
+    time[state_of_cell], is_old[old] = cells.time, True
+    sums = _running(_fixed(parts, shape, total), old)
+    return States(group, time, is_old, sums, tuple(_floats(parts, shape, total, old))), keys
+
+
+def _fixed(parts: list[_Sums], shape: Shape, total: int) -> Ints:
+    result = np.zeros((shape.width, total), np.int64)
+    for part in parts:
+        rows = np.flatnonzero(part.slot == 0)
+        for target, column in zip(result, part.columns, strict=True):
+            np.add.at(target, part.state[rows], column[rows])
+    return result
+
+
+def _floats(parts: list[_Sums], shape: Shape, total: int, old: Ints) -> Iterator[FloatState | None]:
+    """For each aggregate its float digits in all states, over the window of digits that occur."""
+    slots = [part.slot[part.slot > 0] for part in parts]
+    found = np.concatenate(slots) if shape.floats else np.empty(0, np.int64)
+    first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)
+    for i in range(len(shape.aggregates)):
+        if i not in shape.floats or len(found) == 0:
+            yield None
+            continue
+        digits = np.zeros((last - first + 1, total), np.int64)
+        for part in parts:
+            rows = np.flatnonzero(part.slot > 0)
+            column = part.columns[shape.floats.index(i)]
+            np.add.at(digits, (part.slot[rows] - first, part.state[rows]), column[rows])
+        yield FloatState(first - 1, _running(digits, old))
+
+
+def _running(parts: Ints, begins: Ints) -> Ints:
+    """Running sums along the last axis, starting anew at each of `begins`; exact modulo 2^64."""
+    total = np.cumsum(parts, axis=-1)
+    before = np.zeros((*parts.shape[:-1], len(begins)), np.int64)
+    before[..., 1:] = total[..., begins[1:] - 1]
+    lengths = np.diff(np.append(begins, parts.shape[-1]))
+    return np.asarray(total - np.repeat(before, lengths, axis=-1))

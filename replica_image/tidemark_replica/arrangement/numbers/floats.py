@@ -1,0 +1,74 @@
+"""Doubles as exact integers: multiples of 2^-1074 in base 2^32, of which a value touches three neighbouring digits.
+
+    1.5  =  mantissa * 2^exponent  =  ... | p2 | p1 | p0 | 0 | 0 ...      position: where p0 stands (0 to 63)
+
+NaN and the infinities have no digits; they are counted. A sum is rounded once, when read, half to even: it is the
+double nearest to the true sum, whatever the order of the rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidemark_replica.arrangement.numbers.digits import BITS, LOW, Digits, carry, negate_where
+from tidemark_replica.arrangement.updates import Ints
+
+Doubles = NDArray[np.float64]
+
+LEAST_EXPONENT = -1074
+PIECES = 3
+_MANTISSA, _EXPONENT = np.int64((1 << 52) - 1), np.int64(0x7FF)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDoubles:
+    """Doubles in pieces: digit `position + i` of the value is `pieces[i]`; zero for NaN and infinities."""
+
+    position: Ints
+    pieces: tuple[Ints, Ints, Ints]
+
+
+def split(values: Doubles) -> SplitDoubles:
+    """The exact pieces of finite values."""
+    bits = values.view(np.int64)
+    exponent = (bits >> np.int64(52)) & _EXPONENT
+    mantissa = (bits & _MANTISSA) | ((exponent > 0).astype(np.int64) << np.int64(52))
+    special = exponent == _EXPONENT
+    mantissa[special] = 0
+    shift = np.maximum(exponent, 1) - 1
+    shift[special] = 0
+    within = shift & np.int64(31)
+    low, high = (mantissa & LOW) << within, (mantissa >> BITS) << within
+    sign = (bits >> np.int64(63)) | np.int64(1)
+    pieces = (low & LOW) * sign, ((low >> BITS) + (high & LOW)) * sign, (high >> BITS) * sign
+    return SplitDoubles(shift >> np.int64(5), pieces)
+
+
+def to_double(digits: Digits, exponent: int) -> Doubles:
+    """The doubles nearest to numbers given by digits, not necessarily carried, the first of weight 2^exponent."""
+    length = len(digits) + 2
+    carried = carry(digits, length)
+    negative = carried[-1] < 0
+    size = np.stack([np.zeros_like(negative, np.int64)] * 2 + negate_where(negative, carried))
+    top = size.shape[0] - 1 - np.argmax(size[::-1] != 0, axis=0)
+    nonzero = size.any(axis=0)
+    top = np.maximum(np.where(nonzero, top, 2), 2)
+    column = np.arange(size.shape[1])
+    first, second, third = (size[top - i, column].view(np.uint64) for i in range(3))
+    below = np.logical_or.accumulate(size != 0, axis=0)[np.maximum(top - 3, 0), column] & (top >= 3)
+    bits = np.frexp(np.maximum(first, 1).astype(np.float64))[1]
+    shift = (32 - bits).astype(np.uint64)
+    leading = (((first << np.uint64(32)) | second) << shift) | (third >> (np.uint64(32) - shift))
+    lost = ((third << shift) & np.uint64(0xFFFFFFFF)) != 0
+    leading |= (lost | below).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        scale = (top - 2 - 1) * 32 + exponent - shift.astype(np.int64)
+        result = np.ldexp(leading.astype(np.float64), scale.astype(np.int32))
+    return np.asarray(np.where(negative, -result, result))
+
+
+def with_specials(finite: Doubles, nans: Ints, plus: Ints, minus: Ints) -> Doubles:
+    """The sums, given how many NaNs and infinities are among the values."""
+    infinite = np.where(plus != 0, np.inf, np.where(minus != 0, -np.inf, finite))
+    return np.asarray(np.where((nans != 0) | ((plus != 0) & (minus != 0)), np.nan, infinite))

@@ -1,0 +1,421 @@
+"""The reduce kernel against exact arithmetic in Python, at every time, however a history is cut."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.arrangement.histories import (
+    DEC15,
+    DEC38,
+    A,
+    Driver,
+    colliding,
+    contents,
+    plain,
+    unscaled,
+    updates,
+    with_garbage_under_nulls,
+)
+from tests.arrangement.test_numbers import exactly, spark_average
+from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, UnsupportedType
+from tidemark_replica.arrangement.kernels.accumulate import Shape
+from tidemark_replica.arrangement.kernels.aggregates import Aggregate
+from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
+from tidemark_replica.arrangement.manifest import Manifest
+
+# group by (string, bigint) over columns of every accumulable type, and a filter
+TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int8(), DEC15, DEC38, pa.float64(), pa.float32(), pa.bool_()]
+KEYS = ["x", "y", "a long name of a group", None]
+POOLS = {
+    2: [0, 1, -7, 2**63 - 1, -(2**63), 3 * 2**40, None],
+    3: [0, 127, -128, None],
+    4: [Decimal("0.01"), Decimal("-3.50"), unscaled(10**15 - 1, 2), None],
+    5: [Decimal("0.0001"), unscaled(10**38 - 1, 4), unscaled(1 - 10**38, 4), Decimal(12345), None],
+    6: [0.1, 0.2, -0.3, 1e308, -1e308, 5e-324, 2.0**60, math.nan, math.inf, -math.inf, -0.0, None],
+    7: [0.5, 0.1, -3.0, 3e38, math.nan, None],
+    8: [True, False, None],
+}
+AGGREGATES = [
+    Aggregate("count", None, "count(*)"),
+    Aggregate("count", 4, "count(p)"),
+    Aggregate("count", None, "count(*) FILTER (WHERE b)", filter=8),
+    *(Aggregate(f, c, f"{f}(c{c})") for f in ("sum", "avg") for c in range(2, 8)),
+    Aggregate("sum", 4, "sum(p) FILTER (WHERE b)", filter=8),
+    Aggregate("avg", 6, "avg(d) FILTER (WHERE b)", filter=8),
+]
+
+
+def shape_of(rng: np.random.Generator | None, key: tuple[int, ...] = (0, 1)) -> Shape:
+    if rng is None:
+        return Shape(tuple(TYPES), key, tuple(AGGREGATES))
+    chosen = rng.choice(len(AGGREGATES), int(rng.integers(0, 5)), replace=False)
+    return Shape(tuple(TYPES), key, tuple(AGGREGATES[i] for i in chosen))
+
+
+def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple]:
+    """Inserts and later retractions, sometimes too many or of another value; errs rows; keys whose hashes collide."""
+    numbers = [*colliding(pa.array(KEYS[:-1])), None]
+    rows: list[tuple] = []
+    for _ in range(n):
+        i = int(rng.integers(0, len(KEYS)))
+        row = (KEYS[i], numbers[i], *(pool[rng.integers(0, len(pool))] for pool in POOLS.values()))
+        time = int(rng.integers(0, upper))
+        if rng.integers(0, 15) == 0:
+            rows.append(("boom", time, 1))
+            continue
+        diff = int(rng.choice([1, 1, 1, 2, -1] if rng.integers(0, 10) == 0 else [1]))
+        rows.append((row, time, diff))
+        if rng.integers(0, 8) == 0:
+            row = (*row[:2], *(pool[rng.integers(0, len(pool))] for pool in POOLS.values()))
+        if rng.integers(0, 3):
+            rows.append((row, int(rng.integers(time, upper)), -diff))
+    return sorted(rows, key=lambda u: u[1])
+
+
+def expected_output(shape: Shape, rows: list[tuple], as_of: int) -> Counter:
+    """The output by its definition: what each group shows at every time, taken apart into changes."""
+    output: Counter = Counter()
+    groups: dict[tuple, list[tuple]] = defaultdict(list)
+    for row, time, diff in rows:
+        if isinstance(row, str):
+            output[(None,) * len(shape.output_types), row, time] += diff
+        else:
+            groups[tuple(plain(row[k]) for k in shape.key)].append((row, time, diff))
+    if not shape.key and shape.aggregates:
+        groups.setdefault((), [])
+        groups[()].append((None, as_of, 0))
+    for key, history in groups.items():
+        shown = None
+        for time in sorted({t for _, t, _ in history}):
+            present = [(r, d) for r, t, d in history if t <= time and d]
+            now = shows(shape, key, present)
+            if now != shown:
+                for what, diff in ((shown, -1), (now, 1)):
+                    if what is not None:
+                        output[(*what, time)] += diff
+            shown = now
+    return Counter({k: d for k, d in output.items() if d})
+
+
+def shows(shape: Shape, key: tuple, present: list[tuple]) -> tuple | None:
+    """(row, None) or (NULLs, error) or nothing."""
+    count = sum(d for _, d in present)
+    left: Counter = Counter()
+    for row, diff in present:
+        left[row] += diff
+    if count < 0:
+        return failure(shape, "NEGATIVE_MULTIPLICITY", "count(*)")
+    results = [aggregate_of(shape, a, present) for a in shape.aggregates]
+    if count == 0 and any(left_over(a, present) for a in shape.aggregates):
+        return failure(shape, "ACCUMULATION_NOT_ZERO", "count(*)")
+    for aggregate, result in zip(shape.aggregates, results, strict=True):
+        taking = participants(aggregate, present)
+        if aggregate.expression != "count(*)" and not 0 <= sum(d for _, d in taking) <= count:
+            return failure(shape, "NEGATIVE_MULTIPLICITY", aggregate.expression)
+        if isinstance(result, str) and result.isupper():
+            return failure(shape, result, aggregate.expression)
+    if count == 0 and (shape.key or not shape.aggregates):
+        return None
+    return (*key, *map(plain, results)), None
+
+
+def failure(shape: Shape, code: str, expression: str) -> tuple:
+    text = json.dumps({"code": code, "expression": expression}, separators=(",", ":"))
+    return (None,) * len(shape.output_types), text
+
+
+def participants(aggregate: Aggregate, present: list[tuple]) -> list[tuple]:
+    taking = [(r, d) for r, d in present if aggregate.filter is None or r[aggregate.filter]]
+    if aggregate.argument is None:
+        return taking
+    return [(r[aggregate.argument], d) for r, d in taking if r[aggregate.argument] is not None]
+
+
+def left_over(aggregate: Aggregate, present: list[tuple]) -> bool:
+    """Whether a group without rows still has contributions: counts, sums, or counts of NaN and infinities."""
+    taking = participants(aggregate, present)
+    if sum(d for _, d in taking):
+        return True
+    if aggregate.argument is None or aggregate.function == "count":
+        return False
+    special: Counter = Counter()
+    for value, diff in taking:
+        special[plain(value) if isinstance(value, float) and not math.isfinite(value) else ""] += diff
+    del special[""]
+    return any(special.values()) or exact_sum(taking) != 0
+
+
+def exact_sum(taking: list[tuple]) -> Fraction:
+    finite = [(v, d) for v, d in taking if not isinstance(v, float) or math.isfinite(v)]
+    return sum((Fraction(v) * d for v, d in finite), Fraction(0))
+
+
+def aggregate_of(shape: Shape, aggregate: Aggregate, present: list[tuple]) -> object:
+    """The value, or an error code."""
+    taking = participants(aggregate, present)
+    count = sum(d for _, d in taking)
+    if aggregate.function == "count":
+        return count
+    t = shape.types[aggregate.argument]
+    if pa.types.is_floating(t):
+        return float_aggregate(aggregate, [(as_type(v, t), d) for v, d in taking], count)
+    total = exact_sum(taking)
+    if pa.types.is_decimal(t):
+        return decimal_aggregate(aggregate, t, int(total * 10**t.scale), count)
+    if aggregate.function == "avg":
+        return float(int(total)) / count if count else None
+    if not -(2**63) <= total < 2**63:
+        return "ARITHMETIC_OVERFLOW"
+    return int(total) if count else None
+
+
+def as_type(value: float, t: pa.DataType) -> float:
+    return float(np.float32(value)) if t == pa.float32() else value
+
+
+def float_aggregate(aggregate: Aggregate, taking: list[tuple], count: int) -> object:
+    if not count:
+        return None
+    special: Counter = Counter()
+    for value, diff in taking:
+        special[plain(value)] += diff
+    if special["NaN"] or (special[math.inf] and special[-math.inf]):
+        total = math.nan
+    elif special[math.inf] or special[-math.inf]:
+        total = math.inf if special[math.inf] else -math.inf
+    else:
+        values = [v * (1 if d > 0 else -1) for v, d in taking for _ in range(abs(d)) if math.isfinite(v)]
+        total = exactly(values)
+    return total / count if aggregate.function == "avg" else total
+
+
+def decimal_aggregate(aggregate: Aggregate, t: pa.DataType, total: int, count: int) -> object:
+    if abs(total) >= 10 ** min(t.precision + 10, 38):
+        return "ARITHMETIC_OVERFLOW"
+    if count <= 0:
+        return None
+    if aggregate.function == "sum":
+        return unscaled(total, t.scale)
+    precision, scale = min(t.precision + 4, 38), min(t.scale + 4, 38)
+    average = spark_average(total, count, t.scale, scale)
+    return average if average.copy_abs() < Decimal(10) ** (precision - scale) else "NUMERIC_VALUE_OUT_OF_RANGE"
+
+
+def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple], cuts: list[int]) -> Counter:
+    """All steps of a history; what came out, checked to be consolidated."""
+    result: Counter = Counter()
+    for lower, upper in pairwise(cuts):
+        chosen = [(row, max(t, cuts[0]), d) for row, t, d in rows]
+        chosen = [u for u in chosen if lower <= u[1] < upper]
+        rng.shuffle(chosen)
+        batch = updates(shape_types(shape), chosen)
+        columns = [with_garbage_under_nulls(c, rng) for c in batch.columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        cut = int(rng.integers(0, batch.num_rows + 1))
+        context = driver.context(lower, upper, hydration=lower == cuts[0])
+        output = list(reduce(context, ReduceSpec(A, shape), [batch.slice(0, cut), batch.slice(cut)]))
+        result.update(contents(output))
+        driver.commit(context, compact=bool(rng.integers(0, 4)))
+    return Counter({k: d for k, d in result.items() if d})
+
+
+def shape_types(shape: Shape) -> list[pa.DataType]:
+    return list(shape.types)
+
+
+def drive(tmp_path: Path, shape: Shape, lower: int = 0, **options) -> Driver:
+    buckets = options.pop("buckets", 1)
+    return Driver(tmp_path, Manifest.empty(A, shape.layout, lower, buckets=buckets), **options)
+
+
+@pytest.mark.parametrize("key", [(0, 1), (), (6,), (5, 8)], ids=str)
+@pytest.mark.parametrize("seed", range(8))
+def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, key: tuple, tmp_path: Path) -> None:
+    """Steps and chunks of all sizes, errors and repairs, groups emptied and refilled: equal at every time."""
+    rng = np.random.default_rng(seed)
+    shape = shape_of(rng if seed else None, key)
+    rows = [(row, max(t, 2), d) for row, t, d in history(rng, 14, 60)]
+    expected = expected_output(shape, rows, 2)
+    for chunk_rows, cuts in ((1000, [2, 14]), (5, [2, 3, 7, 8, 14]), (1, list(range(2, 15)))):
+        buckets = int(rng.integers(1, 4))
+        driver = drive(tmp_path / str(chunk_rows), shape, 2, chunk_rows=chunk_rows, buckets=buckets)
+
+        result = run(driver, rng, shape, rows, cuts)
+
+        assert result == expected
+
+
+def test_the_histories_above_show_errors_and_repairs() -> None:
+    """The property test would be worth little if its histories met none of the errors."""
+    seen = set()
+    for seed in range(8):
+        output = expected_output(shape_of(None), history(np.random.default_rng(seed), 14, 60), 2)
+        seen |= {json.loads(error)["code"] for _, error, _ in output if error and error != "boom"}
+    assert seen == {
+        "NEGATIVE_MULTIPLICITY",
+        "ACCUMULATION_NOT_ZERO",
+        "ARITHMETIC_OVERFLOW",
+        "NUMERIC_VALUE_OUT_OF_RANGE",
+    }
+
+
+def one(tmp_path: Path, shape: Shape, steps: list[list[tuple]], **options) -> list[dict]:
+    """Steps at times 0, 1, 2, ...: what each put out."""
+    driver = drive(tmp_path, shape, **options)
+    result = []
+    for time, rows in enumerate(steps):
+        context = driver.context(time, time + 1, hydration=time == 0)
+        batch = updates(shape_types(shape), [(row, time, diff) for row, diff in rows])
+        output = contents(reduce(context, ReduceSpec(A, shape), [batch]))
+        result.append(
+            {(row if error is None else json.loads(error)["code"]): d for (row, error, _), d in output.items()}
+        )
+        driver.commit(context, compact=True)
+    return result
+
+
+COUNT_AND_SUM = (Aggregate("count", None, "count(*)"), Aggregate("sum", 0, "sum(v)"))
+
+
+def test_a_global_aggregate_has_a_row_before_any_input(tmp_path: Path) -> None:
+    """Hydration over nothing emits count 0 and sum NULL; filled, then emptied, it comes back to that row."""
+    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    steps = one(tmp_path, shape, [[], [((5,), 1)], [], [((5,), -1)]])
+    assert steps == [{(0, None): 1}, {(0, None): -1, (1, 5): 1}, {}, {(1, 5): -1, (0, None): 1}]
+
+
+def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
+    """Of several tasks over an empty input exactly one emits the default row."""
+    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    driver = drive(tmp_path, shape, buckets=5)
+    contexts = [driver.context(0, 1, hydration=True, bucket=b) for b in range(5)]
+    outputs = [contents(reduce(c, ReduceSpec(A, shape), [])) for c in contexts]
+    assert sorted(map(len, outputs)) == [0, 0, 0, 0, 1]
+
+
+def test_an_overflow_is_an_error_that_a_retraction_repairs(tmp_path: Path) -> None:
+    """The group's row gives way to an error and comes back; other groups are untouched."""
+    shape = Shape((pa.string(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    big = ("a", 2**63 - 1)
+    steps = one(tmp_path, shape, [[(big, 1), (("b", 1), 1)], [(("a", 1), 1)], [(("a", 1), -1)]])
+    assert steps == [
+        {("a", 2**63 - 1): 1, ("b", 1): 1},
+        {("a", 2**63 - 1): -1, "ARITHMETIC_OVERFLOW": 1},
+        {"ARITHMETIC_OVERFLOW": -1, ("a", 2**63 - 1): 1},
+    ]
+
+
+def test_a_row_retracted_before_it_came_is_an_error_until_it_comes(tmp_path: Path) -> None:
+    """A negative count shows as an error and is gone once the insertion arrives."""
+    shape = Shape((pa.string(),), (0,), ())
+    assert one(tmp_path, shape, [[(("a",), -1)], [(("a",), 1)], [(("a",), 1)]]) == [
+        {"NEGATIVE_MULTIPLICITY": 1},
+        {"NEGATIVE_MULTIPLICITY": -1},
+        {("a",): 1},
+    ]
+
+
+def test_sums_left_over_without_rows_are_an_error(tmp_path: Path) -> None:
+    """One value in, another out: no rows, but a sum: an error rather than a vanished group."""
+    shape = Shape((pa.string(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    steps = one(tmp_path, shape, [[(("a", 0.5), 1)], [(("a", 0.25), -1)], [(("a", 0.25), 1)]])
+    assert steps == [
+        {("a", 0.5): 1},
+        {("a", 0.5): -1, "ACCUMULATION_NOT_ZERO": 1},
+        {"ACCUMULATION_NOT_ZERO": -1, ("a", 0.5): 1},
+    ]
+
+
+def test_distinct_emits_only_first_and_last_occurrences(tmp_path: Path) -> None:
+    """Without aggregates: a key appears with its first row and goes with its last; NULL, NaN and zero are keys."""
+    shape = Shape((pa.float64(),), (0,), ())
+    steps = [
+        [((0.0,), 1), ((math.nan,), 2), ((None,), 1)],
+        [((-0.0,), 1), ((math.nan,), -1)],
+        [((0.0,), -2), ((None,), -1)],
+    ]
+    assert one(tmp_path, shape, steps) == [{(0.0,): 1, ("NaN",): 1, (None,): 1}, {}, {(0.0,): -1, (None,): -1}]
+
+
+def test_a_change_nobody_can_see_emits_nothing(tmp_path: Path) -> None:
+    """The sum stays, the count is not shown: no retraction of an equal row."""
+    shape = Shape((pa.int64(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    assert one(tmp_path, shape, [[((1, 5), 1)], [((1, 0), 1)], [((1, 2), 1), ((1, -2), 1)]]) == [{(1, 5): 1}, {}, {}]
+
+
+def test_groups_of_very_many_rows_are_refused_for_sums_only(tmp_path: Path) -> None:
+    """Past 2^30 rows digits might overflow: sums are an error, counts stay exact."""
+    counts = Shape((pa.int64(),), (), (Aggregate("count", None, "count(*)"),))
+    sums = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    steps = [[((1,), 2**30)], [((1,), 1)], [((1,), -1)]]
+    assert one(tmp_path / "c", counts, steps)[1] == {(2**30,): -1, (2**30 + 1,): 1}
+    assert one(tmp_path / "s", sums, steps)[1:] == [
+        {(2**30, 2**30): -1, "TOO_MANY_ROWS": 1},
+        {"TOO_MANY_ROWS": -1, (2**30, 2**30): 1},
+    ]
+
+
+def test_state_is_gone_when_all_rows_are(tmp_path: Path) -> None:
+    """What went in and out leaves no row of state behind, floats included."""
+    rng = np.random.default_rng(4)
+    shape = shape_of(None)
+    rows = [u for u in history(rng, 10, 80) if not isinstance(u[0], str)]
+    back = [(row, 11, -d) for row, _, d in rows]
+    driver = drive(tmp_path, shape)
+    run(driver, rng, shape, rows + back, [0, 4, 10, 12])
+    state = driver.merged(driver.manifests[A].allow_compaction(11))
+    assert sum(b.rows for b in state.batches) == 0
+
+
+def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
+    """200,000 groups in chunks: each comes out once, and no output batch is longer than a chunk."""
+    shape = Shape((pa.int64(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"), Aggregate("count", None, "n")))
+    n = 200_000
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.arange(n) // 2),
+            pa.array(np.arange(n) / 8),
+            pa.array(np.zeros(n, np.int64)),
+            pa.array(np.ones(n, np.int64)),
+            pa.nulls(n, pa.string()),
+        ],
+        schema=updates([pa.int64(), pa.float64()], []).schema,
+    )
+    driver = drive(tmp_path, shape, chunk_rows=40_000, buckets=2)
+    output = list(reduce(driver.context(0, 1, hydration=True), ReduceSpec(A, shape), [batch]))
+    assert max(b.num_rows for b in output) <= 40_000
+    table = pa.Table.from_batches(output).sort_by("c0")
+    assert table["c0"].to_numpy().tolist() == list(range(n // 2))
+    assert table["c1"].to_numpy().tolist() == ((np.arange(n) / 8).reshape(-1, 2).sum(axis=1)).tolist()
+
+
+def test_what_cannot_be_summed_is_refused_by_name() -> None:
+    """No accumulable max, no sum of strings."""
+    for function, t in (("sum", pa.string()), ("max", pa.int64()), ("avg", pa.date32())):
+        shape = Shape((t,), (), (Aggregate(function, 0, f"{function}(v)"),))
+        with pytest.raises(UnsupportedType, match=rf"{function}\(v\): no accumulable"):
+            _ = shape.accumulators
+
+
+def test_another_reduces_state_is_refused(tmp_path: Path) -> None:
+    """A plan change needs a new arrangement; the old state would be misread."""
+    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    driver = drive(tmp_path, Shape((pa.int64(),), (), ()))
+    with pytest.raises(MalformedUpdates, match="does not hold the state"):
+        list(reduce(driver.context(0, 1), ReduceSpec(A, shape), []))
+
+
+def test_absurd_multiplicities_are_refused(tmp_path: Path) -> None:
+    """Counts that could wrap around 64 bits raise instead."""
+    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    batch = updates([pa.int64()], [((1,), 0, 2**62)])
+    with pytest.raises(DiffOverflow):
+        list(reduce(drive(tmp_path, shape).context(0, 1), ReduceSpec(A, shape), [batch]))
