@@ -15,7 +15,7 @@ from tidemark_persist.deletion import refuse_deleted
 from tidemark_persist.errors import ShardDeleted, ShardMismatch
 from tidemark_persist.log import NO_HOOKS, DeltaLog
 from tidemark_persist.log_entry import COMMIT_ID, FORMAT, OWNER, SINCE, TERM, UPPER
-from tidemark_persist.schema import user_schema
+from tidemark_persist.schema import TIME, user_schema
 from tidemark_persist.storage import Storage
 from tidemark_persist.times import DELETED, ShardId
 
@@ -66,6 +66,7 @@ def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retentio
         configuration={
             FORMAT: FORMAT_VERSION,
             OWNER: shard_id,
+            "delta.dataSkippingStatsColumns": TIME,  # ours have no others: readers must not expect them
             "delta.logRetentionDuration": retention,
             "delta.deletedFileRetentionDuration": retention,  # how long checkpoints list removed files
         },

@@ -114,9 +114,9 @@ class DeltaLog:
         return None if text is None else parse_entry(version, text)
 
     def last_checkpoint(self) -> int:
-        """The version of the newest checkpoint, or -1."""
+        """The version of the newest checkpoint; 0, which needs none, if there is none."""
         pointer = self.storage.read_json(f"{LOG_DIR}/_last_checkpoint")
-        return -1 if pointer is None else int(pointer["version"])
+        return 0 if pointer is None else int(pointer["version"])
 
     def checkpoint(self) -> None:
         """Write a checkpoint, drop the log entries that it makes needless, and use it."""

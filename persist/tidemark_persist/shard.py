@@ -96,7 +96,7 @@ class ShardReader:
 
     def lease(self, seconds: float = LEASE_SECONDS) -> Lease:
         """Keep what this version and later ones refer to from vacuum, until released."""
-        lease = Lease(self._log.storage, self.state().version, seconds)
+        lease = Lease(self._log.storage, self.refresh().version, seconds)
         self.refresh()  # after the lease: whatever is listed from here on was live when the lease was there
         return lease
 

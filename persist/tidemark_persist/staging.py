@@ -95,27 +95,24 @@ def write_file(
     storage: Storage, tables: Iterable[pa.Table], schema: pa.Schema, path: str | None = None
 ) -> DataFile | None:
     """Write tables of the physical schema as one Parquet file; None (and no file) if all are empty."""
+    filled = (table for table in tables if table.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None
     path = path or new_path()
     rows, low, high = 0, EMPTY - 1, 0
-    sink: Any = None
-    writer: Any = None
+    sink = storage.open_output(path)
     try:
-        for table in tables:
-            if table.num_rows == 0:
-                continue
-            if writer is None:
-                sink = storage.open_output(path)
-                writer = pq.ParquetWriter(sink, schema, compression="zstd")
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-            bounds = pc.min_max(table.column(TIME)).as_py()
-            rows, low, high = rows + table.num_rows, min(low, bounds["min"]), max(high, bounds["max"])
-        if writer is None:
-            return None
-        writer.close()
-        size = sink.tell()
-    finally:
-        if sink is not None:
-            sink.close()
+        with sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+            for table in chain([first], filled):
+                writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+                bounds = pc.min_max(table.column(TIME)).as_py()
+                rows, low, high = rows + table.num_rows, min(low, bounds["min"]), max(high, bounds["max"])
+            writer.close()
+            size = sink.tell()
+    except BaseException:
+        storage.remove(path)
+        raise
     return DataFile(path, size, rows, Time(low), Time(high))
 
 

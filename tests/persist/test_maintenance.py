@@ -1,0 +1,289 @@
+"""Staying small: checkpoints, log clean-up, compaction and vacuum, with readers and writers at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.persist.model import COLUMNS, batch, changes, contents
+from tidemark_persist import DataFile, MaintenancePolicy, Shard, create_or_open, read_part, write_staged
+from tidemark_persist.compaction import GROWTH, choose, rewrite, run_of
+from tidemark_persist.maintenance import Checkpoint, Compact, Vacuum
+from tidemark_persist.times import Time
+from tidemark_persist.vacuum import read_mark
+
+NO_WAIT = MaintenancePolicy(
+    checkpoint_commits=5, compact_runs=4, vacuum_grace_seconds=0.0, orphan_age_seconds=0.0, log_retention_seconds=0
+)
+
+
+def open_at(folder: Path, policy: MaintenancePolicy) -> Shard:
+    """A handle with this policy."""
+    return create_or_open(str(folder / "shard"), COLUMNS, shard_id="s", policy=policy)
+
+
+def fill(shard: Shard, ticks: int, tidy: bool = False) -> None:
+    """A counter: each tick inserts its row and takes back the last one's."""
+    for _ in range(ticks):
+        now = shard.refresh().upper
+        rows = [(("n", now), now, 1)] + ([(("n", now - 1), now, -1)] if now else [])
+        shard.compare_and_append(batch(rows), expected_upper=now, new_upper=now + 1, term=1)
+        if tidy:
+            run_all(shard)
+
+
+def run_all(shard: Shard) -> None:
+    """What is due now."""
+    for work in shard.maintenance_due():
+        shard.run_maintenance(work)
+
+
+def data_files(shard: Shard) -> set[str]:
+    """The names of all data files there are, referred to or not."""
+    return {path.name for path in Path(shard.location).glob("*.parquet")}
+
+
+def live_files(shard: Shard) -> set[str]:
+    """The names of those referred to."""
+    return {part.path for part in shard.snapshot_parts(shard.refresh().upper - 1)}
+
+
+def sizes(*runs: int) -> list[DataFile]:
+    """Files that differ in size only."""
+    return [DataFile(f"f{i}.parquet", size, 1, Time(0), Time(0)) for i, size in enumerate(runs)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "merged"),
+    [
+        ([], []),
+        ([1, 1, 1], []),
+        ([1, 1, 1, 1], [1, 1, 1, 1]),
+        ([1, 1, 1, 1, 9], [1, 1, 1, 1]),
+        ([1, 1, 1, 1, 8, 70], [1, 1, 1, 1, 8]),
+        ([1, 50, 60, 70, 80, 1000], [1, 50, 60, 70, 80]),
+        ([1, 3, 10, 30, 100, 300], []),
+    ],
+)
+def test_compaction_merges_the_smallest_tier_that_has_gathered(runs: list[int], merged: list[int]) -> None:
+    """Files that outweigh all smaller ones stay until enough has come together below them."""
+    assert [file.size for file in choose(sizes(*runs), 4)] == merged
+
+
+def test_compaction_keeps_files_few_and_rewrites_seldom() -> None:
+    """A thousand appends of one size: a logarithmic number of files, each byte rewritten a few times."""
+    files: list[DataFile] = []
+    rewritten = most = 0
+    for tick in range(1000):
+        files.append(DataFile(f"a{tick}.parquet", 10, 1, Time(0), Time(0)))
+        if chosen := choose(files, 8):
+            total = sum(file.size for file in chosen)
+            rewritten += total
+            files = [file for file in files if file not in chosen]
+            files.append(DataFile(f"c{tick}.parquet", total, 1, Time(0), Time(0)))
+        most = max(most, len(files))
+    assert most <= 40
+    assert rewritten <= 10_000 * 12
+    assert GROWTH > 1
+
+
+def test_compaction_of_a_run_of_several_files_counts_it_as_one() -> None:
+    """The shares of one compaction together are what was merged."""
+    shares = [DataFile(f"run.{i}.parquet", 10, 1, Time(0), Time(0)) for i in range(6)]
+    assert {run_of(file.path) for file in shares} == {"run"}
+    assert choose(shares, 4) == ()
+
+
+@pytest.mark.parametrize("rows_in_memory", [1, 7, 1_000_000])
+def test_compaction_consolidates_up_to_the_since(tmp_path: Path, rows_in_memory: int) -> None:
+    """What cancelled out before the since is gone; times after it are untouched."""
+    shard = open_at(tmp_path, MaintenancePolicy())
+    fill(shard, 20)
+    files = tuple(shard._log.state.files())
+    merged = rewrite(shard._log.storage, files, shard._table_schema, Time(15), rows_in_memory)
+
+    expected = {(("n", 15), 15): 1}
+    for tick in range(16, 20):
+        expected |= {(("n", tick), tick): 1, (("n", tick - 1), tick): -1}
+    assert sum(file.rows for file in merged) == len(expected)
+    assert (min(file.min_time for file in merged), max(file.max_time for file in merged)) == (15, 19)
+
+
+def test_log_files_and_data_stay_bounded_over_a_thousand_commits(tmp_path: Path) -> None:
+    """Ticking for ever: the log, the files and the rows are as many after 1,200 ticks as after 300."""
+    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.2, log_retention_seconds=1))
+    log = Path(shard.location) / "_delta_log"
+    measured = []
+    for _ in range(4):
+        for _ in range(300):
+            fill(shard, 1, tidy=True)
+            shard.downgrade_since(max(0, shard.state().upper - 5))
+        measured.append((len(list(log.iterdir())), len(data_files(shard)), len(live_files(shard))))
+
+    assert contents(shard.snapshot(1199)) == {("n", 1199): 1}
+    for entries, files, live in measured:
+        assert entries < 900  # what a second of commits leaves, and some
+        assert files < 700
+        assert live <= 16
+    reopened = open_at(tmp_path, NO_WAIT)
+    assert reopened.state() == shard.state()
+    assert contents(reopened.snapshot(1199)) == {("n", 1199): 1}
+
+
+def test_maintenance_falls_due_and_is_done_once(tmp_path: Path) -> None:
+    """Cheap to ask after every commit; done by one writer, it is not due for that handle."""
+    shard = open_at(tmp_path, NO_WAIT)
+    fill(shard, 4)
+    assert [type(work) for work in shard.maintenance_due()] == [Compact, Vacuum]
+    fill(shard, 1)
+    work = shard.maintenance_due()
+    assert [type(piece) for piece in work] == [Checkpoint, Compact, Vacuum]
+    for piece in work:
+        shard.run_maintenance(piece)
+        shard.run_maintenance(piece)  # twice is no worse than once
+    assert [type(piece) for piece in shard.maintenance_due()] == [Vacuum]  # without grace always due
+    assert contents(shard.snapshot(4)) == {("n", 4): 1}
+
+
+def test_compaction_that_was_overtaken_is_dropped(tmp_path: Path) -> None:
+    """Two replicas choose the same files: one result counts, the other's files are taken away."""
+    first, second = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    fill(first, 4)
+    second.refresh()
+    works = [next(w for w in shard.maintenance_due() if isinstance(w, Compact)) for shard in (first, second)]
+    first.run_maintenance(works[0])
+    files = data_files(first)
+    second.run_maintenance(works[1])
+
+    assert data_files(first) == files
+    assert len(live_files(second)) == 1
+    assert contents(second.snapshot(3)) == {("n", 3): 1}
+
+
+def test_listing_taken_before_a_compaction_reads_the_same_after_it(tmp_path: Path) -> None:
+    """Files never change; the old ones stay until vacuum's grace is over."""
+    shard = open_at(tmp_path, MaintenancePolicy(compact_runs=4))
+    fill(shard, 8)
+    before, listing = shard.listen(3, 8), shard.snapshot_parts(7)
+    expected = changes(before)
+    shard.downgrade_since(2)
+    run_all(shard)
+
+    assert live_files(shard) != {part.path for part in listing}
+    assert changes(before) == expected
+    assert changes(shard.listen(3, 8)) == expected
+    assert contents(shard.snapshot(7)) == {("n", 7): 1}
+
+
+def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(tmp_path: Path) -> None:
+    """A follower in another thread, on another handle, sees each tick once, in the right order."""
+    policy = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.5)
+    writer, follower = open_at(tmp_path, policy), open_at(tmp_path, policy)
+    seen: dict[object, int] = {}
+    done = Event()
+
+    def follow() -> None:
+        lower = 0
+        while not done.is_set() or lower < follower.refresh().upper:
+            upper = follower.refresh().upper
+            if upper == lower:
+                done.wait(0.001)
+                continue
+            seen.update(changes(follower.listen(lower, upper)))
+            lower = upper
+
+    thread = Thread(target=follow)
+    thread.start()
+    fill(writer, 150, tidy=True)
+    done.set()
+    thread.join(timeout=60)
+
+    expected = {(("n", tick), tick): 1 for tick in range(150)}
+    expected |= {(("n", tick - 1), tick): -1 for tick in range(1, 150)}
+    assert seen == expected
+
+
+def test_vacuum_deletes_what_was_removed_a_grace_period_ago(tmp_path: Path) -> None:
+    """Marked in one round, swept in the next, and never while the grace lasts."""
+    shard = open_at(tmp_path, MaintenancePolicy(compact_runs=4, vacuum_grace_seconds=0.3))
+    fill(shard, 4)
+    run_all(shard)  # compacts, and marks the four
+    old = data_files(shard) - live_files(shard)
+    assert len(old) == 4
+    run_all(shard)
+    assert old <= data_files(shard)
+
+    wait_for(lambda: any(isinstance(work, Vacuum) for work in shard.maintenance_due()))
+    run_all(shard)
+    assert data_files(shard) == live_files(shard)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds, within a generous bound."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_vacuum_waits_for_leases_of_older_versions_only(tmp_path: Path) -> None:
+    """What a leased version refers to stays readable; the release lets it go."""
+    shard, reader = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    fill(shard, 4)
+    with reader.lease():
+        parts = reader.snapshot_parts(3)
+        run_all(shard)
+        run_all(shard)
+        assert {part.path for part in parts} <= data_files(shard)
+        assert sum(piece.num_rows for part in parts for piece in read_part(part)) == 7
+    with reader.lease():  # of a version after the compaction: in nobody's way
+        run_all(shard)
+        assert data_files(shard) == live_files(shard)
+
+
+def test_lease_that_expired_holds_nothing_and_is_tidied_away(tmp_path: Path) -> None:
+    """A reader that died does not keep files for ever."""
+    shard = open_at(tmp_path, NO_WAIT)
+    fill(shard, 4)
+    shard.lease(seconds=-1)
+    run_all(shard)
+    run_all(shard)
+
+    assert data_files(shard) == live_files(shard)
+    assert list((Path(shard.location) / "_tidemark" / "leases").iterdir()) == []
+
+
+def test_vacuum_leaves_files_that_a_writer_may_still_commit(tmp_path: Path) -> None:
+    """A staged file nobody refers to is garbage only when it is old."""
+    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.0))
+    file = write_staged(shard.location, batch([(("a", 1), 0, 1)]))
+    assert file is not None
+    for _ in range(3):
+        run_all(shard)
+    shard.compare_and_append([file], expected_upper=0, new_upper=1, term=1)
+    assert contents(shard.snapshot(0)) == {("a", 1): 1}
+
+    crashed = write_staged(shard.location, batch([(("b", 1), 1, 1)]))
+    assert crashed is not None
+    impatient = open_at(tmp_path, NO_WAIT)
+    run_all(impatient)
+    mark = read_mark(impatient._log.storage)
+    assert mark is not None
+    assert mark.paths == (crashed.path,)
+    run_all(impatient)
+    assert data_files(shard) == {file.path}
+
+
+def test_handle_that_slept_through_a_log_clean_up_catches_up(tmp_path: Path) -> None:
+    """The entries after its version are gone: it goes on from the checkpoint, to read and to write."""
+    shard, sleeper = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    fill(shard, 23, tidy=True)
+
+    assert sleeper.refresh() == shard.state()
+    fill(sleeper, 1)
+    assert contents(shard.snapshot(22)) == {("n", 22): 1}
+    assert shard.refresh() == sleeper.state()
