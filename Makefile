@@ -1,0 +1,95 @@
+# `make help` lists the targets. All that they make lies in .venv and .tidemark, and in the cache of the control
+# plane's programs (docs/guides/development.md); none touches a user's own cluster or kubeconfig.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+# Spark's workers are whatever python3 PATH finds first
+IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
+PYTEST := $(IN_VENV) $(BIN)/python -m pytest
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- to try it ---
+
+.PHONY: demo
+demo: venv java ## bring everything up with real data, show views being kept up to date, leave it running
+	@$(IN_VENV) $(BIN)/python -m tidemark_cli.demo up
+
+.PHONY: demo-down
+demo-down: venv ## end what `make demo` left running
+	@$(IN_VENV) $(BIN)/python -m tidemark_cli.demo down
+
+# --- to prove it ---
+
+.PHONY: test
+test: lint types java control-plane ## lint, types and every test but the slow ones (25 minutes on two cores at most)
+	$(PYTEST) -m "not (slow or spark or cluster or e2e)"
+	$(PYTEST) -m "(spark or cluster or e2e) and not slow" --durations=15
+
+.PHONY: test-fast
+test-fast: venv ## the tests without Spark and without a control plane (less than a minute)
+	$(PYTEST) -m "not (slow or spark or cluster or e2e)"
+
+.PHONY: test-slow
+test-slow: venv java control-plane ## the long tests
+	$(PYTEST) -m slow --durations=15
+
+.PHONY: lint
+lint: venv ## style and the arrows between packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+.PHONY: types
+types: venv ## mypy --strict on all packages
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: venv java ## the benchmarks; each prints one JSON object as its last line
+	$(IN_VENV) $(BIN)/python -m bench.step --json
+
+# --- to change it ---
+
+.PHONY: fmt
+fmt: venv ## put the sources into the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: proto
+proto: venv ## generate the protobuf code anew from protocol/tidemark_protocol/pb/*.proto
+	cd protocol && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. \
+		tidemark_protocol/pb/*.proto
+
+.PHONY: lock
+lock: ## resolve constraints.txt anew from pyproject.toml
+	@command -v uv >/dev/null || { echo "uv is missing: pip install uv" >&2; exit 1; }
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --strip-extras \
+		--custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
+
+.PHONY: clean
+clean: ## remove .venv and what tools left behind; a running demo is ended by `make demo-down`
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	find . -name __pycache__ -type d -not -path './.tidemark/*' -prune -exec rm -rf {} +
+
+# --- what the others need ---
+
+.PHONY: venv
+venv: $(INSTALLED) ## .venv with everything installed, at the versions of constraints.txt
+
+$(INSTALLED): pyproject.toml constraints.txt tools/make-venv
+	@tools/make-venv $(VENV)
+	@touch $@
+
+.PHONY: java
+java:
+	@tools/check-java
+
+.PHONY: control-plane
+control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache (once)
+	@$(BIN)/tidemark-devcluster build >/dev/null
