@@ -10,6 +10,8 @@ INSTALLED := $(VENV)/.installed
 # Spark's workers are whatever python3 PATH finds first
 IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 PYTEST := $(IN_VENV) $(BIN)/python -m pytest
+# these start no Spark and no servers, so several run beside each other
+FAST := -m "not (slow or spark or cluster or e2e)" -n auto --maxprocesses 4
 
 .PHONY: help
 help: ## this list
@@ -18,7 +20,7 @@ help: ## this list
 # --- to try it ---
 
 .PHONY: demo
-demo: venv java ## bring everything up with real data, show views being kept up to date, leave it running
+demo: java venv ## bring everything up with real data, show views being kept up to date, leave it running
 	@$(IN_VENV) $(BIN)/python -m tidemark_cli.demo up
 
 .PHONY: demo-down
@@ -28,16 +30,16 @@ demo-down: venv ## end what `make demo` left running
 # --- to prove it ---
 
 .PHONY: test
-test: lint types java control-plane ## lint, types and every test but the slow ones (25 minutes on two cores at most)
-	$(PYTEST) -m "not (slow or spark or cluster or e2e)"
+test: java lint types control-plane ## lint, types and every test but the slow ones (25 minutes on two cores at most)
+	$(PYTEST) $(FAST)
 	$(PYTEST) -m "(spark or cluster or e2e) and not slow" --durations=15
 
 .PHONY: test-fast
 test-fast: venv ## the tests without Spark and without a control plane (less than a minute)
-	$(PYTEST) -m "not (slow or spark or cluster or e2e)"
+	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: venv java control-plane ## the long tests
+test-slow: java venv control-plane ## the long tests
 	$(PYTEST) -m slow --durations=15
 
 .PHONY: lint
@@ -51,7 +53,7 @@ types: venv ## mypy --strict on all packages
 	$(BIN)/mypy
 
 .PHONY: bench
-bench: venv java ## the benchmarks; each prints one JSON object as its last line
+bench: java venv ## the benchmarks; each prints one JSON object as its last line
 	$(IN_VENV) $(BIN)/python -m bench.step --json
 
 # --- to change it ---
