@@ -14,6 +14,7 @@ numbers (`kernels/digits.py`), sums of at most 2^30 contributions, so their fina
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class Layout:
         types = tuple(key_types)
         return Layout(types, tuple(range(len(types))), accumulators)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The schema of a batch file."""
         second = (SLOT, pa.int32()) if self.accumulators else (ERROR, pa.string())

@@ -1,19 +1,15 @@
-"""The average of decimals, digit for digit as Spark computes it.
+"""The average of decimals as Spark computes it: the exact quotient, rounded once, half up (away from zero).
 
-Spark divides to 39 fraction digits, rounding half *down*, and then rounds half *up* to the result's scale. So a
-quotient just below a tie may still be rounded up:
+    avg(decimal(p,s))  is  decimal(p+4, s+4), each capped at 38
 
-    sum 10, count 21, wanted scale 38:   0.476...  at 39 digits is 0.5,  and 0.5 rounds up to 1
-
-The result's type is decimal(p+4, s+4), each capped at 38.
+Spark's quotients have 39 fraction digits, but it does not round twice: the test that compares with Spark has averages
+of scale 38 on which that would show.
 """
 
 import numpy as np
 
 from tidemark_replica.arrangement.numbers.digits import BITS, Digits, carry, negate_where, to_decimal
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
-
-_SPARK_FRACTION_DIGITS = 39
 
 
 def decimal_average(
@@ -28,7 +24,7 @@ def decimal_average(
     size = negate_where(negative, carried)
     scaled = carry([d * np.int64(10 ** (scale - sum_scale)) for d in size], len(size) + 1)
     quotient, remainder = _divide(scaled, divisor)
-    quotient[0] = quotient[0] + _rounds_up(remainder, divisor, scale)
+    quotient[0] = quotient[0] + (2 * remainder >= divisor)
     signed = negate_where(negative, carry(quotient, len(quotient)))
     return to_decimal(signed, precision, scale, valid)
 
@@ -41,9 +37,3 @@ def _divide(digits: Digits, divisor: Ints) -> tuple[list[Ints], Ints]:
         quotient.append(part // divisor)
         remainder = part % divisor
     return quotient[::-1], remainder
-
-
-def _rounds_up(remainder: Ints, divisor: Ints, scale: int) -> Ints:
-    """1 where remainder / divisor, rounded half down to the digits that Spark keeps, is at least one half."""
-    kept = min(_SPARK_FRACTION_DIGITS - scale, 18)
-    return (divisor - 2 * remainder <= (divisor - 1) // np.int64(10**kept)).astype(np.int64)

@@ -1,0 +1,55 @@
+"""Kernels in Spark's Python workers: importable there, and the imported world frozen."""
+
+import gc
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+from tests.arrangement import spark_reduce
+from tests.arrangement.histories import plain
+from tidemark_replica.arrangement.kernels.worker import freeze_in_spark_worker
+
+
+def test_only_sparks_workers_are_frozen() -> None:
+    """A driver or a test that imports the kernels keeps its garbage collector as it is."""
+    before = gc.get_freeze_count()
+    assert freeze_in_spark_worker(["python", "-m", "tidemark_replica"]) is False
+    assert gc.get_freeze_count() == before
+
+
+def test_a_worker_is_frozen_at_import() -> None:
+    """In a process started as Spark starts its daemon, importing the kernels freezes what is imported."""
+    code = "import gc, tidemark_replica.arrangement.kernels; print(gc.get_freeze_count())"
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    worker = subprocess.run([sys.executable, "-c", code, "pyspark.daemon"], capture_output=True, text=True, check=True)
+    assert int(plain.stdout) == 0
+    assert int(worker.stdout) > 10_000
+
+
+@pytest.mark.spark
+def test_agree_a_reduce_in_sparks_workers_and_sparks_own(tmp_path) -> None:
+    """A reduce inside mapInArrow: frozen, its batches written, its results those of Spark's own aggregation."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g")
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        frame = spark.createDataFrame(spark_reduce.inputs())
+        frame.createOrReplaceTempView("t")
+        expected = spark.sql(spark_reduce.SQL).toArrow()
+
+        found, frozen = spark_reduce.run_in_workers(frame, tmp_path)
+
+        assert frozen > 10_000
+        assert found.schema.types == expected.schema.types
+        assert by_key(found) == by_key(expected)
+    finally:
+        spark.stop()
+
+
+def by_key(table: pa.Table) -> dict:
+    """{key: the aggregates}, with NaN equal to itself."""
+    rows = [tuple(map(plain, row.values())) for row in table.to_pylist()]
+    return {key: aggregates for key, *aggregates in rows}
