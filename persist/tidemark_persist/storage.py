@@ -59,7 +59,7 @@ class Storage:
         """An Arrow file system whose root is the location."""
         if self.local_path is not None:
             return pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
-        return pa_fs.PyFileSystem(DeltaStorageHandler(self.location, dict(self.options or {})))
+        return pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, dict(self.options or {})))
 
     def read(self, path: str) -> bytes | None:
         """The file's bytes, or None if there is none."""
@@ -130,6 +130,28 @@ class Storage:
         if self.local_path is not None:
             self.local_path.mkdir(parents=True, exist_ok=True)
         return self.fs.open_output_stream(path)
+
+
+class _ObjectStoreHandler(DeltaStorageHandler):  # type: ignore[misc]
+    """delta-rs's object store as an Arrow file system, with writing that works."""
+
+    def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> Any:
+        """A stream whose file appears as a whole when it is closed."""
+        return pa.PythonFile(_BytesSink(self._handler.open_output_stream(path, metadata)), mode="w")
+
+
+class _BytesSink:
+    """Arrow hands over buffers; delta-rs's stream takes bytes and nothing else."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: Any) -> int:
+        """Write all of it."""
+        return int(self._stream.write(bytes(data)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _stat(path: str, info: pa.fs.FileInfo) -> FileStat:
