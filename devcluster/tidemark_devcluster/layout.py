@@ -18,15 +18,19 @@ Files are written whole or not at all, so a command that dies leaves a folder th
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.errors import StateUnusable
 
 VERSION = 1
+FOLDERS = ("pids", "log", "etcd", "bin")
+MADE_BY_OTHERS = ("pki", "kubectl")
+SOCKETS = ("etcd.sock", "peer.sock")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ class Layout:
     def of(root: Path, kubeconfig: Path | None = None) -> "Layout":
         root = root.absolute()
         return Layout(root, kubeconfig.absolute() if kubeconfig else root / "kubeconfig")
+
+    @property
+    def lock(self) -> Path:
+        """Made first: what marks a folder as a control plane's."""
+        return self.root / "lock"
 
     @property
     def tokens(self) -> Path:
@@ -78,16 +87,33 @@ class Layout:
         return self.root / "log" / f"{name}.log"
 
     def make(self) -> None:
-        """Create the folders."""
+        """Create the folders, in a new or empty folder or in one that is a control plane's already."""
         try:
-            for folder in (self.root, *(self.root / name for name in ("pids", "log", "etcd", "bin"))):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.root.is_dir() and any(self.root.iterdir()) and not self.lock.exists():
+                raise StateUnusable(
+                    f"{self.root} is not empty and not a control plane's: choose another folder with --state"
+                )
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root.chmod(0o700)
+            self.lock.touch()
+            for name in FOLDERS:
+                (self.root / name).mkdir(mode=0o700, exist_ok=True)
             self.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateUnusable(
                 f"cannot use {self.root} as state folder ({error.strerror}): choose another with --state"
             ) from error
+
+    def remove(self) -> None:
+        """Remove what a control plane put here, and the folder if nothing else is in it."""
+        for name in FOLDERS + MADE_BY_OTHERS:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        for path in (self.settings, self.tokens, self.service_account_key, self.outsider_kubeconfig):
+            path.unlink(missing_ok=True)
+        for path in (self.kubeconfig, *(self.root / name for name in SOCKETS), self.lock):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.root.rmdir()
 
     def link_kubectl(self, binary: Path) -> None:
         """Point `bin/kubectl` at this binary."""
@@ -101,7 +127,7 @@ class Layout:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One command at a time; the kernel lets go of the lock when its holder dies."""
-        with (self.root / "lock").open("w") as held:
+        with self.lock.open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
 

@@ -8,7 +8,6 @@ ends what it started. The state folder outlives `down`; `delete` removes it.
 """
 
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -74,17 +73,17 @@ class ControlPlane:
 
     def down(self) -> None:
         """End the servers that this state folder knows, and no other process. Data stay."""
-        if not self.layout.root.is_dir():
+        if not self.layout.lock.exists():
             return
         with self.layout.locked():
             for name in reversed(SERVERS):
                 stop(self.layout, name)
 
     def delete(self) -> None:
-        """End the servers and remove the state folder with its data."""
+        """End the servers and remove their data, keys and kubeconfigs; nothing else that is in the folder."""
         self.down()
-        shutil.rmtree(self.layout.root, ignore_errors=True)
-        self.kubeconfig.unlink(missing_ok=True)
+        if self.layout.lock.exists():
+            self.layout.remove()
 
     def status(self) -> Status:
         """What runs now."""

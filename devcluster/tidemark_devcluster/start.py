@@ -94,6 +94,7 @@ class Start:
         self._options = options
         self._servers: dict[str, Identity] = {}
         self._started: list[Identity] = []
+        self._log_began: dict[str, int] = {}
 
     def run(self) -> None:
         """Make all three run and be ready, or end what this run started."""
@@ -151,9 +152,11 @@ class Start:
             self._servers[command.name] = adopted
             return
         log = self._layout.log(command.name)
-        with suppress(FileNotFoundError):
-            if log.stat().st_size > LOG_KEPT_BYTES:
-                os.replace(log, log.with_suffix(".log.1"))
+        size = log.stat().st_size if log.exists() else 0
+        if size > LOG_KEPT_BYTES:
+            os.replace(log, log.with_suffix(".log.1"))
+            size = 0
+        self._log_began[command.name] = size
         identity = processes.start(
             command.arguments,
             {"PATH": os.defpath, "HOME": str(self._layout.root), **command.environment},
@@ -210,12 +213,14 @@ class Start:
     def _wait(self, what: str, needed: Sequence[str], path: str) -> None:
         """Wait until the API server answers `path`, as long as all of `needed` live."""
         deadline = time.monotonic() + READY_SECONDS
-        while not is_ready(self._layout, path):
+        while True:
             for name in needed:
                 if not self._servers[name].is_running():
                     if self._servers[name] not in self._started:
                         raise AdoptedServerEnded(name)
                     raise StartFailed(f"{name} ended while starting; its log ends:\n{self._tail(name)}")
+            if is_ready(self._layout, path):
+                return
             if time.monotonic() > deadline:
                 raise StartFailed(
                     f"{what} was not ready within {READY_SECONDS:.0f} s; {self._layout.log(needed[-1])} ends:\n"
@@ -224,6 +229,6 @@ class Start:
             time.sleep(POLL_SECONDS)
 
     def _tail(self, name: str) -> str:
-        """The last words of a server."""
-        text = self._layout.log(name).read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        """The last words of a server, of those it said since this run started it."""
+        said = self._layout.log(name).read_bytes()[self._log_began.get(name, 0) :]
+        return "\n".join(said.decode(errors="replace").splitlines()[-LOG_TAIL_LINES:])

@@ -57,6 +57,15 @@ def test_a_server_that_dies_at_once_fails_the_start_with_its_last_words(tmp_path
     assert plane.status().pids == {}
 
 
+def test_the_last_words_are_those_of_this_start(tmp_path: Path) -> None:
+    """The log goes on from earlier starts; what they said is not taken for this one's reason."""
+    plane = ControlPlane(tmp_path / "state")
+    plane.layout.make()
+    plane.layout.log("kube-apiserver").write_text("bind: address already in use\n")
+    with pytest.raises(StartFailed, match=r"its log ends:\nno such flag$"):
+        plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), Options())
+
+
 def test_a_port_lost_between_the_look_and_the_listening_is_tried_anew(tmp_path: Path) -> None:
     """Three times, for a port that nobody asked for; the error then says so."""
     script = 'echo "$*" >>"$HOME/../calls"; echo listen tcp: bind: address already in use; exit 1'
@@ -71,10 +80,38 @@ def test_a_state_folder_of_another_version_is_not_touched(tmp_path: Path) -> Non
     """Nor guessed at: the message names the folder and what to do."""
     state = tmp_path / "state"
     state.mkdir()
+    (state / "lock").touch()
     (state / "settings.json").write_text(json.dumps({"version": 99, "api_port": 1}))
     with pytest.raises(StateUnusable, match=r"written by another version of Tidemark .* remove the folder"):
         ControlPlane(state).up(binaries(tmp_path), Options())
     assert list(state.glob("etcd/*")) == []
+
+
+def test_a_folder_that_holds_something_else_is_neither_used_nor_changed(tmp_path: Path) -> None:
+    """`--state ~` is a mistake: nothing is written, nobody's mode is changed, `down --delete` deletes nothing."""
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o755)
+    (folder / "kubeconfig").write_text("mine")
+    plane = ControlPlane(folder)
+    with pytest.raises(StateUnusable, match="is not empty and not a control plane's: choose another"):
+        plane.up(binaries(tmp_path), Options())
+    plane.delete()
+    assert [path.name for path in folder.iterdir()] == ["kubeconfig"]
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+def test_delete_removes_what_a_control_plane_made_and_nothing_else(tmp_path: Path, stranger: bool) -> None:
+    """A file that somebody put beside it stays, and so does the folder then."""
+    state = tmp_path / "state"
+    plane = ControlPlane(state)
+    with pytest.raises(StartFailed):
+        plane.up(binaries(tmp_path, apiserver="exit 1"), Options())
+    if stranger:
+        (state / "notes").touch()
+    plane.delete()
+    assert [path.name for path in state.glob("*")] == (["notes"] if stranger else [])
+    assert state.exists() == stranger
 
 
 def test_what_is_secret_is_readable_by_its_owner_only(tmp_path: Path) -> None:
@@ -84,7 +121,7 @@ def test_what_is_secret_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     write_private(layout.tokens, "secret")
     assert layout.tokens.stat().st_mode & 0o777 == 0o600
     assert layout.root.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in layout.root.iterdir() if path.is_file()] == ["tokens.csv"]
+    assert {path.name for path in layout.root.iterdir() if path.is_file()} == {"lock", "tokens.csv"}
 
 
 def test_tokens_are_random_and_read_back() -> None:
