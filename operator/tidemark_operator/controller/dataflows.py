@@ -77,6 +77,13 @@ class Dataflows:
             collection.dropped, collection.since = True, Frontier.empty()
         return [AllowCompaction(id, Frontier.empty()) for id in dataflow.description.export_ids]
 
+    def set_lag(self, owner: str, lag_ms: int) -> None:
+        """Another read policy: from the next compaction on."""
+        for collection in self.collections_of(owner):
+            collection.lag_ms = lag_ms
+            if collection.shard is not None:
+                self._shards.set_lag(collection.shard, lag_ms)
+
     def reap(self) -> list[str]:
         """Forgets what is dropped and gone; the owners of it."""
         gone = [o for o, d in self._by_owner.items() if d.dropped and all(c.is_gone for c in self.collections_of(o))]

@@ -22,6 +22,7 @@ from tidemark_operator.controller.notices import (
     ShardRemoved,
 )
 from tidemark_operator.controller.peeks import PeekBook
+from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.commands import (
     CancelPeek,
@@ -32,10 +33,11 @@ from tidemark_protocol.commands import (
     Peek,
     RunIngestion,
 )
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.history import History
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import (
+    Description,
     Frontiers,
     IngestionStatus,
     PeekResponse,
@@ -44,6 +46,7 @@ from tidemark_protocol.responses import (
     ShardFrontiers,
     Status,
 )
+from tidemark_protocol.storage import IngestionDescription
 
 
 class Instance:
@@ -90,6 +93,13 @@ class Instance:
         own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
         link.send([*commands, *own, complete])
+
+    def seed(self, description: Description) -> None:
+        """How far collections were before anybody told this controller: so that frontiers never go back."""
+        for described in description.collections:
+            collection = self.dataflows.collection(described.id)
+            if collection is not None and not collection.dropped:
+                collection.write = max(described.write, collection.write or described.write)
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
@@ -143,6 +153,7 @@ class Instance:
         if old is not None and old[0] != replica:
             self.drop_ingestion(id)
         self._ingestions[id] = (replica, command)
+        self._hold_remap(command.ingestion)
         self.send_to(replica, command)
 
     def drop_ingestion(self, id: GlobalId) -> None:
@@ -164,6 +175,8 @@ class Instance:
         """Schedules, compacts, forgets: once a second."""
         self._broadcast(self.dataflows.schedule())
         self._broadcast(self.dataflows.compact())
+        for _, run in self._ingestions.values():
+            self._hold_remap(run.ingestion)
         if self._links:
             for command in self.shards.due_compactions(now_ms):
                 self.send_to(self.replicas[0], command)
@@ -212,6 +225,13 @@ class Instance:
             return []
         self.cancel_peek(response.uuid)
         return [answer]
+
+    def _hold_remap(self, ingestion: IngestionDescription) -> None:
+        """Bindings are needed until every table has what they bind. The hold stays when the ingestion is suspended."""
+        tables = [self.shards.frontiers(t.shard.shard_id) for t in ingestion.tables]
+        uppers = [f.upper if f else Frontier.minimum() for f in tables]
+        self.shards.register(ingestion.remap_id, ingestion.remap_location)
+        self.shards.hold(ingestion.remap_id, f"ingestion {ingestion.id}", before(meet(uppers)))
 
     def _hold(self, peek: Peek, frontier: Frontier) -> None:
         if isinstance(peek.target, IndexTarget):

@@ -56,11 +56,16 @@ class ShardBook:
     def __init__(self) -> None:
         self._shards: dict[ShardId, Shard] = {}
 
-    def register(self, id: ShardId, location: str, lag_ms: int = DEFAULT_LAG_MS) -> Shard:
-        """The shard, known from now on. A second call only changes the lag."""
+    def register(self, id: ShardId, location: str, lag_ms: int | None = None) -> Shard:
+        """The shard, known from now on. Whoever owns it gives the lag; who only reads it gives none."""
         shard = self._shards.setdefault(id, Shard(id, location))
-        shard.lag_ms = lag_ms
+        if lag_ms is not None:
+            shard.lag_ms = lag_ms
         return shard
+
+    def set_lag(self, id: ShardId, lag_ms: int) -> None:
+        if shard := self._shards.get(id):
+            shard.lag_ms = lag_ms
 
     def forget(self, id: ShardId) -> None:
         """The shard's owner is gone. Holders keep it: they still read."""

@@ -1,0 +1,92 @@
+"""The operator's memory of DataSources and Dataflows: what is stored of them, and how reconciling them stands.
+
+Everything here can be rebuilt from the API server (status names the stored revisions); it is kept because users,
+relations and statuses are asked for all the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark_operator.controller.ingestion import Ingester
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.planning.revision import ActiveRevision, Parent
+from tidemark_operator.resources.data_source_conditions import IngestionFailure
+from tidemark_operator.resources.dataflow_conditions import Plan, Planning, PlanRefused, WaitingForInputs
+from tidemark_protocol.ids import Digest
+from tidemark_protocol.planning import Planned
+from tidemark_protocol.responses import IngestionStatus
+from tidemark_protocol.storage import IngestionDescription
+
+
+@dataclass
+class SourceState:
+    """`pinned`: its tables and shards, as stored. `ingester`: as stored in status."""
+
+    key: Key
+    uid: str
+    instance: str
+    pinned: IngestionDescription | None = None
+    ingester: Ingester | None = None
+    failure: IngestionFailure | None = None
+    schema_unknown_of: tuple[str, ...] = ()
+    report: IngestionStatus | None = None
+
+
+@dataclass
+class DataflowState:
+    """`active`: what replicas are to run. `outcome`: the planner's answer to the question of
+    that digest."""
+
+    key: Key
+    uid: str
+    instance: str
+    active: ActiveRevision | None = None
+    plan: Plan = field(default_factory=Planning)
+    outcome: tuple[Digest, Planned | PlanRefused | WaitingForInputs] | None = None
+    waiting: tuple[str, ...] = ()
+    suspended: bool = False
+    deleting: bool = False
+    requested_as_of: int | None = None
+    lag_ms: int = 0
+
+    @property
+    def owner(self) -> str:
+        """Its name in its instance."""
+        return self.key.path
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._sources: dict[Key, SourceState] = {}
+        self._dataflows: dict[Key, DataflowState] = {}
+
+    def source(self, key: Key) -> SourceState | None:
+        return self._sources.get(key)
+
+    def dataflow(self, key: Key) -> DataflowState | None:
+        return self._dataflows.get(key)
+
+    def put_source(self, state: SourceState) -> SourceState:
+        self._sources[state.key] = state
+        return state
+
+    def put_dataflow(self, state: DataflowState) -> DataflowState:
+        self._dataflows[state.key] = state
+        return state
+
+    def forget(self, key: Key) -> None:
+        self._sources.pop(key, None)
+        self._dataflows.pop(key, None)
+
+    def sources(self, namespace: str) -> list[SourceState]:
+        return [s for s in self._sources.values() if s.key.namespace == namespace]
+
+    def dataflows(self, namespace: str) -> list[DataflowState]:
+        return [d for d in self._dataflows.values() if d.key.namespace == namespace]
+
+    def users(self, key: Key) -> list[Key]:
+        """Dataflows whose plan reads the object, in order of name."""
+        parent = Parent(key.resource.kind, key.name)
+        readers = [d for d in self.dataflows(key.namespace) if d.active and parent in d.active.revision.reads]
+        return sorted((d.key for d in readers if d.key != key), key=lambda k: k.name)

@@ -1,0 +1,65 @@
+"""The names that SQL may use in a namespace, as the planner wants them.
+
+DataSource a, pinned         a.<table>      a shard
+Dataflow d, active           d.<export>     a shard (materialized view), or an index, which only queries read
+                             d              where d has one export
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.planning import Catalogue, Relation
+
+
+def catalogue(
+    sources: Iterable[SourceState], dataflows: Iterable[DataflowState], without: str | None = None
+) -> Catalogue:
+    """`without`: the Dataflow that is being planned; a plan never reads its own exports."""
+    tables = [relation for source in sources for relation in _tables(source)]
+    exports = [relation for d in dataflows if d.key.name != without for relation in _exports(d)]
+    return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
+
+
+def parents(
+    sources: Iterable[SourceState], dataflows: Iterable[DataflowState], references: Iterable[GlobalId]
+) -> tuple[Parent, ...]:
+    """The resources whose relations a plan reads."""
+    wanted = set(references)
+    found = {Parent(DATA_SOURCES.kind, s.key.name) for s in sources if wanted & {r.id for r in _tables(s)}}
+    found |= {Parent(DATAFLOWS.kind, d.key.name) for d in dataflows if wanted & {r.id for r in _exports(d)}}
+    return tuple(sorted(found, key=str))
+
+
+def _tables(source: SourceState) -> Iterator[Relation]:
+    for ingested in source.pinned.tables if source.pinned else ():
+        table = ingested.table
+        yield Relation(
+            source.key.name, table.name, ingested.id, table.columns, ingested.shard, table.keys, table.monotonic
+        )
+
+
+def _exports(dataflow: DataflowState) -> Iterator[Relation]:
+    if dataflow.active is None:
+        return
+    revision = dataflow.active.revision
+    for export in revision.exports:
+        shard = revision.view_shard(export.name)
+        id = GlobalId(shard.shard_id) if shard else revision.export_id(export.name)
+        if id is None:
+            continue
+        yield Relation(
+            parent=dataflow.key.name,
+            name=export.name,
+            id=id,
+            columns=export.columns,
+            shard=shard,
+            keys=(export.key,) if export.unique else (),
+            monotonic=export.monotonic,
+            short=len(revision.exports) == 1,
+            index_key=export.key if export.kind == "index" else None,
+        )

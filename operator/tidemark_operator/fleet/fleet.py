@@ -1,0 +1,63 @@
+"""Every instance of every namespace, and the clock that maintains them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.fleet.running import Listener, RunningInstance
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.commands import InstanceConfig
+
+MAINTAIN_SECONDS = 1.0
+
+
+class Fleet:
+    """Shards are shared by a namespace: one instance may read what another writes. `listener` is set once, before
+    anything runs."""
+
+    listener: Listener
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+        self._instances: dict[tuple[str, str], RunningInstance] = {}
+        self._books: dict[str, ShardBook] = {}
+
+    def book(self, namespace: str) -> ShardBook:
+        return self._books.setdefault(namespace, ShardBook())
+
+    def get(self, namespace: str, name: str) -> RunningInstance | None:
+        return self._instances.get((namespace, name))
+
+    def ensure(self, namespace: str, config: InstanceConfig) -> RunningInstance:
+        """The running instance; one of another configuration is ended first (its replicas end themselves)."""
+        running = self.get(namespace, config.instance)
+        if running is not None and running.config == config:
+            return running
+        self.remove(namespace, config.instance)
+        running = RunningInstance(namespace, config, self.book(namespace), self._leadership, self.listener)
+        self._instances[namespace, config.instance] = running
+        return running
+
+    def remove(self, namespace: str, name: str) -> None:
+        running = self._instances.pop((namespace, name), None)
+        if running is not None:
+            for replica in list(running.replicas):
+                running.detach(replica)
+            for owner in running.core.dataflows.owners():
+                running.drop(owner)
+
+    def of(self, namespace: str) -> list[RunningInstance]:
+        return [running for (place, _), running in self._instances.items() if place == namespace]
+
+    async def run(self) -> None:
+        """Maintains all instances until cancelled."""
+        while True:
+            for running in list(self._instances.values()):
+                running.maintain()
+            await asyncio.sleep(MAINTAIN_SECONDS)
+
+    async def close(self) -> None:
+        """Ends all connections; the replicas go on."""
+        for running in self._instances.values():
+            await running.close()

@@ -1,0 +1,238 @@
+"""One instance at run time: hosts its replicas' connections around the pure controller.
+
+    connection ──described──► seed frontiers, install what is stored ──► replay
+    connection ──received───► Instance ──notices──► listener (work queue) and whoever waits for a peek
+
+Everything here runs on the event loop and never waits, but for the few methods that ask a replica something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import grpc
+
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
+from tidemark_operator.controller.replica_connection import ReplicaConnection
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.errors import OperatorError, Waiting
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol import codec
+from tidemark_protocol.commands import (
+    Command,
+    InstanceConfig,
+    Peek,
+    RunIngestion,
+    UpdateConfiguration,
+)
+from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.responses import Description, PeekError, PeekRows, Response
+from tidemark_protocol.storage import IngestionDescription, SourceSpec
+
+LOG = logging.getLogger(__name__)
+MAX_RESULT_BYTES = 32 * 1024 * 1024
+T = TypeVar("T")
+
+
+@dataclass
+class ReplicaState:
+    """What is known of a replica's connection. `silent_since_ms` 0: it answers."""
+
+    connection: ReplicaConnection
+    task: asyncio.Task[None]
+    wake: asyncio.Event
+    online: bool = False
+    silent_since_ms: int = 0
+    description: Description | None = None
+    last_error: str = ""
+
+
+class Listener(Protocol):
+    """Who is told what happens on an instance."""
+
+    def restore(self, instance: RunningInstance, description: Description) -> None:
+        """A replica is about to be told everything: install what is stored and not installed yet."""
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        """It came online, or was lost."""
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None: ...
+
+    async def outranked(self, by: int) -> None:
+        """A replica serves a client of a higher term; returns once our term is above it."""
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+        """The connection's task ended: cancelled, or by a failure that no retry mends."""
+
+
+class RunningInstance:
+    """`namespace` and `name` of its ComputeInstance, and what its replicas are told of it."""
+
+    def __init__(
+        self, namespace: str, config: InstanceConfig, shards: ShardBook, leadership: Leadership, listener: Listener
+    ) -> None:
+        self.namespace, self.name, self.config = namespace, config.instance, config
+        self.core = Instance(shards)
+        self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
+        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self._leadership, self._listener = leadership, listener
+        self._connections = 0
+        self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
+
+    @property
+    def online(self) -> list[ReplicaId]:
+        return sorted(r for r, state in self.replicas.items() if state.online)
+
+    def attach(self, replica: ReplicaId, address: str) -> None:
+        """Keeps a connection to the replica at this address."""
+        state = self.replicas.get(replica)
+        if state is not None and state.connection.address == address and not state.task.done():
+            return
+        self.detach(replica)
+        connection = ReplicaConnection(replica, address, self)
+        task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
+        task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
+        self.replicas[replica] = ReplicaState(connection, task, asyncio.Event(), silent_since_ms=now_ms())
+
+    def detach(self, replica: ReplicaId) -> None:
+        """Ends the connection; the replica is none of ours any more."""
+        state = self.replicas.pop(replica, None)
+        if state is not None:
+            state.task.cancel()
+            self._notify(self.core.disconnect(replica))
+
+    async def close(self) -> None:
+        """Ends all connections; the replicas go on."""
+        tasks = [state.task for state in self.replicas.values()]
+        for replica in list(self.replicas):
+            self.detach(replica)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def maintain(self) -> None:
+        self._notify(self.core.maintain(now_ms()))
+        self.flush()
+
+    def flush(self) -> None:
+        """Wakes the connections that have something to send."""
+        for state in self.replicas.values():
+            state.wake.set()
+
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
+        """Asks any replica that answers; raises Waiting where none does."""
+        return await self._ask(lambda connection: connection.describe(shards))
+
+    async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
+        """Asks any replica that answers; raises Waiting where none does."""
+        data = codec.encode(source)
+        return await self._ask(lambda connection: connection.inspect(data))
+
+    def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
+        command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
+        current = self.core.ingestion(description.id)
+        if current is None or (current[0], current[1].ingestion, current[1].term) != (replica, description, term):
+            self.core.run_ingestion(replica, command)
+            self.flush()
+
+    def drop_ingestion(self, id: GlobalId) -> None:
+        self.core.drop_ingestion(id)
+        self.flush()
+
+    def drop(self, owner: str) -> None:
+        self._notify(self.core.drop(owner))
+        self.flush()
+
+    async def peek(self, peek: Peek) -> PeekRows | PeekError:
+        """The answer. Cancelled, it is cancelled on the replicas."""
+        future: asyncio.Future[PeekRows | PeekError] = asyncio.get_running_loop().create_future()
+        self._answers[peek.uuid] = future
+        try:
+            self.core.peek(peek)
+            self.flush()
+            return await future
+        finally:
+            del self._answers[peek.uuid]
+            self.core.cancel_peek(peek.uuid)
+            self.flush()
+
+    # The connections' side.
+
+    def shards_to_describe(self) -> list[tuple[ShardId, str]]:
+        return [(shard.id, shard.location) for shard in self.core.shards.all()]
+
+    async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
+        if served is not None and served.leader_term > self._leadership.term:
+            await self._listener.outranked(served.leader_term)
+        self._connections += 1
+        return Epoch(self._leadership.term, self._connections)
+
+    def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        state = self.replicas[replica]
+        state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
+        for shard in description.shards:
+            self.core.shards.described(shard)
+        self._listener.restore(self, description)
+        self.core.connect(replica, connection, now_ms())
+        self.core.seed(description)
+        self._listener.replica_changed(self, replica)
+
+    def take(self, replica: ReplicaId, connection: int) -> list[Command]:
+        link = self.core.link(replica, connection)
+        if link is None or link.is_stuck:
+            raise OperatorError("the replica was replaced" if link is None else "the replica takes no commands")
+        return link.drain()
+
+    async def wait(self, replica: ReplicaId) -> None:
+        state = self.replicas.get(replica)
+        if state is None:
+            raise OperatorError(f"replica {replica} is gone")
+        await state.wake.wait()
+        state.wake.clear()
+
+    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        now = now_ms()
+        for response in responses:
+            self._notify(self.core.receive(replica, connection, response, now))
+        self.flush()
+
+    def probed(self, replica: ReplicaId, description: Description) -> None:
+        if state := self.replicas.get(replica):
+            state.description = description
+
+    def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+        if self.core.link(replica, connection) is None:
+            return
+        LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
+        self._notify(self.core.disconnect(replica))
+        if state := self.replicas.get(replica):
+            state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
+        self._listener.replica_changed(self, replica)
+
+    async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> T:
+        for replica in self.online:
+            try:
+                return await question(self.replicas[replica].connection)
+            except (grpc.RpcError, OperatorError, KeyError) as error:
+                LOG.warning("replica %s/%s did not answer: %s", self.namespace, replica, error)
+        raise Waiting("NoReplicaOnline", f"waiting for a replica of ComputeInstance {self.name} to answer")
+
+    def _notify(self, notices: list[Notice]) -> None:
+        for notice in notices:
+            if isinstance(notice, PeekAnswer):
+                future = self._answers.get(notice.uuid)
+                if future is not None and not future.done():
+                    future.set_result(notice.result)
+            else:
+                self._listener.notice(self, notice)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,203 @@
+"""The operator put together: events in, reconciles out, and the answers of replicas in between.
+
+start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
+resync    list everything again, now and then: what a watch missed is found
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidemark_operator.controller.notices import (
+    DataflowChanged,
+    DataflowGone,
+    IngestionReported,
+    Notice,
+    ShardAppeared,
+    ShardRemoved,
+)
+from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers import installer
+from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
+from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
+from tidemark_operator.handlers.reconcile_instance import align_replicas, reconcile_instance, reconcile_replica
+from tidemark_operator.handlers.statuses import status_of
+from tidemark_operator.handlers.work_queue import WorkQueue
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key, key_of
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, OURS, REPLICAS, Body, Resource
+from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.responses import Description
+
+LOG = logging.getLogger(__name__)
+RESYNC_SECONDS = 60.0
+
+
+class Operator:
+    """Also the fleet's listener. `stop` is set when this process must end."""
+
+    def __init__(self, world: World, stop: asyncio.Event) -> None:
+        self._world, self.stop = world, stop
+        self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
+        self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
+        self._sources = DataSourceReconciler(world, self.publisher)
+        self._dataflows = DataflowReconciler(world, self.publisher)
+        self.ready = False
+
+    async def start(self) -> None:
+        """Everything known before anything is done: instances, then what is stored, then processes."""
+        for resource in OURS:
+            self._world.cache.replace_all(resource, await self._world.kube.list(resource))
+        for key, _ in self._world.cache.all(INSTANCES):
+            await reconcile_instance(self._world, key)
+        for key, body in self._world.cache.all(DATA_SOURCES):
+            await self._load_source(key, body)
+        for key, body in self._world.cache.all(DATAFLOWS):
+            await self._load_dataflow(key, body)
+        self.ready = True
+        align_replicas(self._world)
+        self._enqueue_all()
+
+    async def resync(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS)
+            for resource in OURS:
+                listed = await self._world.kube.list(resource)
+                for key in self._world.cache.replace_all(resource, listed):
+                    self._changed(key)
+            self._enqueue_all()
+
+    def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
+        """A watch saw the object."""
+        key = key_of(resource, body)
+        cache = self._world.cache
+        if cache.remove(key) if deleted else cache.put(key, body):
+            self._changed(key)
+
+    # The fleet's listener.
+
+    def restore(self, instance: RunningInstance, description: Description) -> None:
+        installer.restore(instance, self._world.registry)
+        self._sources.resume(instance)
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        self._enqueue_namespace(instance.namespace)
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        match notice:
+            case ShardAppeared() | DataflowGone() | ShardRemoved():
+                self._enqueue_namespace(instance.namespace)
+            case DataflowChanged(owner):
+                self.queue.add(Key(DATAFLOWS, instance.namespace, owner.partition("/")[2]))
+            case IngestionReported(_, status):
+                if (key := self._sources.report(status, instance.namespace)) is not None:
+                    self.queue.add(key)
+            case _:
+                pass
+
+    async def outranked(self, by: int) -> None:
+        await self._world.leadership.outranked(by)
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        LOG.error("connection to replica %s/%s ended: %s", instance.namespace, replica, error, exc_info=error)
+        if isinstance(error, LeadershipLost):
+            self.stop.set()
+        else:
+            self.queue.add(Key(REPLICAS, instance.namespace, replica), after_seconds=1.0)
+
+    # Reconciling.
+
+    async def _reconcile(self, key: Key) -> None:
+        """One object, from what is known now; a miss in the cache is verified."""
+        body = self._world.cache.get(key)
+        if body is None:
+            body = await self._world.kube.get(key.resource, key.namespace, key.name)
+            if body is not None:
+                self._world.cache.put(key, body)
+        again = None
+        try:
+            again = await self._dispatch(key, body)
+        except ResourceError as error:
+            LOG.warning("%s cannot be read: %s", key, error)
+        if body is not None:
+            await self.publisher.publish(key)
+        if again is not None:
+            self.queue.add(key, again)
+
+    async def _dispatch(self, key: Key, body: Body | None) -> float | None:
+        if key.resource == INSTANCES:
+            await reconcile_instance(self._world, key)
+        elif key.resource == REPLICAS:
+            await reconcile_replica(self._world, key)
+        elif key.resource == DATA_SOURCES:
+            if body is not None:
+                return await self._sources.reconcile(key, body)
+            self._sources.forget(key)
+        else:
+            if body is not None:
+                return await self._reconcile_dataflow(key, body)
+            self._dataflows.forget(key)
+        return None
+
+    async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
+        """A new plan changes what names mean, and who uses what."""
+        before = self._world.registry.dataflow(key)
+        active = before.active if before else None
+        again = await self._dataflows.reconcile(key, body)
+        after = self._world.registry.dataflow(key)
+        if after is not None and after.active is not active:
+            self._enqueue_namespace(key.namespace, but=key)
+        return again
+
+    def _changed(self, key: Key) -> None:
+        """What others make of it may have changed too."""
+        self.queue.add(key)
+        self._enqueue_namespace(key.namespace)
+
+    def _enqueue_namespace(self, namespace: str, but: Key | None = None) -> None:
+        for resource in OURS:
+            for key, _ in self._world.cache.all(resource, namespace):
+                if key != but:
+                    self.queue.add(key)
+
+    def _enqueue_all(self) -> None:
+        for resource in OURS:
+            for key, _ in self._world.cache.all(resource):
+                self.queue.add(key)
+
+    # Starting.
+
+    async def _load_source(self, key: Key, body: Body) -> None:
+        try:
+            await self._sources.load(self._sources.adopt(key, body), DataSource.parse(body))
+        except (ResourceError, RevisionUnreadable) as error:
+            LOG.warning("%s is not restored: %s", key, error)
+
+    async def _load_dataflow(self, key: Key, body: Body) -> None:
+        """Suspended ones are loaded too: they keep their inputs readable."""
+        try:
+            state = self._dataflows.adopt(key, body)
+            self._dataflows.read_spec(state, body)
+            await self._dataflows.load(state, body)
+        except (ResourceError, RevisionUnreadable) as error:
+            LOG.warning("%s is not restored: %s", key, error)
+
+    # Statuses.
+
+    def _status_of(self, key: Key, body: Body) -> Body | None:
+        return status_of(self._world, key, body, now_ms())
+
+    def _settled(self, key: Key, body: Body) -> bool:
+        """Whether the replicas of its instance have answered since this process started, or there are none."""
+        name = key.name if key.resource == INSTANCES else body["spec"].get("instance", "")
+        running = self._world.running(key.namespace, name)
+        return running is None or not running.replicas or bool(running.online)

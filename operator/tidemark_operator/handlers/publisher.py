@@ -1,0 +1,92 @@
+"""Writes statuses: what matters at once, what merely moves within the budget, what did not change never.
+
+A status is built anew from what is known each second and compared with what the API server has, so no change has to
+be announced and none is lost. For the first seconds of an operator, objects of an instance whose replicas have not
+answered yet are left alone: their statuses were right when the last operator wrote them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from tidemark_operator.handlers.status_budget import StatusBudget
+from tidemark_operator.kube.cache import Cache, Key
+from tidemark_operator.kube.client import OURS, ApiError, Body, Kube
+from tidemark_operator.resources.status import urgent
+
+LOG = logging.getLogger(__name__)
+SWEEP_SECONDS = 1.0
+SETTLE_SECONDS = 15.0
+Build = Callable[[Key, Body], dict[str, Any] | None]
+
+
+class Publisher:
+    """`build` gives the status an object should have; `settled` says whether its instance's replicas answered."""
+
+    def __init__(self, kube: Kube, cache: Cache, build: Build, settled: Callable[[Key, Body], bool]) -> None:
+        self._kube, self._cache, self._build, self._settled = kube, cache, build, settled
+        self._started = asyncio.get_running_loop().time()
+        self._budget: StatusBudget[Key] = StatusBudget(self._started)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self._sweep()
+
+    async def publish(self, key: Key) -> None:
+        """After a reconcile: what is urgent is written now."""
+        change = self._change(key)
+        if change is not None and change[1]:
+            await self._write(key, change[0])
+
+    async def store(self, key: Key, status: dict[str, Any], uid: str) -> None:
+        """Part of a status that must be there before anything is done: raises ApiError."""
+        body = await self._kube.patch_status(
+            key.resource, key.namespace, key.name, {"metadata": {"uid": uid}, "status": status}
+        )
+        self._cache.put(key, body)
+
+    async def _sweep(self) -> None:
+        moved: dict[Key, dict[str, Any]] = {}
+        for resource in OURS:
+            for key, _ in self._cache.all(resource):
+                change = self._change(key)
+                if change is None:
+                    continue
+                status, at_once = change
+                if at_once:
+                    await self._write(key, status)
+                else:
+                    moved[key] = status
+        for key in self._budget.choose(moved, asyncio.get_running_loop().time()):
+            await self._write(key, moved[key])
+
+    def _change(self, key: Key) -> tuple[dict[str, Any], bool] | None:
+        """The status to write and whether at once; None where there is nothing to write."""
+        body = self._cache.get(key)
+        if body is None or not (self._settled(key, body) or self._age() > SETTLE_SECONDS):
+            return None
+        new = self._build(key, body)
+        if new is None:
+            return None
+        old = body.get("status") or {}
+        known = {name: old.get(name) for name in new}
+        return (new, urgent(known, new)) if known != new else None
+
+    async def _write(self, key: Key, status: dict[str, Any]) -> None:
+        body = self._cache.get(key)
+        if body is None:
+            return
+        self._budget.written(key, asyncio.get_running_loop().time())
+        try:
+            await self.store(key, status, body["metadata"]["uid"])
+        except ApiError as error:
+            # gone, replaced, or unreachable: the next sweep sees what there is then
+            LOG.info("status of %s not written: %s", key, error)
+
+    def _age(self) -> float:
+        return asyncio.get_running_loop().time() - self._started

@@ -1,0 +1,213 @@
+"""DataSource: pin its tables once, choose who ingests, and keep it that way.
+
+    tables known? ──no──► a replica inspects the source ─► free shard version ─► stored in a ControllerRevision
+        │
+    ingester ─► stored in status, with a new term if it is another than before ─► RunIngestion
+
+What is stored comes first each time: an operator that dies in between finds it, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_ingester
+from tidemark_operator.errors import Waiting
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import Body
+from tidemark_operator.kube.revisions import Owner, revision_name
+from tidemark_operator.planning.shards import REMAP, Place, free_version
+from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.data_source_conditions import IngestionFailure
+from tidemark_protocol import codec
+from tidemark_protocol.errors import MalformedPlan
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.responses import DescribedShard, IngestionStatus
+from tidemark_protocol.storage import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
+
+PINNED = 1
+LOOK_AGAIN_SECONDS = 5.0
+
+
+class DataSourceReconciler:
+    def __init__(self, world: World, publisher: Publisher) -> None:
+        self._world, self._publisher = world, publisher
+
+    def adopt(self, key: Key, body: Body) -> SourceState:
+        """The state of this very object; another of the same name was another one."""
+        uid = body["metadata"]["uid"]
+        state = self._world.registry.source(key)
+        if state is None or state.uid != uid:
+            if state is not None:
+                self.forget(key)
+            state = self._world.registry.put_source(SourceState(key, uid, body["spec"]["instance"]))
+            stored = (body.get("status") or {}).get("ingester")
+            if stored is not None:
+                state.ingester = Ingester(stored.get("replica", ""), WriterTerm(stored["writerTerm"]))
+        return state
+
+    async def load(self, state: SourceState, source: DataSource) -> None:
+        """Reads what is stored of its tables, if anything is."""
+        if state.pinned is None:
+            name = revision_name(source.meta, PINNED)
+            state.pinned = await self._world.revisions.load(state.key.namespace, name, IngestionDescription)
+        self._register(state)
+
+    def forget(self, key: Key) -> None:
+        """The object is gone: its ingestion stops; its shards stay."""
+        state = self._world.registry.source(key)
+        if state is None:
+            return
+        running = self._world.running(key.namespace, state.instance)
+        if running is not None:
+            running.drop_ingestion(GlobalId(state.uid))
+        self._world.registry.forget(key)
+        book = self._world.fleet.book(key.namespace)
+        for table in state.pinned.tables if state.pinned else ():
+            book.forget(table.shard.shard_id)
+
+    async def reconcile(self, key: Key, body: Body) -> float | None:
+        """Seconds until it must be looked at again, if time alone can change something."""
+        source = DataSource.parse(body)
+        state = self.adopt(key, body)
+        users = self._world.registry.users(key)
+        await set_finalizer(self._world.kube, self._world.cache, key, wanted=bool(users))
+        if source.meta.deleting and not users:
+            return None
+        running = self._world.running(key.namespace, source.instance)
+        if running is None:
+            return None
+        await self.load(state, source)
+        if state.pinned is None and not await self._pin(state, source, running):
+            return LOOK_AGAIN_SECONDS
+        return await self._ingest(state, source, running)
+
+    def report(self, status: IngestionStatus, namespace: str) -> Key | None:
+        """A replica says how an ingestion goes."""
+        for state in self._world.registry.sources(namespace):
+            if state.uid == status.id:
+                state.report = status
+                failed = status.state in ("failed", "fenced")
+                reason = "Fenced" if status.state == "fenced" else "IngestionFailed"
+                state.failure = IngestionFailure(reason, status.message) if failed else None
+                return state.key
+        return None
+
+    def resume(self, running: RunningInstance) -> None:
+        """A replica is about to be told everything: its ingestions are part of that."""
+        for state in self._world.registry.sources(running.namespace):
+            suspended = self._is_suspended(state.key)
+            if state.instance == running.name and state.pinned and state.ingester and not suspended:
+                replica = ReplicaId(state.ingester.replica)
+                running.run_ingestion(replica, state.pinned, state.ingester.term)
+
+    def _is_suspended(self, key: Key) -> bool:
+        body = self._world.cache.get(key)
+        return body is None or bool(body["spec"].get("suspend", False))
+
+    def _register(self, state: SourceState) -> None:
+        if state.pinned is None:
+            return
+        book = self._world.fleet.book(state.key.namespace)
+        lag = self._world.lag_ms(state.key.namespace, state.instance)
+        for table in state.pinned.tables:
+            book.register(table.shard.shard_id, table.shard.location, lag)
+        book.register(state.pinned.remap_id, state.pinned.remap_location, lag)
+
+    async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Asks a replica what tables there are, and stores the answer. Whether that is done."""
+        try:
+            answer = await running.inspect(source.source)
+        except Waiting:
+            return False
+        tables = _tables(answer)
+        missing = _without_columns(source.source, tables)
+        state.schema_unknown_of = missing
+        state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error and not missing else None
+        if answer.error or missing:
+            return False
+        instance = self._world.instance(state.key.namespace, state.instance)
+        if instance is None:
+            return False
+        place = Place.of(instance.location, state.key.namespace, state.key.name, state.uid)
+        parts = [REMAP, *(table.name for table in tables)]
+
+        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
+            return (await running.describe(shards)).shards
+
+        version = await free_version(place, parts, 1, look)
+        pinned = pin(source, place, version, tables)
+        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+        await self._world.revisions.store(owner, PINNED, pinned)
+        state.pinned = pinned
+        self._register(state)
+        return True
+
+    async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
+        assert state.pinned is not None
+        if source.suspend:
+            running.drop_ingestion(state.pinned.id)
+            return None
+        book = self._world.fleet.book(state.key.namespace)
+        seen = [shard.term for t in state.pinned.tables if (shard := book.get(t.shard.shard_id))]
+        chosen = choose_ingester(state.ingester, self._candidates(state, running), seen)
+        if chosen is None:
+            return LOOK_AGAIN_SECONDS
+        if chosen != state.ingester:
+            stored = {"ingester": {"replica": chosen.replica, "writerTerm": chosen.term}}
+            await self._publisher.store(state.key, stored, state.uid)
+            state.ingester = chosen
+        running.run_ingestion(ReplicaId(chosen.replica), state.pinned, chosen.term)
+        return None if chosen.replica in running.online else LOOK_AGAIN_SECONDS
+
+    def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
+        existing = [r.meta.name for r in self._world.replicas(state.key.namespace, state.instance) if not r.suspend]
+        silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
+        silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
+        return Candidates(existing, running.online, silent_ms)
+
+
+def pin(source: DataSource, place: Place, version: int, tables: tuple[SourceTable, ...]) -> IngestionDescription:
+    """What is ingested from now on, for good."""
+    remap_id, remap_location = place.address(REMAP, version)
+    return IngestionDescription(
+        id=GlobalId(source.meta.uid),
+        name=source.meta.name,
+        source=with_columns(source.source, tables),
+        tick_ms=source.tick_ms,
+        remap_id=remap_id,
+        remap_location=remap_location,
+        tables=tuple(
+            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, place.shard(t.name, version, t.columns))
+            for t in tables
+        ),
+    )
+
+
+def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
+    """Inferred columns become given ones: they are inferred once."""
+    if not isinstance(source, FilesSource):
+        return source
+    known = {table.name: table.columns for table in tables}
+    return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
+
+
+def _without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
+    if not isinstance(source, FilesSource):
+        return ()
+    known = {table.name for table in tables}
+    return tuple(t.name for t in source.tables if t.columns is None and t.name not in known)
+
+
+def _tables(answer: compute_pb2.InspectSourceResponse) -> tuple[SourceTable, ...]:
+    try:
+        return tuple(codec.decode(table, SourceTable) for table in answer.tables)
+    except MalformedPlan as error:
+        raise Waiting("SourceUnreadable", f"the replica's answer cannot be read: {error}") from None

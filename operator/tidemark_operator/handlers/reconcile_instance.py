@@ -1,0 +1,72 @@
+"""ComputeInstance and ComputeReplica: which processes run, and which are connected to which instance.
+
+The processes that should run are computed from all ComputeReplicas at once, so a replica whose resource is gone, whose
+instance is gone, or that is suspended is stopped, whatever event was missed.
+"""
+
+from __future__ import annotations
+
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import INSTANCES, REPLICAS
+from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_protocol.commands import InstanceConfig
+from tidemark_protocol.ids import ReplicaId
+
+
+async def reconcile_instance(world: World, key: Key) -> None:
+    instance = world.instance(key.namespace, key.name)
+    if instance is None:
+        world.fleet.remove(key.namespace, key.name)
+    else:
+        world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
+    align_replicas(world)
+
+
+async def reconcile_replica(world: World, key: Key) -> None:
+    align_replicas(world)
+
+
+def align_replicas(world: World) -> None:
+    """Processes and connections are those that the resources ask for."""
+    wanted = _wanted(world)
+    for replica in wanted:
+        world.orchestrator.ensure(replica_spec(replica))
+    world.orchestrator.retain({str(replica.meta.uid) for replica in wanted})
+    for key, _ in world.cache.all(INSTANCES):
+        running = world.running(key.namespace, key.name)
+        if running is None:
+            continue
+        names = {r.meta.name: r for r in wanted if (r.meta.namespace, r.instance) == (key.namespace, key.name)}
+        for gone in [replica for replica in running.replicas if replica not in names]:
+            running.detach(gone)
+        for name, replica in names.items():
+            observed = world.orchestrator.observe(replica.meta.uid)
+            if observed is not None and observed.address:
+                running.attach(ReplicaId(name), observed.address)
+
+
+def replica_spec(replica: ComputeReplica) -> ReplicaSpec:
+    meta, limits = replica.meta, replica.limits
+    return ReplicaSpec(meta.uid, meta.namespace, meta.name, limits.cores, limits.memory_bytes)
+
+
+def _wanted(world: World) -> list[ComputeReplica]:
+    """Replicas that should run: neither they nor their instance are gone, going, or suspended."""
+    found = []
+    for key, body in world.cache.all(REPLICAS):
+        try:
+            replica = ComputeReplica.parse(body)
+        except ResourceError:
+            continue
+        instance = world.instance(key.namespace, replica.instance)
+        if _runs(instance) and not replica.suspend and not replica.meta.deleting:
+            found.append(replica)
+    return found
+
+
+def _runs(instance: ComputeInstance | None) -> bool:
+    return instance is not None and not instance.suspend

@@ -1,0 +1,242 @@
+"""Statuses from what the operator knows: one builder per kind, over the facts of `resources`. Nothing here acts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.controller.collection import Collection
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body
+from tidemark_operator.orchestrator.interface import Observation, Phase
+from tidemark_operator.resources import status
+from tidemark_operator.resources.data_source_conditions import DataSourceFacts, data_source_conditions
+from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored, dataflow_conditions
+from tidemark_operator.resources.instance_conditions import instance_conditions
+from tidemark_operator.resources.replica_conditions import (
+    Answering,
+    Down,
+    Process,
+    ReplicaFacts,
+    Starting,
+    replica_conditions,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ReplicaId
+
+OPERATOR_VERSION = "0.1.0.dev0"
+_EXPORT_KINDS = {"index": "Index", "materializedView": "MaterializedView"}
+
+
+def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
+    """The status that the object should have; None while there is nothing to say."""
+    now = status.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
+    if key.resource == INSTANCES:
+        return _instance(world, key, now)
+    if key.resource == REPLICAS:
+        return _replica(world, key, body, now)
+    if key.resource == DATA_SOURCES:
+        source = world.registry.source(key)
+        return _source(world, source, body, now) if source else None
+    dataflow = world.registry.dataflow(key)
+    return _dataflow(world, dataflow, body, now) if dataflow else None
+
+
+def _instance(world: World, key: Key, now: status.Now) -> dict[str, Any]:
+    facts = world.instance_facts(key.namespace, key.name)
+    term = world.leadership.term
+    return status.instance_status(now, instance_conditions(facts), facts, term, OPERATOR_VERSION, ())
+
+
+def _replica(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
+    instance = body["spec"]["instance"]
+    running = world.running(key.namespace, instance)
+    observed = world.orchestrator.observe(body["metadata"]["uid"])
+    state = running.replicas.get(ReplicaId(key.name)) if running else None
+    counts = _hydrated(world, key, instance)
+    process = Answering(*counts) if state and state.online else _down(observed, state.last_error if state else "")
+    facts = ReplicaFacts(
+        world.instance_facts(key.namespace, instance), bool(body["spec"].get("suspend", False)), process
+    )
+    online = state is not None and state.online
+    return status.replica_status(
+        now,
+        replica_conditions(facts),
+        _incarnation(observed),
+        dataflows=counts[0] if online else None,
+        dataflows_hydrated=counts[1] if online else None,
+        hydrations=state.description.hydrations if state and state.description and online else None,
+    )
+
+
+def _down(observed: Observation | None, last_error: str) -> Process:
+    if observed is None:
+        return Down("NotStarted", "the process has not been started")
+    if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
+        last = observed.last_exit
+        code = "" if last.code is None else f" with exit code {last.code}"
+        return Down(last.reason, f"the process ended{code}, {observed.restarts} restarts so far; it is started again")
+    if observed.phase is Phase.STOPPING:
+        return Down("Stopping", "the process is being stopped")
+    if observed.phase is Phase.RUNNING and last_error:
+        return Down("NotConnected", f"the process runs, but does not answer: {last_error}")
+    return Starting()
+
+
+def _incarnation(observed: Observation | None) -> status.Incarnation | None:
+    if observed is None or observed.incarnation is None:
+        return None
+    last = observed.last_exit
+    return status.Incarnation(
+        observed.incarnation,
+        observed.started_at_ms,
+        observed.restarts,
+        status.LastExit(last.reason, last.code, last.at_ms) if last else None,
+    )
+
+
+def _hydrated(world: World, key: Key, instance: str) -> tuple[int, int]:
+    """Dataflows installed on the replica, and hydrated there."""
+    running = world.running(key.namespace, instance)
+    if running is None:
+        return 0, 0
+    dataflows = running.core.dataflows
+    replica = ReplicaId(key.name)
+    there = [dataflows.collections_of(o) for o in dataflows.owners()]
+    there = [cs for cs in there if all(replica in c.replicas and not c.dropped for c in cs)]
+    return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
+
+
+def _source(world: World, state: SourceState, body: Body, now: status.Now) -> dict[str, Any]:
+    book = world.fleet.book(state.key.namespace)
+    tables = []
+    for ingested in state.pinned.tables if state.pinned else ():
+        known = book.frontiers(ingested.shard.shard_id)
+        tables.append(
+            status.TableStatus(
+                ingested.table.name,
+                id=ingested.id,
+                location=ingested.shard.location,
+                columns=ingested.table.columns,
+                read_frontier=known.since if known else None,
+                write_frontier=known.upper if known and known.upper > Frontier.minimum() else None,
+            )
+        )
+    reported = bool(tables) and all(table.write_frontier is not None for table in tables)
+    counters = state.report.counters if state.report else {}
+    facts = DataSourceFacts(
+        instance=world.instance_facts(state.key.namespace, state.instance),
+        suspended=bool(body["spec"].get("suspend", False)),
+        deleting_used_by=_users(world, state.key, body),
+        schema_unknown_of=state.schema_unknown_of,
+        ingester=state.ingester.replica if state.ingester and reported else None,
+        failure=state.failure,
+        refused_files=counters.get("refused_files", 0),
+        bad_records=counters.get("bad_records", 0),
+    )
+    ingester = state.ingester
+    return status.data_source_status(
+        now,
+        data_source_conditions(facts),
+        tables,
+        ingester.term if ingester else None,
+        ingester.replica if ingester else None,
+    )
+
+
+def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -> dict[str, Any]:
+    running = world.running(state.key.namespace, state.instance)
+    installed = running.core.dataflows.get(state.owner) if running else None
+    collections = running.core.dataflows.collections_of(state.owner) if running else []
+    live = installed is not None and not installed.dropped
+    active = state.active
+    facts = DataflowFacts(
+        instance=world.instance_facts(state.key.namespace, state.instance),
+        plan=state.plan,
+        suspended=state.suspended,
+        serving=active.name if active and live else None,
+        deleting_used_by=_users(world, state.key, body),
+        waiting_for_inputs=_waits(world, state),
+        scheduled=installed is not None and live and installed.scheduled,
+        exports=len(collections),
+        exports_hydrated=sum(c.hydrated for c in collections),
+        exports_in_error=tuple(text for c in collections for text in _errors(c)),
+    )
+    verdicts = dataflow_conditions(facts)
+    return status.dataflow_status(now, verdicts, _exports(state, collections if live else []), _revision(state))
+
+
+def _exports(state: DataflowState, collections: list[Collection]) -> list[status.ExportStatus]:
+    if state.active is None:
+        return []
+    revision = state.active.revision
+    by_id = {c.id: c for c in collections}
+    exports = []
+    for export in revision.exports:
+        id = revision.export_id(export.name)
+        shard = revision.view_shard(export.name)
+        c = by_id.get(id) if id else None
+        exports.append(
+            status.ExportStatus(
+                export.name,
+                _EXPORT_KINDS[export.kind],
+                id=id,
+                location=shard.location if shard else None,
+                columns=export.columns,
+                key=tuple(export.columns[i].name for i in export.key) if shard is None else None,
+                read_frontier=c.since if c else None,
+                write_frontier=c.write if c else None,
+                input_frontier=c.input if c else None,
+                output_frontier=c.output if c else None,
+                hydrated=c.hydrated if c else False,
+                replicas=tuple(
+                    status.ReplicaExport(name, on.hydrated, on.write) for name, on in sorted(c.replicas.items())
+                )
+                if c
+                else (),
+            )
+        )
+    return exports
+
+
+def _revision(state: DataflowState) -> status.Revision | None:
+    active = state.active
+    if active is None:
+        return None
+    return status.Revision(
+        active.name,
+        active.generation,
+        active.spec_digest,
+        active.revision.identity,
+        active.revision.description.as_of,
+        active.revision.writer_term,
+    )
+
+
+def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
+    """What holds back an installed dataflow, or its installation."""
+    running = world.running(state.key.namespace, state.instance)
+    installed = running.core.dataflows.get(state.owner) if running else None
+    if running is None or installed is None or installed.dropped or installed.scheduled:
+        return state.waiting if isinstance(state.plan, Stored) else ()
+    waited = set(running.core.dataflows.waits_for(installed))
+    imports = installed.description.source_imports
+    return tuple(i.shard.location for i in imports if i.shard.shard_id in waited)
+
+
+def _errors(collection: Collection) -> list[str]:
+    """What replicas say is wrong with an export: the first that says so speaks for all."""
+    for replica in collection.replicas.values():
+        erroring, refused = replica.statuses.get("erroring", {}), replica.statuses.get("refused", {})
+        if erroring.get("errors", "0") != "0":
+            return [f"{collection.id.split('/')[1]}: {erroring.get('code', 'error')}"]
+        if refused:
+            return [f"{collection.id.split('/')[1]}: refused by the replica: {refused.get('reason', '')}"]
+    return []
+
+
+def _users(world: World, key: Key, body: Body) -> tuple[str, ...]:
+    if "deletionTimestamp" not in body["metadata"]:
+        return ()
+    return tuple(f"{DATAFLOWS.kind} {user.name}" for user in world.registry.users(key))

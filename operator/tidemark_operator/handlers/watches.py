@@ -1,0 +1,67 @@
+"""Watches, by kopf: every event of our four kinds goes to the operator, which keeps a cache and a queue of its own.
+
+Only `on.event` is used: it stores nothing in the objects (no last-handled annotation, which grows with the spec), adds
+no finalizer and cannot fail for good. kopf's part is what it does well: listing, watching, reconnecting, credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kopf
+
+from tidemark_operator.kube.client import OURS, Body, Resource
+from tidemark_operator.resources.meta import GROUP
+
+Observed = Callable[[Resource, Body, bool], None]
+
+
+def registry_of(observed: Observed, kubeconfig: Path | None) -> kopf.OperatorRegistry:
+    """Handlers of our own registry: nothing global."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        if kubeconfig is None:
+            return kopf.login_with_service_account(**arguments)
+        return kopf.login_with_kubeconfig(**arguments)
+
+    for resource in OURS:
+        _watch(registry, resource, observed)
+    return registry
+
+
+def _watch(registry: kopf.OperatorRegistry, resource: Resource, observed: Observed) -> None:
+    @kopf.on.event(resource.group, resource.version, resource.plural, registry=registry, id=f"watch-{resource.plural}")
+    async def handle(event: Any, **_: Any) -> None:
+        observed(resource, dict(event["object"]), event["type"] == "DELETED")
+
+
+def settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.persistence.finalizer = f"{GROUP}/kopf"
+    settings.watching.server_timeout = 600
+    settings.watching.client_timeout = 660
+    settings.networking.request_timeout = 30
+    settings.scanning.disabled = True
+    return settings
+
+
+async def watch(observed: Observed, kubeconfig: Path | None, namespaces: tuple[str, ...], stop: asyncio.Event) -> None:
+    """Until `stop`. kopf cancels every task that began after it: whatever else runs must have ended by then."""
+    if kubeconfig is not None:
+        os.environ["KUBECONFIG"] = str(kubeconfig)
+    await kopf.operator(
+        registry=registry_of(observed, kubeconfig),
+        settings=settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stop,
+    )

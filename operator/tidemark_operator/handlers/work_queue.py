@@ -1,0 +1,108 @@
+"""One queue of keys: each is worked on by at most one worker at a time, again after a failure, ever more rarely.
+
+    add(k)              k is ready now; added while it is worked on, it comes once more afterwards
+    take(now)           a ready key, or how long until there is one
+    done(k, failed)     after a failure k is ready again in 0.5, 1, 2 ... 60 s; `later` schedules a look without one
+
+Bounded by the number of keys. `KeyedQueue` is pure, time being an argument; `WorkQueue` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from tidemark_operator.errors import OperatorError
+
+LOG = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
+FIRST_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 60.0
+
+
+class KeyedQueue(Generic[K]):
+    def __init__(self) -> None:
+        self._due: dict[K, float] = {}
+        self._busy: set[K] = set()
+        self._failures: dict[K, int] = {}
+
+    def add(self, key: K, due: float) -> None:
+        """Ready at `due`, or earlier if it was so already."""
+        self._due[key] = min(due, self._due.get(key, due))
+
+    def take(self, now: float) -> K | None:
+        """The key that has been ready for longest; it is busy until `done`."""
+        ready = [(due, key) for key, due in self._due.items() if due <= now and key not in self._busy]
+        if not ready:
+            return None
+        key = min(ready, key=lambda entry: entry[0])[1]
+        del self._due[key]
+        self._busy.add(key)
+        return key
+
+    def next_due(self) -> float | None:
+        """When the next key becomes ready; None if that is not a matter of time."""
+        return min((due for key, due in self._due.items() if key not in self._busy), default=None)
+
+    def done(self, key: K, failed: bool, now: float) -> None:
+        self._busy.discard(key)
+        if not failed:
+            self._failures.pop(key, None)
+            return
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        # what was added meanwhile waits too: the failure is news, the addition may be its cause
+        self._due[key] = now + backoff_seconds(failures)
+
+    def __len__(self) -> int:
+        return len(self._due) + len(self._busy)
+
+
+def backoff_seconds(failures: int) -> float:
+    return float(min(MAX_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 20)))
+
+
+class WorkQueue(Generic[K]):
+    def __init__(self, work: Callable[[K], Awaitable[None]], workers: int = 4) -> None:
+        self._work, self._workers = work, workers
+        self._queue: KeyedQueue[K] = KeyedQueue()
+        self._changed = asyncio.Event()
+
+    def add(self, key: K, after_seconds: float = 0.0) -> None:
+        self._queue.add(key, asyncio.get_running_loop().time() + after_seconds)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._worker())
+
+    async def _worker(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            key = self._queue.take(loop.time())
+            if key is None:
+                await self._wait(loop.time())
+                continue
+            failed = False
+            try:
+                await self._work(key)
+            except Exception as error:
+                failed = True
+                LOG.warning(
+                    "%s: %s: %s", key, type(error).__name__, error, exc_info=not isinstance(error, OperatorError)
+                )
+            finally:
+                self._queue.done(key, failed, loop.time())
+                self._changed.set()
+
+    async def _wait(self, now: float) -> None:
+        self._changed.clear()
+        due = self._queue.next_due()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - now)):
+                await self._changed.wait()
+        except TimeoutError:
+            return

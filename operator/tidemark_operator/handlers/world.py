@@ -1,0 +1,73 @@
+"""What every reconcile works with, in one place; built once, in main."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.kube.cache import Cache, Key
+from tidemark_operator.kube.client import INSTANCES, REPLICAS, Kube
+from tidemark_operator.kube.events import Events
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.revisions import Revisions
+from tidemark_operator.orchestrator.interface import Orchestrator
+from tidemark_operator.planning.client import PlannerClient
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.instance_conditions import InstanceFacts
+from tidemark_operator.resources.meta import InstanceName, Namespace
+from tidemark_operator.resources.replica import ComputeReplica
+
+
+@dataclass
+class World:
+    kube: Kube
+    cache: Cache
+    registry: Registry
+    fleet: Fleet
+    orchestrator: Orchestrator
+    planner: PlannerClient
+    revisions: Revisions
+    events: Events
+    leadership: Leadership
+
+    def running(self, namespace: str, name: str) -> RunningInstance | None:
+        return self.fleet.get(namespace, name)
+
+    def instance(self, namespace: str, name: str) -> ComputeInstance | None:
+        """The ComputeInstance as it is wanted; None if there is none, or none that can be read."""
+        body = self.cache.get(Key(INSTANCES, namespace, name))
+        try:
+            return ComputeInstance.parse(body) if body else None
+        except ResourceError:
+            return None
+
+    def replicas(self, namespace: str, instance: str) -> list[ComputeReplica]:
+        """ComputeReplicas that name the instance and are not being deleted."""
+        found = []
+        for _, body in self.cache.all(REPLICAS, namespace):
+            try:
+                replica = ComputeReplica.parse(body)
+            except ResourceError:
+                continue
+            if replica.instance == instance and not replica.meta.deleting:
+                found.append(replica)
+        return found
+
+    def instance_facts(self, namespace: str, name: str) -> InstanceFacts:
+        instance, running = self.instance(namespace, name), self.running(namespace, name)
+        return InstanceFacts(
+            namespace=Namespace(namespace),
+            name=InstanceName(name),
+            found=instance is not None,
+            suspended=instance is not None and instance.suspend,
+            replicas=len(self.replicas(namespace, name)),
+            online=len(running.online) if running else 0,
+        )
+
+    def lag_ms(self, namespace: str, instance: str) -> int | None:
+        """The instance's read policy; None where there is no instance."""
+        found = self.instance(namespace, instance)
+        return found.read_policy.lag_ms if found else None

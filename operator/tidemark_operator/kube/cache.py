@@ -1,0 +1,84 @@
+"""The newest known body of every object of ours.
+
+Fed by watches, by full lists (at the start, and now and then: what was deleted while a watch was down is missed by
+the watch), and by the answers to our own writes, so that a reconcile never acts on a status older than its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark_operator.kube.client import Body, Resource
+
+
+@dataclass(frozen=True)
+class Key:
+    """An object by name: what the work queue holds."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.resource.kind} {self.path}"
+
+
+def key_of(resource: Resource, body: Body) -> Key:
+    metadata = body["metadata"]
+    return Key(resource, metadata["namespace"], metadata["name"])
+
+
+class Cache:
+    def __init__(self) -> None:
+        self._bodies: dict[Key, Body] = {}
+
+    def get(self, key: Key) -> Body | None:
+        return self._bodies.get(key)
+
+    def put(self, key: Key, body: Body) -> bool:
+        """Whether anything changed that a reconcile cares about: everything but status."""
+        old = self._bodies.get(key)
+        if old is not None and _version(old) >= _version(body):
+            return False
+        self._bodies[key] = _slim(body)
+        return old is None or _intent(old) != _intent(body)
+
+    def remove(self, key: Key) -> bool:
+        return self._bodies.pop(key, None) is not None
+
+    def replace_all(self, resource: Resource, bodies: Iterable[Body]) -> set[Key]:
+        """A full list. The keys that came, went or changed."""
+        listed = {key_of(resource, body): body for body in bodies}
+        gone = {key for key in self._bodies if key.resource == resource and key not in listed}
+        for key in gone:
+            del self._bodies[key]
+        return gone | {key for key, body in listed.items() if self.put(key, body)}
+
+    def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
+        return [
+            (key, body)
+            for key, body in self._bodies.items()
+            if key.resource == resource and namespace in (None, key.namespace)
+        ]
+
+
+def _version(body: Body) -> int:
+    """Resource versions grow. (The API server promises so for its own storage from 1.35 on, and etcd always did.)"""
+    text = body["metadata"].get("resourceVersion", "")
+    return int(text) if text.isdigit() else 0
+
+
+def _intent(body: Body) -> tuple[object, ...]:
+    metadata = body["metadata"]
+    fields = ("uid", "generation", "deletionTimestamp", "finalizers", "labels")
+    return tuple(metadata.get(field) for field in fields)
+
+
+def _slim(body: Body) -> Body:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    return {**body, "metadata": metadata}

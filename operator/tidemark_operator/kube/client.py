@@ -1,0 +1,180 @@
+"""A thin client: objects are the dicts that the API server speaks of.
+
+The official client's asyncio flavour is used (docs/decisions/0005-operator.md): nothing blocks the loop, requests end
+with their task, and credentials come from the same places as kubectl's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio import client, config
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.resources import data_source, dataflow, instance, replica
+from tidemark_operator.resources.meta import GROUP, VERSION
+
+MERGE_PATCH = "application/merge-patch+json"
+REQUEST_SECONDS = 15.0
+PAGE = 500
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of namespaced object, and where the API server has it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+
+INSTANCES = Resource(GROUP, VERSION, instance.PLURAL, instance.KIND)
+REPLICAS = Resource(GROUP, VERSION, replica.PLURAL, replica.KIND)
+DATA_SOURCES = Resource(GROUP, VERSION, data_source.PLURAL, data_source.KIND)
+DATAFLOWS = Resource(GROUP, VERSION, dataflow.PLURAL, dataflow.KIND)
+OURS = (INSTANCES, REPLICAS, DATA_SOURCES, DATAFLOWS)
+REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+
+
+class ApiError(OperatorError):
+    """The API server refused, or could not be reached; `status` 0 for the latter. A retry may help."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Conflict(ApiError):
+    """Somebody else changed the object, or it exists already."""
+
+
+class Invalid(ApiError):
+    """The API server will never take this."""
+
+
+class Kube:
+    """One connection pool. Open it with `connect`."""
+
+    def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
+        self._objects = client.CustomObjectsApi(api)
+        self._namespaces = namespaces
+
+    @staticmethod
+    @asynccontextmanager
+    async def connect(kubeconfig: Path | None, namespaces: tuple[str, ...] = ()) -> AsyncIterator[Kube]:
+        """`kubeconfig` None: in a pod, by its service account."""
+        configuration = client.Configuration()
+        if kubeconfig is None:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            await config.load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+        async with client.ApiClient(configuration) as api:
+            yield Kube(api, namespaces)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
+        """None: there is none."""
+        try:
+            return await _call(
+                self._objects.get_namespaced_custom_object,
+                **_place(resource, namespace),
+                name=name,
+            )
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(self, resource: Resource, label_selector: str | None = None, namespace: str = "") -> list[Body]:
+        """All of the namespaces that this operator looks after, or of one; page by page."""
+        bodies: list[Body] = []
+        for place in (namespace,) if namespace else self._namespaces or ("",):
+            token = None
+            while True:
+                page = await self._page(resource, place, label_selector, token)
+                # items of a list do not say what they are
+                kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+                bodies += [{**kind, **item} for item in page.get("items") or []]
+                token = page.get("metadata", {}).get("continue")
+                if not token:
+                    break
+        return bodies
+
+    async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
+        """Raises Conflict if it exists."""
+        full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        call = self._objects.create_namespaced_custom_object
+        return await _call(call, **_place(resource, namespace), body=full)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
+        """Raises Conflict if somebody changed it since `body` was read."""
+        call = self._objects.replace_namespaced_custom_object
+        return await _call(call, **_place(resource, namespace), name=name, body=body)
+
+    async def patch(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
+        """A JSON merge patch of everything but status. With metadata.resourceVersion in it: Conflict if it moved."""
+        call = self._objects.patch_namespaced_custom_object
+        return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
+
+    async def patch_status(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
+        """A JSON merge patch of status. With metadata.uid in it: Conflict for another object of the same name."""
+        call = self._objects.patch_namespaced_custom_object_status
+        return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
+
+    async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
+        """Of this very object; one that is gone already is fine."""
+        call = self._objects.delete_namespaced_custom_object
+        try:
+            await _call(call, **_place(resource, namespace), name=name, body={"preconditions": {"uid": uid}})
+        except ApiError as error:
+            if error.status != 404 and not isinstance(error, Conflict):
+                raise
+
+    async def _page(self, resource: Resource, namespace: str, selector: str | None, token: str | None) -> Body:
+        options: Body = {"limit": PAGE, "label_selector": selector, "_continue": token}
+        if namespace:
+            call = self._objects.list_namespaced_custom_object
+            return await _call(call, **_place(resource, namespace), **options)
+        call = self._objects.list_custom_object_for_all_namespaces
+        place = {"group": resource.group, "version": resource.version, "resource_plural": resource.plural}
+        return await _call(call, **place, **options)
+
+
+def _place(resource: Resource, namespace: str) -> dict[str, str]:
+    return {
+        "group": resource.group,
+        "version": resource.version,
+        "namespace": namespace,
+        "plural": resource.plural,
+    }
+
+
+async def _call(call: Any, **arguments: Any) -> Body:
+    try:
+        result: Body = await call(**arguments, _request_timeout=REQUEST_SECONDS)
+        return result
+    except client.ApiException as error:
+        raise _error(error.status or 0, _message(error)) from None
+    except (OSError, TimeoutError) as error:
+        raise ApiError(0, f"the API server does not answer: {error}") from None
+
+
+def _error(status: int, message: str) -> ApiError:
+    kinds: Mapping[int, type[ApiError]] = {409: Conflict, 422: Invalid, 400: Invalid}
+    return kinds.get(status, ApiError)(status, message)
+
+
+def _message(error: Any) -> str:
+    """What the API server says; its headers and our request's are nobody's business."""
+    return f"{error.status} {error.reason}: {str(error.body or '')[:1000]}"

@@ -1,0 +1,68 @@
+"""The leader term: a number that grows with each operator that takes charge, kept in a Lease.
+
+A replica serves the client of the highest term, so an operator that was replaced, and does not know it, is refused by
+every replica. `leaseTransitions` is the term; the API server's resource version makes the increment atomic. Should the
+Lease have been deleted, replicas remember: the next term is raised above what they report.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.kube.client import LEASES, Body, Conflict, Kube
+
+LOG = logging.getLogger(__name__)
+LEASE = "tidemark-operator"
+ATTEMPTS = 10
+LEASE_SECONDS = 15
+
+
+class Leadership:
+    """The term of this process. Only ever raised."""
+
+    def __init__(self, kube: Kube, namespace: str, identity: str) -> None:
+        self._kube, self._namespace, self._identity = kube, namespace, identity
+        self.term = 0
+
+    async def claim(self, above: int = 0) -> int:
+        """Takes charge under a new term, higher than every one before and than `above`."""
+        for _ in range(ATTEMPTS):
+            lease = await self._kube.get(LEASES, self._namespace, LEASE)
+            term = max(_term(lease), above) + 1
+            try:
+                await self._write(lease, term)
+            except Conflict:
+                continue
+            self.term = term
+            LOG.info("leading under term %d", term)
+            return term
+        raise LeadershipLost(f"could not take Lease {self._namespace}/{LEASE}: others keep changing it")
+
+    async def outranked(self, by: int) -> int:
+        """A replica serves a higher term. Somebody else leads (raises LeadershipLost), or the Lease was deleted and
+        made anew, and our term must be raised above it."""
+        lease = await self._kube.get(LEASES, self._namespace, LEASE)
+        holder = (lease or {}).get("spec", {}).get("holderIdentity")
+        if holder != self._identity and _term(lease) >= by:
+            raise LeadershipLost(f"{holder} leads under term {_term(lease)}, this process under {self.term}")
+        return await self.claim(above=by)
+
+    async def _write(self, lease: Body | None, term: int) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseTransitions": term,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseDurationSeconds": LEASE_SECONDS,
+        }
+        if lease is None:
+            await self._kube.create(LEASES, self._namespace, {"metadata": {"name": LEASE}, "spec": spec})
+        else:
+            await self._kube.replace(LEASES, self._namespace, LEASE, {**lease, "spec": spec})
+
+
+def _term(lease: Body | None) -> int:
+    return int((lease or {}).get("spec", {}).get("leaseTransitions") or 0)

@@ -1,0 +1,120 @@
+"""Stored plans: one immutable ControllerRevision each, owned by the resource that it belongs to.
+
+    data: {"format": 1, "encoding": "zlib+base64", "plan": "eJzt..."}      canonical bytes, compressed
+
+A plan is stored before anything of it is sent anywhere, and the resource's status says which one is active. So an
+operator may die between any two steps: the next one finds the stored plan, and plans nothing anew by itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidemark_operator.errors import Rejected, RevisionUnreadable
+from tidemark_operator.kube.client import REVISIONS, Body, Conflict, Kube
+from tidemark_operator.resources.meta import GROUP, Meta
+from tidemark_protocol import codec
+from tidemark_protocol.errors import ProtocolError
+
+FORMAT = 1
+MAX_STORED_BYTES = 900 * 1024
+MAX_PLAN_BYTES = codec.MAX_PLAN_BYTES
+OWNER_LABEL = f"{GROUP}/owner-uid"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The object that a revision belongs to, and is collected with."""
+
+    api_version: str
+    kind: str
+    meta: Meta
+
+    def reference(self) -> Body:
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.meta.name,
+            "uid": self.meta.uid,
+            "controller": True,
+        }
+
+
+def revision_name(owner: Meta, number: int) -> str:
+    """Deterministic, so that a creation repeated after a crash meets its own trace."""
+    return f"{owner.name}-{owner.uid[:8]}-r{number}"
+
+
+def build_revision(owner: Owner, number: int, value: Any) -> Body:
+    """The ControllerRevision that holds `value`; raises Rejected where it is too large for the API server."""
+    data = base64.b64encode(zlib.compress(codec.encode(value), 9)).decode()
+    if len(data) > MAX_STORED_BYTES:
+        raise Rejected(
+            "PlanTooLarge",
+            f"the plan takes {len(data)} bytes when stored, and at most {MAX_STORED_BYTES} fit: split it",
+        )
+    return {
+        "metadata": {
+            "name": revision_name(owner.meta, number),
+            "namespace": owner.meta.namespace,
+            "labels": {OWNER_LABEL: owner.meta.uid},
+            "ownerReferences": [owner.reference()],
+        },
+        "revision": number,
+        "data": {"format": FORMAT, "encoding": "zlib+base64", "plan": data},
+    }
+
+
+def parse_revision(body: Body, expected: type[T]) -> T:
+    """What `build_revision` stored; raises RevisionUnreadable."""
+    name = body["metadata"]["name"]
+    data = body.get("data") or {}
+    if data.get("format") != FORMAT:
+        raise RevisionUnreadable(f"revision {name} has format {data.get('format')!r}; this version reads {FORMAT}")
+    try:
+        unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(base64.b64decode(data["plan"], validate=True), MAX_PLAN_BYTES + 1)
+        return codec.decode(raw, expected)
+    except (KeyError, binascii.Error, zlib.error, ProtocolError) as error:
+        raise RevisionUnreadable(f"revision {name} cannot be read: {error}") from None
+
+
+class Revisions:
+    """Revisions at the API server."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    async def load(self, namespace: str, name: str, expected: type[T]) -> T | None:
+        """None: there is none of this name."""
+        body = await self._kube.get(REVISIONS, namespace, name)
+        return None if body is None else parse_revision(body, expected)
+
+    async def of(self, owner: Meta) -> list[Body]:
+        """All revisions of the owner, the oldest first."""
+        bodies = await self._kube.list(REVISIONS, f"{OWNER_LABEL}={owner.uid}", owner.namespace)
+        return sorted(bodies, key=lambda body: int(body["revision"]))
+
+    async def store(self, owner: Owner, number: int, value: Any) -> str:
+        """Stores it and returns its name. One of that number that is there already must hold the same."""
+        body = build_revision(owner, number, value)
+        name: str = body["metadata"]["name"]
+        try:
+            await self._kube.create(REVISIONS, owner.meta.namespace, body)
+        except Conflict:
+            there = await self._kube.get(REVISIONS, owner.meta.namespace, name)
+            if there is None or there.get("data") != body["data"]:
+                raise
+        return name
+
+    async def prune(self, owner: Meta, keep: str) -> None:
+        """Removes all but the active one."""
+        for body in await self.of(owner):
+            metadata = body["metadata"]
+            if metadata["name"] != keep:
+                await self._kube.delete(REVISIONS, owner.namespace, metadata["name"], metadata["uid"])

@@ -1,0 +1,176 @@
+"""`python -m tidemark_operator`: start-up and clean-up.
+
+    term ─► list and load ─► processes, connections, queue, statuses, gateway ─► watches
+    stop ─► queue and connections end ─► watches end ─► the replicas go on without us
+
+Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 when another operator leads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.errors import LeadershipLost, OperatorError
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.gateway.server import Gateway
+from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.handlers.watches import watch
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Cache
+from tidemark_operator.kube.client import Kube
+from tidemark_operator.kube.events import Events
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.revisions import Revisions
+from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.planning.client import PlannerClient
+
+LOG = logging.getLogger("tidemark_operator")
+EXIT_FAILED = 1
+EXIT_NOT_LEADER = 3
+
+
+@dataclass(frozen=True)
+class Options:
+    kubeconfig: Path | None
+    state: Path
+    namespaces: tuple[str, ...]
+    lease_namespace: str
+    gateway_port: int
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="tidemark_operator", description="Runs Tidemark's dataflows.")
+    parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
+    parser.add_argument("--orchestrator", choices=["process"], default="process", help="what runs the replicas")
+    parser.add_argument("--state-dir", type=Path, required=True, help="processes' records, logs, scratch; the token")
+    parser.add_argument("--namespace", action="append", default=[], help="look after this one (repeatable; all)")
+    parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
+    parser.add_argument("--gateway-port", type=int, default=0, help="on 127.0.0.1 (default: any free one)")
+    given = parser.parse_args(arguments)
+    return Options(
+        given.kubeconfig.absolute() if given.kubeconfig else None,
+        given.state_dir.absolute(),
+        tuple(given.namespace),
+        given.lease_namespace,
+        given.gateway_port,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for chatty in ("kopf", "kubernetes.aio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    os.umask(0o077)
+    try:
+        return asyncio.run(run(options))
+    except OperatorError as error:
+        print(f"tidemark_operator: {error}", file=sys.stderr)
+        return EXIT_FAILED
+
+
+async def run(options: Options) -> int:
+    """Until a signal, or until another operator leads."""
+    stop, watched = asyncio.Event(), asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        kube = await stack.enter_async_context(Kube.connect(options.kubeconfig, options.namespaces))
+        operator, world = await _build(kube, options, stop)
+        stack.push_async_callback(world.planner.close)
+        await operator.start()
+        gateway = Gateway(world, options.state, options.gateway_port)
+        await gateway.start()
+        stack.push_async_callback(gateway.close)
+        tasks = Background(stop)
+        for name, work in _work(operator, world):
+            tasks.start(name, work)
+        watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
+        watching.add_done_callback(lambda _: stop.set())
+        await _stopped(stop)
+        await tasks.end()
+        await world.fleet.close()
+        watched.set()
+        await asyncio.gather(watching, return_exceptions=True)
+    return EXIT_NOT_LEADER if tasks.lost_leadership else EXIT_FAILED if tasks.failed else 0
+
+
+class Background:
+    """Tasks that run for as long as the process. One that fails ends it: a supervisor starts it anew."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.failed = self.lost_leadership = False
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        LOG.error("%s ended", task.get_name(), exc_info=error)
+        self.failed, self.lost_leadership = True, isinstance(error, LeadershipLost)
+        self._stop.set()
+
+
+async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Operator, World]:
+    identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    leadership = Leadership(kube, options.lease_namespace, identity)
+    await leadership.claim()
+    orchestrator = ProcessOrchestrator(options.state)
+    cache = Cache()
+    world = World(
+        kube=kube,
+        cache=cache,
+        registry=Registry(),
+        fleet=Fleet(leadership),
+        orchestrator=orchestrator,
+        planner=PlannerClient(orchestrator.planner_address, orchestrator.kill_planner),
+        revisions=Revisions(kube),
+        events=Events(kube, identity),
+        leadership=leadership,
+    )
+    operator = Operator(world, stop)
+    world.fleet.listener = operator
+    return operator, world
+
+
+def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    return [
+        ("orchestrator", world.orchestrator.run()),
+        ("fleet", world.fleet.run()),
+        ("work queue", operator.queue.run()),
+        ("statuses", operator.publisher.run()),
+        ("resync", operator.resync()),
+    ]
+
+
+async def _stopped(stop: asyncio.Event) -> None:
+    """kopf takes the signals when it starts; they are ours again a moment later, so that we end in our order."""
+    loop = asyncio.get_running_loop()
+    while not stop.is_set():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await stop.wait()

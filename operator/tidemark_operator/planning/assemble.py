@@ -1,0 +1,69 @@
+"""A plan, the shards of its views and an as_of, put together as a description with ids of its own.
+
+    identity   = digest of the description without as_of, its exports named <uid>/<export>
+    compute id = <uid>/<export>/<first 16 of identity>
+
+So the same plan of the same Dataflow always has the same ids, and another plan has others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.dataflow import (
+    DataflowDescription,
+    IndexExport,
+    MaterializedViewSink,
+    ShardMetadata,
+    SinkExport,
+)
+from tidemark_protocol.ids import Digest, GlobalId, Time
+from tidemark_protocol.planning import Planned, PlannedExport
+
+ID_DIGITS = 16
+
+
+@dataclass(frozen=True)
+class Named:
+    """The Dataflow that the plan is of."""
+
+    name: str
+    uid: str
+
+    @property
+    def id_prefix(self) -> str:
+        return f"{self.uid}/"
+
+
+def describe(named: Named, planned: Planned, shards: Mapping[str, ShardMetadata]) -> tuple[DataflowDescription, Digest]:
+    """The description at as_of 0, and its identity. `shards`: of the materialized views, by export."""
+    plain = _description(named, planned, shards, {e.name: GlobalId(named.id_prefix + e.name) for e in planned.exports})
+    identity = plain.plan_digest
+    ids = {e.name: GlobalId(f"{named.id_prefix}{e.name}/{identity[:ID_DIGITS]}") for e in planned.exports}
+    return _description(named, planned, shards, ids), identity
+
+
+def at(description: DataflowDescription, as_of: Time) -> DataflowDescription:
+    return replace(description, as_of=as_of)
+
+
+def _description(
+    named: Named, planned: Planned, shards: Mapping[str, ShardMetadata], ids: Mapping[str, GlobalId]
+) -> DataflowDescription:
+    indexes = [e for e in planned.exports if e.kind == "index"]
+    views = [e for e in planned.exports if e.kind != "index"]
+    return DataflowDescription(
+        name=named.name,
+        source_imports=planned.source_imports,
+        index_imports=(),
+        objects=planned.objects,
+        index_exports=tuple(IndexExport(ids[e.name], e.on, e.key, e.columns) for e in indexes),
+        sink_exports=tuple(_sink(e, ids[e.name], shards[e.name]) for e in views),
+        as_of=Time(0),
+        settings=planned.settings,
+    )
+
+
+def _sink(export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
+    return SinkExport(id, export.on, MaterializedViewSink(shard))

@@ -1,0 +1,64 @@
+"""What is stored of a plan before anything of it is sent: enough to install it again without planning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata
+from tidemark_protocol.ids import Digest, GlobalId
+from tidemark_protocol.planning import PlannedExport
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A resource that a plan reads: `kind` is DataSource or Dataflow."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class DataflowRevision:
+    """`identity`: equal plans have equal ones. `writer_term`: under which its views are written. `spec_digest`: of
+    the spec that it was first planned from."""
+
+    description: DataflowDescription
+    exports: tuple[PlannedExport, ...]
+    reads: tuple[Parent, ...]
+    identity: Digest
+    writer_term: int
+    spec_digest: str
+
+    def view_shard(self, export: str) -> ShardMetadata | None:
+        """Where a materialized view is written; None for an index, or for an export that there is not."""
+        id = self.export_id(export)
+        for sink in self.description.sink_exports:
+            if sink.id == id and isinstance(sink.sink, MaterializedViewSink):
+                return sink.sink.shard
+        return None
+
+    def export_id(self, export: str) -> GlobalId | None:
+        """Exports stand in the order of the plan in both lists of the description."""
+        return export_ids(self.description, self.exports).get(export)
+
+
+def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, ...]) -> dict[str, GlobalId]:
+    """Compute ids by the exports' names."""
+    indexes = (e.id for e in description.index_exports)
+    sinks = (e.id for e in description.sink_exports)
+    return {e.name: next(indexes if e.kind == "index" else sinks) for e in exports}
+
+
+@dataclass(frozen=True)
+class ActiveRevision:
+    """The revision that replicas are to run, as the Dataflow's status names it. `spec_digest` and `generation`: of
+    the newest spec that gives this same plan."""
+
+    name: str
+    number: int
+    generation: int
+    spec_digest: str
+    revision: DataflowRevision

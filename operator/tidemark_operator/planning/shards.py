@@ -1,0 +1,83 @@
+"""Addresses of shards: <location>/<namespace>/<name>/<table or export>/v<n>, and which n.
+
+    unchanged columns   the version before: readers of the view are not touched
+    changed columns     the next one
+    first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
+
+An address that some shard has is never taken: what stands there may be anybody's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from tidemark_operator.errors import Waiting
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.types import Column
+
+PROBED_AT_ONCE = 8
+REMAP = "__remap"
+Look = Callable[[Sequence[tuple[ShardId, str]]], Awaitable[Sequence[DescribedShard]]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a resource's shards are: `root` is <location>/<namespace>/<name>."""
+
+    root: str
+    uid: str
+
+    @staticmethod
+    def of(location: str, namespace: str, name: str, uid: str) -> Place:
+        return Place(f"{location}/{namespace}/{name}", uid)
+
+    def address(self, part: str, version: int) -> tuple[ShardId, str]:
+        return ShardId(f"{self.uid}/{part}/v{version}"), f"{self.root}/{part}/v{version}"
+
+    def shard(self, part: str, version: int, columns: tuple[Column, ...]) -> ShardMetadata:
+        id, location = self.address(part, version)
+        return ShardMetadata(id, location, columns)
+
+
+def version_of(shard: ShardMetadata) -> int:
+    found = re.search(r"/v(\d+)$", shard.location)
+    return int(found[1]) if found else 0
+
+
+async def free_version(place: Place, parts: Sequence[str], first: int, look: Look) -> int:
+    """The first version from `first` on at which none of the parts exists."""
+    while True:
+        versions = range(first, first + PROBED_AT_ONCE)
+        wanted = [place.address(part, version) for version in versions for part in parts]
+        found = {shard.id: shard for shard in await look(wanted)}
+        for version in versions:
+            ids = [place.address(part, version)[0] for part in parts]
+            if all(_is_free(found.get(id), id) for id in ids):
+                return version
+        first += PROBED_AT_ONCE
+
+
+def _is_free(shard: DescribedShard | None, id: ShardId) -> bool:
+    if shard is None or shard.error is not None:
+        why = shard.error if shard else "the replica did not say"
+        raise Waiting("StorageUnreadable", f"cannot tell whether there is a shard {id} already: {why}")
+    return not shard.exists
+
+
+async def view_shard(
+    place: Place, export: str, columns: tuple[Column, ...], before: ShardMetadata | None, look: Look
+) -> ShardMetadata:
+    """Where an export is to be written, given where the revision before it wrote."""
+    if before is not None and before.columns == columns:
+        return before
+    first = version_of(before) + 1 if before else 1
+    return place.shard(export, await free_version(place, (export,), first, look), columns)
+
+
+def next_term(*seen: int) -> WriterTerm:
+    """A term above all that were seen."""
+    return WriterTerm(max(seen, default=0) + 1)
