@@ -49,6 +49,7 @@ class Options:
     namespaces: tuple[str, ...]
     lease_namespace: str
     gateway_port: int
+    gateway_file: Path
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -59,6 +60,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--namespace", action="append", default=[], help="look after this one (repeatable; all)")
     parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
     parser.add_argument("--gateway-port", type=int, default=0, help="on 127.0.0.1 (default: any free one)")
+    parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     given = parser.parse_args(arguments)
     return Options(
         given.kubeconfig.absolute() if given.kubeconfig else None,
@@ -66,6 +68,7 @@ def parse(arguments: Sequence[str]) -> Options:
         tuple(given.namespace),
         given.lease_namespace,
         given.gateway_port,
+        (given.gateway_file or given.state_dir / "gateway.json").absolute(),
     )
 
 
@@ -90,7 +93,7 @@ async def run(options: Options) -> int:
         operator, world = await _build(kube, options, stop)
         stack.push_async_callback(world.planner.close)
         await operator.start()
-        gateway = Gateway(world, options.state, options.gateway_port)
+        gateway = Gateway(world, options.state, options.gateway_port, options.gateway_file)
         await gateway.start()
         stack.push_async_callback(gateway.close)
         tasks = Background(stop)
