@@ -68,6 +68,16 @@ def _like(call: Call, arguments: list[str]) -> str:
     return f"({arguments[0]} LIKE {arguments[1]}{escape})"
 
 
+def _trim(side: str) -> Callable[[Call, list[str]], str]:
+    """The second argument, where there is one, is the set of characters that are taken away."""
+
+    def written(call: Call, arguments: list[str]) -> str:
+        what = f"{arguments[1]} FROM {arguments[0]}" if len(arguments) == 2 else f"FROM {arguments[0]}"
+        return f"trim({side} {what})"
+
+    return written
+
+
 _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "negate": lambda call, a: f"(- {a[0]})",
     "not": lambda call, a: f"(NOT {a[0]})",
@@ -77,6 +87,9 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "cast": lambda call, a: f"CAST({a[0]} AS {str(call.type).upper()})",
     "case": _case,
     "like": _like,
+    "trim": _trim("BOTH"),
+    "ltrim": _trim("LEADING"),
+    "rtrim": _trim("TRAILING"),
 }
 
 

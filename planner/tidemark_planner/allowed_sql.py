@@ -1,0 +1,182 @@
+"""What a query may contain, checked on its parse tree, before anything is evaluated.
+
+Analysis already evaluates some text (inline tables, special dates), so functions are checked here by name; what an
+allowed name became is checked again as a typed tree (tidemark_protocol.check).
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.syntax import ParseTree, Phrase
+from tidemark_protocol.literals import is_special_time
+
+AGGREGATES = frozenset({"count", "sum", "avg", "mean"})
+_LATER_AGGREGATES = frozenset(
+    "min max any_value first last first_value last_value count_if bool_and bool_or every some any stddev stddev_samp "
+    "stddev_pop variance var_samp var_pop collect_list collect_set array_agg string_agg listagg approx_count_distinct "
+    "percentile percentile_approx median mode max_by min_by corr covar_pop covar_samp skewness kurtosis".split()
+)
+_CLOCK = frozenset(
+    "now current_timestamp current_date curdate localtimestamp current_time mz_now unix_timestamp".split()
+)
+SCALARS = frozenset(
+    "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
+    "round floor ceil ceiling upper ucase lower lcase length char_length character_length len substring substr "
+    "concat trim ltrim rtrim startswith endswith contains replace "
+    "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
+    "date_add dateadd date_sub datediff date_diff add_months date_trunc trunc "
+    "boolean tinyint smallint int bigint float double decimal string date timestamp".split()
+)
+# Rules of the grammar that have no lowering, in the user's words.
+_CLAUSES = {
+    "windowSpec": "a window function (OVER)",
+    "windowClause": "WINDOW",
+    "lateralView": "LATERAL VIEW",
+    "pivotClause": "PIVOT",
+    "unpivotClause": "UNPIVOT",
+    "sample": "TABLESAMPLE",
+    "groupingAnalytics": "GROUP BY ROLLUP, CUBE or GROUPING SETS",
+    "tableFunctionCall": "a table function",
+    "jsonTable": "JSON_TABLE",
+    "unnest": "UNNEST",
+    "qualifyClause": "QUALIFY",
+    "asofJoinType": "ASOF JOIN",
+    "nearestByClause": "NEAREST BY",
+    "changesClause": "CHANGES",
+    "streamRelationPrimary": "STREAM",
+    "watermarkClause": "WATERMARK",
+    "binByClause": "BIN BY",
+    "parameterMarker": "a parameter marker",
+    "temporalClause": "time travel (VERSION or TIMESTAMP AS OF)",
+    "transformClause": "TRANSFORM",
+    "operatorPipeRightSide": "the pipe operator |>",
+    "hint": "a hint",
+    "optionsClause": "WITH (options)",
+}
+# A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
+_NEEDS = {
+    "windowSpec": "OVER",
+    "windowClause": "WINDOW",
+    "lateralView": "LATERAL",
+    "pivotClause": "PIVOT",
+    "unpivotClause": "UNPIVOT",
+    "sample": "TABLESAMPLE",
+    "jsonTable": "JSON_TABLE",
+    "unnest": "UNNEST",
+    "qualifyClause": "QUALIFY",
+    "asofJoinType": "ASOF",
+    "nearestByClause": "NEAREST",
+    "changesClause": "CHANGES",
+    "streamRelationPrimary": "STREAM",
+    "watermarkClause": "WATERMARK",
+    "binByClause": "BIN",
+    "temporalClause": "OF",
+    "operatorPipeRightSide": "|>",
+    "hint": "/*+",
+    "optionsClause": "WITH",
+}
+_KEYWORDS = {
+    "TRY_CAST": "TRY_CAST",
+    "ESCAPE": "LIKE with ESCAPE",
+    "LATERAL": "LATERAL",
+    "RECURSIVE": "WITH RECURSIVE",
+    "RLIKE": "RLIKE",
+    "ILIKE": "ILIKE",
+    "COLLATE": "COLLATE",
+}
+_CURRENT = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
+_JOINS = {"left": "LEFT", "right": "RIGHT", "full": "FULL"}
+_SUBQUERIES = {
+    "SubqueryExpressionContext": "a scalar subquery",
+    "ExistsContext": "EXISTS",
+    "PredicateContext": "IN (subquery)",
+}
+_QUERY_STARTS = ("SELECT", "WITH", "VALUES", "(", "FROM", "TABLE")
+
+
+def check_statement(sql: str, tree: ParseTree) -> None:
+    """Refuse what is no query, and every construct without a lowering, by name and position."""
+    statement = next(iter(tree.phrases("statement")), None)
+    if statement is None or statement.kind != "StatementDefaultContext":
+        word = sql.split(maxsplit=1)[0].upper() if sql.split() else ""
+        at = (statement.span.line, statement.span.column) if statement else (1, 1)
+        refuse("UNSUPPORTED", f"{word} is not a query: a view is a SELECT", *at, word)
+    upper = sql.upper()
+    for rule, construct in _CLAUSES.items():
+        if _NEEDS.get(rule, "") in upper:
+            for phrase in tree.phrases(rule):
+                _refuse_at(phrase, construct)
+    for keyword, construct in _KEYWORDS.items():
+        if keyword in upper:
+            for token in tree.tokens(keyword):
+                if not token.is_name:
+                    _refuse_at(token, construct)
+    _check_joins(tree)
+    _check_subqueries(tree)
+    _check_functions(tree)
+    _check_literals(tree)
+
+
+def check_no_order(tree: ParseTree) -> None:
+    """A view is a multiset: no ORDER BY, and LIMIT has no lowering yet."""
+    for phrase in tree.phrases("queryOrganization"):
+        first = phrase.text[:5].lower()
+        construct = "ORDER BY" if first in ("order", "sortb", "clust", "distr") else "LIMIT or OFFSET"
+        _refuse_at(phrase, f"{construct} in a view", "order and limit the rows when reading the view")
+
+
+def _check_joins(tree: ParseTree) -> None:
+    for phrase in tree.phrases("joinType"):
+        kind = phrase.text.lower()
+        for prefix, name in _JOINS.items():
+            if kind.startswith(prefix):
+                semi = "SEMI " if "semi" in kind else "ANTI " if "anti" in kind else "OUTER "
+                _refuse_at(phrase, f"{name} {semi}JOIN")
+        if kind in ("semi", "anti"):
+            _refuse_at(phrase, f"LEFT {kind.upper()} JOIN")
+
+
+def _check_subqueries(tree: ParseTree) -> None:
+    for phrase in tree.phrases("query"):
+        if phrase.parent in _SUBQUERIES:
+            _refuse_at(phrase, _SUBQUERIES[phrase.parent])
+    for keyword in ("INTERSECT", "EXCEPT", "SETMINUS"):
+        for token in tree.tokens(keyword):
+            if token.parent == "SetOperationContext":
+                _refuse_at(token, keyword)
+
+
+def _check_functions(tree: ParseTree) -> None:
+    for phrase in tree.phrases("functionName"):
+        name = phrase.text.lower().strip("`")
+        if name in SCALARS or name in AGGREGATES:
+            continue
+        if name in _LATER_AGGREGATES:
+            _refuse_at(phrase, f"the aggregate {name}")
+        if name in _CLOCK:
+            _refuse_clock(phrase, name)
+        message = f"function {name} is not on the list of allowed functions"
+        refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
+    for keyword in _CURRENT:
+        for token in tree.tokens(keyword):
+            if token.parent == "CurrentLikeContext":
+                _refuse_clock(token, token.text.lower())
+
+
+def _check_literals(tree: ParseTree) -> None:
+    for phrase in tree.phrases("literalType"):
+        constant = tree.text_after(phrase.span)
+        if phrase.text.lower().startswith(("date", "timestamp")) and is_special_time(constant.strip("\"'")):
+            word = f"{phrase.text} {constant}"
+            message = f"{word} means a moment that depends on when it is planned; write the date or time itself"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, word)
+
+
+def _refuse_clock(phrase: Phrase, name: str) -> None:
+    message = f"{name} is not supported: a view's contents do not depend on when they are read"
+    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _refuse_at(phrase: Phrase, construct: str, hint: str = "") -> None:
+    message = f"{construct} is not supported" + (f": {hint}" if hint else "")
+    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, construct)

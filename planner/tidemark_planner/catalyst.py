@@ -1,0 +1,166 @@
+"""Spark's parser and analyser, and nothing else of Spark: no job ever runs on data.
+
+    text ──parsePlan──► unresolved plan ──analyser──► analysed plan ──RULES──► JSON
+
+The session is small (one local thread, a bounded heap), in ANSI mode and UTC. Relations are leaves without rows
+(LogicalRDD over an empty RDD) that carry true types and nullability. Commands are never run, files never read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark_planner.errors import CatalystFailed, Refusal, refuse
+from tidemark_planner.spark_errors import diagnose
+from tidemark_planner.tree import Node, parse_tree
+from tidemark_protocol.types import Column
+
+HEAP = "1g"
+_JVM = {
+    "spark.master": "local[1]",
+    "spark.app.name": "tidemark-planner",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": HEAP,
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m"
+    " -XX:MaxMetaspaceSize=512m -Duser.timezone=UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.log.level": "OFF",
+}
+_SESSION = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.runSQLOnFiles": "false",
+}
+_RULES = (
+    "analysis.EliminateSubqueryAliases",
+    "optimizer.ReplaceExpressions",
+    "optimizer.EliminateDistinct",
+    "optimizer.ReplaceDistinctWithAggregate",
+)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The tree, and the plan in the JVM that it was read from."""
+
+    tree: Node
+    plan: Any
+
+
+class Catalyst:
+    """One session; one plan at a time."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session = spark._jsparkSession
+        self._jvm = spark._jvm
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        self._rules = [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in _RULES]
+        self._skip_commands = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        self._leaves: set[str] = set()
+
+    @staticmethod
+    def start() -> Catalyst:
+        """Start the JVM (seconds) and plan once, so that the first request finds everything loaded."""
+        builder = SparkSession.builder
+        for key, value in _JVM.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate().newSession()
+        for key, value in _SESSION.items():
+            spark.conf.set(key, value)
+        spark.sparkContext.setLogLevel("OFF")
+        started = Catalyst(spark)
+        started.analyse("SELECT x, count(*) AS n FROM VALUES (1) AS v(x) WHERE x > 0 GROUP BY x")
+        return started
+
+    @property
+    def jvm(self) -> Any:
+        return self._jvm
+
+    def stop(self) -> None:
+        self._spark.stop()
+
+    def parse(self, sql: str) -> Any:
+        """The unresolved plan; raises Refusal where the text is not SQL."""
+        with_parser = self._session.sessionState().sqlParser()
+        return self._guarded(lambda: with_parser.parsePlan(sql))
+
+    def declare(self, name: str, columns: Sequence[Column]) -> None:
+        """Make `name` a relation of these columns until `forget`."""
+        schema = json.dumps({"type": "struct", "fields": [_field(c) for c in columns]})
+        data_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)
+        rows = self._spark.sparkContext._jsc.emptyRDD()
+        self._guarded(lambda: self._session.createDataFrame(rows, data_type).createOrReplaceTempView(quoted(name)))
+        self._leaves.add(name)
+
+    def forget(self) -> None:
+        """Drop all declared relations."""
+        while self._leaves:
+            self._spark.catalog.dropTempView(self._leaves.pop())
+
+    def analyse(self, sql: str) -> Analysed:
+        """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
+        # Literals print in the zone of the thread's active session.
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session)
+        plan = self._execution(sql).analyzed()
+        for _ in range(2):
+            for rule in self._rules:
+                plan = rule.apply(plan)
+        return Analysed(parse_tree(json.loads(plan.toJSON())), plan)
+
+    def inline_rows(self, analysed: Analysed, first_attribute: int, width: int) -> list[tuple[str | None, ...]]:
+        """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text."""
+        leaf = self._inline_table(analysed.plan.collectLeaves(), first_attribute)
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session, leaf)
+        frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(width)))
+        return [tuple(row) for row in frame.selectExpr(*(f"CAST(v{i} AS STRING)" for i in range(width))).collect()]
+
+    def _inline_table(self, leaves: Any, first_attribute: int) -> Any:
+        for at in range(leaves.size()):
+            leaf = leaves.apply(at)
+            if leaf.getClass().getSimpleName() == "LocalRelation":
+                output = leaf.output()
+                if output.nonEmpty() and output.apply(0).exprId().id() == first_attribute:
+                    return leaf
+        raise CatalystFailed("an inline table of the analysed plan is not among its leaves")
+
+    def _execution(self, sql: str) -> Any:
+        parsed = self.parse(sql)
+
+        def analysed() -> Any:
+            execution = self._session.sessionState().executePlan(parsed, self._skip_commands)
+            execution.assertAnalyzed()
+            return execution
+
+        return self._guarded(analysed)
+
+    def _guarded(self, act: Any) -> Any:
+        try:
+            return act()
+        except PySparkException as error:
+            raise Refusal(diagnose(error)) from None
+        except Py4JJavaError as error:
+            thrown = error.java_exception.toString()
+            if "StackOverflowError" in thrown:
+                refuse("TOO_LARGE", "the query is nested too deeply to be analysed")
+            raise CatalystFailed(thrown) from error
+
+
+def quoted(name: str) -> str:
+    """The name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _field(column: Column) -> dict[str, Any]:
+    spark_names = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
+    name = spark_names.get(column.type.name, str(column.type))
+    return {"name": column.name, "type": name, "nullable": column.nullable, "metadata": {}}

@@ -1,0 +1,79 @@
+"""HIR to LIR: physical choices, one node at a time.
+
+Project, Filter   one Mfp (mfp.py), or the closure of the join below
+Join              a linear join (joins.py)
+Aggregate         an accumulable or distinct Reduce
+Scan              a Get of the import, whose columns are those that any object of the dataflow reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values
+from tidemark_planner.joins import linear_join
+from tidemark_planner.mfp import Fused, fuse, mfp_of
+from tidemark_protocol import lir
+from tidemark_protocol.expr import map_columns
+from tidemark_protocol.ids import GlobalId
+
+# The columns of each import, in order; collections that are no imports (objects) are read whole.
+Imports = Mapping[GlobalId, tuple[int, ...]]
+
+
+def emit(node: Hir, imports: Imports) -> lir.Plan:
+    """The plan of a node whose joins are flat and whose scans are pruned."""
+    base, fused = fuse(node)
+    if isinstance(base, Join):
+        return linear_join([emit(i, imports) for i in base.inputs], base.predicates, fused)
+    if isinstance(base, Scan):
+        return _scan(base, fused, imports)
+    return _with_mfp(_emit_base(base, imports), fused)
+
+
+def _with_mfp(plan: lir.Plan, fused: Fused) -> lir.Plan:
+    mfp = mfp_of(plan.schema, fused)
+    return plan if mfp.is_identity else lir.Mfp(plan, mfp)
+
+
+def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
+    if isinstance(base, Values):
+        return lir.Constant(tuple(lir.ConstantRow(row) for row in base.rows), base.schema)
+    if isinstance(base, Aggregate):
+        return _reduce(base, imports)
+    if isinstance(base, Union):
+        return lir.Union(tuple(emit(i, imports) for i in base.inputs))
+    return emit(base, imports)  # a chain that fuse has cut
+
+
+def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
+    """The import has the columns that any object reads; the scan's own are picked by what runs over it."""
+    held = imports.get(scan.id, tuple(range(len(scan.of))))
+    schema = tuple(scan.of[c] for c in held)
+    place = tuple(held.index(c) for c in scan.columns)
+    over_import = Fused(
+        tuple(map_columns(p, place.__getitem__) for p in fused.predicates),
+        tuple(map_columns(o, place.__getitem__) for o in fused.outputs),
+    )
+    return _with_mfp(lir.Get(scan.id, schema), over_import)
+
+
+def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
+    how: lir.ReducePlan = lir.AccumulableReduce(node.aggregates) if node.aggregates else lir.DistinctReduce()
+    plan = emit(node.input, imports)
+    return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
+
+
+def used_columns(node: Hir) -> dict[GlobalId, set[int]]:
+    """The columns that scans below the node read, by collection."""
+    used: dict[GlobalId, set[int]] = {}
+    pending: list[Hir] = [node]
+    while pending:
+        at = pending.pop()
+        if isinstance(at, Scan):
+            used.setdefault(at.id, set()).update(at.columns)
+        elif isinstance(at, Join | Union):
+            pending.extend(at.inputs)
+        elif isinstance(at, Project | Filter | Aggregate):
+            pending.append(at.input)
+    return used

@@ -1,0 +1,278 @@
+"""Catalyst's expressions as typed trees: one entry per class of Spark's that is allowed.
+
+    Multiply(AttributeReference, Subtract(Cast(Literal), AttributeReference))
+    Call("*", (ColumnRef(0), Call("-", (Literal("1"), ColumnRef(1)))))
+
+What has no entry is refused by name. Literals are folded where that cannot fail; coercions stay as casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidemark_planner import fold
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.literals import VOID, literal_of, type_of
+from tidemark_planner.tree import Node
+from tidemark_protocol import decimals, signatures
+from tidemark_protocol.casts import cast_errors
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import call, is_constant
+from tidemark_protocol.literals import is_special_time
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType
+
+Columns = Mapping[int, ColumnRef]
+_BINARY_TO_BOOLEAN = {
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "Like": "like",
+    "StartsWith": "startswith",
+    "EndsWith": "endswith",
+    "Contains": "contains",
+    "In": "in",
+}
+_UNARY_TO_BOOLEAN = {"IsNull": "is_null", "IsNotNull": "is_not_null", "IsNaN": "isnan", "Not": "not"}
+_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
+_TO_INT = {
+    "Year": "year",
+    "Month": "month",
+    "DayOfMonth": "day",
+    "Quarter": "quarter",
+    "DayOfWeek": "dayofweek",
+    "Hour": "hour",
+    "Minute": "minute",
+    "Second": "second",
+    "Length": "length",
+    "DateDiff": "datediff",
+}
+_TO_STRING = {
+    "Upper": "upper",
+    "Lower": "lower",
+    "StringTrim": "trim",
+    "StringTrimLeft": "ltrim",
+    "StringTrimRight": "rtrim",
+    "Substring": "substring",
+    "Concat": "concat",
+    "StringReplace": "replace",
+}
+_SAME_TYPE = {"Abs": "abs", "Greatest": "greatest", "Least": "least", "Coalesce": "coalesce"}
+
+
+def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
+    """The typed tree of an expression over `columns` (by Spark's expression ids); raises Refusal."""
+    return _Lowering(columns, ()).lower(node)
+
+
+class _Lowering:
+    """One expression; `common` are the expressions that With shares, innermost last."""
+
+    def __init__(self, columns: Columns, common: tuple[ScalarExpr, ...]) -> None:
+        self._columns = columns
+        self._common = common
+
+    def lower(self, node: Node) -> ScalarExpr:
+        kind = node.kind
+        special = _SPECIAL.get(kind)
+        if special is not None:
+            return special(self, node)
+        arguments = tuple(self.lower(child) for child in node.children)
+        if kind in _BINARY_TO_BOOLEAN:
+            return call(_BINARY_TO_BOOLEAN[kind], arguments, BOOLEAN)
+        if kind in _UNARY_TO_BOOLEAN:
+            return call(_UNARY_TO_BOOLEAN[kind], arguments, BOOLEAN)
+        if kind in _ARITHMETIC:
+            return _arithmetic(_ARITHMETIC[kind], arguments)
+        if kind in _TO_INT:
+            return call(_TO_INT[kind], arguments, INT)
+        if kind in _TO_STRING:
+            return call(_TO_STRING[kind], arguments, STRING)
+        if kind in _SAME_TYPE:
+            return call(_SAME_TYPE[kind], arguments, arguments[0].type)
+        named = _BY_ARGUMENTS.get(kind)
+        if named is None:
+            refuse("FORBIDDEN_FUNCTION", f"the expression {kind} is not on the list of allowed functions", word=kind)
+        return named(arguments)
+
+    def column(self, node: Node) -> ScalarExpr:
+        found = self._columns.get(node.expr_id)
+        if found is None:
+            unsupported(f"a reference to {node.name} from inside a subquery")
+        return found
+
+    def literal(self, node: Node) -> ScalarExpr:
+        return literal_of(node)
+
+    def alias(self, node: Node) -> ScalarExpr:
+        return self.lower(node.children[0])
+
+    def cast(self, node: Node) -> ScalarExpr:
+        target, source = type_of(node.fields["dataType"]), node.children[0]
+        if source.kind == "Literal" and source.fields["dataType"] == VOID:
+            return Literal(None, target)
+        return _cast(self.lower(source), target)
+
+    def connective(self, node: Node) -> ScalarExpr:
+        """AND and OR of any number: Spark's are of two."""
+        function, kind, pending = node.kind.lower(), node.kind, [node]
+        arguments: list[ScalarExpr] = []
+        while pending:
+            at = pending.pop()
+            if at.kind == kind:
+                pending.extend(reversed(at.children))
+            else:
+                lowered = self.lower(at)
+                nested = isinstance(lowered, Call) and lowered.function == function
+                arguments.extend(lowered.arguments if nested and isinstance(lowered, Call) else (lowered,))
+        return call(function, tuple(arguments), BOOLEAN)
+
+    def case(self, node: Node) -> ScalarExpr:
+        return _chosen("case", tuple(self.lower(c) for c in node.children))
+
+    def shared(self, node: Node) -> ScalarExpr:
+        """With: its one definition is written out at each use (all functions are deterministic)."""
+        body, *definitions = node.children
+        if len(definitions) != 1:
+            refuse("FORBIDDEN_FUNCTION", "an expression with several shared parts is not supported")
+        common = self.lower(definitions[0].children[0])
+        return _Lowering(self._columns, (*self._common, common)).lower(body)
+
+    def shared_use(self, node: Node) -> ScalarExpr:
+        if not self._common:
+            refuse("FORBIDDEN_FUNCTION", "an expression refers to a shared part that is not there")
+        return self._common[-1]
+
+    def truncated(self, node: Node) -> ScalarExpr:
+        return call("date_trunc", tuple(self.lower(c) for c in node.children), SqlType("timestamp"))
+
+    def subquery(self, node: Node) -> ScalarExpr:
+        unsupported(_SUBQUERIES[node.kind])
+
+    def clock(self, node: Node) -> ScalarExpr:
+        unsupported("the clock", "a view's contents do not depend on when they are read")
+
+
+_SUBQUERIES = {"ScalarSubquery": "a scalar subquery", "Exists": "EXISTS", "InSubquery": "IN (subquery)"}
+_CLOCK = ("CurrentDate", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentTimeZone", "CurrentTime")
+_SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
+    "AttributeReference": _Lowering.column,
+    "Literal": _Lowering.literal,
+    "Alias": _Lowering.alias,
+    "Cast": _Lowering.cast,
+    "And": _Lowering.connective,
+    "Or": _Lowering.connective,
+    "CaseWhen": _Lowering.case,
+    "With": _Lowering.shared,
+    "CommonExpressionRef": _Lowering.shared_use,
+    "TruncTimestamp": _Lowering.truncated,
+    **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),
+    **dict.fromkeys(_CLOCK, _Lowering.clock),
+}
+
+
+def _arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    left, right = (a.type for a in arguments)
+    if left.is_decimal and right.is_decimal:
+        return call(operator, arguments, decimals.result_type(operator, left, right))
+    return call(operator, arguments, left)
+
+
+def _cast(of: ScalarExpr, target: SqlType) -> ScalarExpr:
+    if of.type == target:
+        return of
+    if isinstance(of, Literal) and (folded := fold.fold_cast(of, target)) is not None:
+        return folded
+    if cast_errors(of.type, target) is None:
+        refuse("TYPE", f"a cast from {of.type} to {target} is not supported", word=str(target))
+    if of.type.name == "string" and is_constant(of) and target.name in ("date", "timestamp", "timestamp_ntz"):
+        _refuse_moment(of, target)
+    return call("cast", (of,), target)
+
+
+def _refuse_moment(of: ScalarExpr, target: SqlType) -> None:
+    if not isinstance(of, Literal):
+        unsupported(f"constant text put together and cast to {target}", "write the date or time itself")
+    if of.value is not None and is_special_time(of.value):
+        message = f"'{of.value}' as a {target} depends on when it is planned; write the date or time itself"
+        refuse("UNSUPPORTED", message, word=of.value)
+
+
+def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    of = arguments[0]
+    folded = fold.negate(of) if isinstance(of, Literal) else None
+    return call("negate", arguments, of.type) if folded is None else folded
+
+
+def _chosen(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    return call(function, arguments, arguments[1].type)
+
+
+def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -> Callable[..., ScalarExpr]:
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        start, by = arguments
+        if isinstance(by, Literal) and by.type.name.startswith("interval"):
+            by = Literal(by.value, INT)
+        if isinstance(start, Literal) and isinstance(by, Literal) and by.value is not None:
+            sign = -1 if function == "date_sub" else 1
+            if (folded := move(start, sign * int(by.value))) is not None:
+                return folded
+        if by.type != INT:
+            by = _cast(by, INT)
+        return call(function, (start, by), DATE)
+
+    return lowered
+
+
+def _interval_days(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    of = arguments[0]
+    if not isinstance(of, Literal) or of.value is None:
+        unsupported("an interval that is not a literal")
+    return Literal(str(int(of.value) // 86_400_000_000), INT)
+
+
+def _timestamp_moved(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    if not isinstance(arguments[1], Literal):
+        unsupported("an interval that is not a literal")
+    return call("+", arguments, arguments[0].type)
+
+
+def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    of, digits = arguments
+    if not isinstance(digits, Literal) or digits.value is None:
+        unsupported("round to a number of digits that is not a literal")
+    if of.type.is_decimal and int(digits.value) >= 0:
+        return call("round", arguments, signatures.rounded_type(of.type, int(digits.value))[0])
+    if of.type != DOUBLE:
+        unsupported(f"round of {of.type} to {digits.value} digits")
+    return call("round", arguments, DOUBLE)
+
+
+def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        of = arguments[0].type
+        result = decimals.bounded(of.precision - of.scale + 1, 0) if of.is_decimal else BIGINT
+        return call(function, arguments, result)
+
+    return lowered
+
+
+_BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
+    "IntegralDivide": lambda a: call("div", a, BIGINT),
+    "UnaryMinus": _negated,
+    "UnaryPositive": lambda a: a[0],
+    "If": lambda a: _chosen("if", a),
+    "Round": _rounded,
+    "Floor": _whole("floor"),
+    "Ceil": _whole("ceil"),
+    "DateAdd": _date_moved("date_add", fold.add_days),
+    "DateSub": _date_moved("date_sub", fold.add_days),
+    "AddMonths": _date_moved("add_months", fold.add_months),
+    "DateAddYMInterval": _date_moved("add_months", fold.add_months),
+    "ExtractANSIIntervalDays": _interval_days,
+    "TimestampAddInterval": _timestamp_moved,
+    "TimestampAddYMInterval": _timestamp_moved,
+    "TruncDate": lambda a: call("trunc", a, DATE),
+}

@@ -1,0 +1,132 @@
+"""HIR, the planner's own relational algebra: positional, without names, before any physical choice.
+
+    Project [c0, (c2 + 1)]
+      Filter [(c1 = c3)]
+        Join
+          Scan s:orders
+          Scan s:customer
+
+Catalyst's tree is lowered to it (lower/), rules rewrite it (rules/), and emit.py turns it into LIR. Rows of a Join
+are the left row followed by the right one; rows of an Aggregate are its keys followed by its aggregates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import Aggregate as AggregateCall
+from tidemark_protocol.lir import Schema, refs
+from tidemark_protocol.types import ColumnType
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All rows of a collection, or those columns of it at `columns`.
+
+    `keys`: sets of columns (of the collection) that no two rows share.
+    """
+
+    id: GlobalId
+    of: Schema
+    columns: tuple[int, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+    monotonic: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(self.of[c] for c in self.columns)
+
+
+@dataclass(frozen=True)
+class Values:
+    rows: tuple[tuple[Literal, ...], ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Project:
+    input: Hir
+    exprs: tuple[ScalarExpr, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(ColumnType(e.type, is_nullable(e)) for e in self.exprs)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Rows for which all predicates are true."""
+
+    input: Hir
+    predicates: tuple[ScalarExpr, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Join:
+    """Inner join of any number of inputs: their rows side by side, where all predicates are true."""
+
+    inputs: tuple[Hir, ...]
+    predicates: tuple[ScalarExpr, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(c for i in self.inputs for c in i.schema)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Groups of equal `keys`; without aggregates, the keys alone, each once."""
+
+    input: Hir
+    keys: tuple[ScalarExpr, ...]
+    values: tuple[ScalarExpr, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        keys = tuple(ColumnType(k.type, is_nullable(k)) for k in self.keys)
+        return keys + tuple(a.type for a in self.aggregates)
+
+
+@dataclass(frozen=True)
+class Union:
+    inputs: tuple[Hir, ...]
+
+    @property
+    def schema(self) -> Schema:
+        columns = zip(*(i.schema for i in self.inputs), strict=True)
+        return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
+
+
+Hir = Scan | Values | Project | Filter | Join | Aggregate | Union
+
+
+def scan(collection: GlobalId, of: Schema, keys: tuple[tuple[int, ...], ...] = (), monotonic: bool = False) -> Scan:
+    return Scan(collection, of, tuple(range(len(of))), keys, monotonic)
+
+
+def columns(node: Hir) -> tuple[ColumnRef, ...]:
+    """References to every output column."""
+    return refs(node.schema)
+
+
+def project(node: Hir, exprs: tuple[ScalarExpr, ...]) -> Hir:
+    """A Project, unless it would change nothing."""
+    return node if exprs == columns(node) else Project(node, exprs)
+
+
+def filtered(node: Hir, predicates: tuple[ScalarExpr, ...]) -> Hir:
+    """A Filter, unless there is nothing to filter by."""
+    return Filter(node, predicates) if predicates else node
+
+
+def inputs_of(node: Hir) -> tuple[Hir, ...]:
+    if isinstance(node, Scan | Values):
+        return ()
+    return node.inputs if isinstance(node, Join | Union) else (node.input,)

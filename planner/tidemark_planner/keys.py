@@ -1,0 +1,94 @@
+"""Unique keys and monotonicity of HIR nodes: what the default index key and the monotonic plans rest on.
+
+A key is a set of output columns that no two rows share. A node is monotonic when its rows are only ever added, given
+that of its inputs.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, product
+
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values, inputs_of
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr
+
+Key = tuple[int, ...]
+_MOST_KEYS = 8
+_MOST_COMBINATIONS = 64
+
+
+def unique_keys(node: Hir) -> tuple[Key, ...]:
+    """Some keys of the node's rows, the shortest first."""
+    return tuple(sorted(dict.fromkeys(_keys(node)), key=lambda k: (len(k), k))[:_MOST_KEYS])
+
+
+def _keys(node: Hir) -> list[Key]:
+    if isinstance(node, Scan):
+        return [tuple(node.columns.index(c) for c in k) for k in node.keys if set(k) <= set(node.columns)]
+    if isinstance(node, Filter):
+        return list(unique_keys(node.input))
+    if isinstance(node, Project):
+        return _projected(node)
+    if isinstance(node, Aggregate):
+        return [tuple(range(len(node.keys)))] if node.keys else []
+    if isinstance(node, Join):
+        return _joined(node)
+    return []
+
+
+def _projected(node: Project) -> list[Key]:
+    place: dict[int, int] = {}
+    for at, expr in enumerate(node.exprs):
+        if isinstance(expr, ColumnRef):
+            place.setdefault(expr.index, at)
+    return [tuple(place[c] for c in k) for k in unique_keys(node.input) if all(c in place for c in k)]
+
+
+def _joined(node: Join) -> list[Key]:
+    """A key of each input together; an input that the others determine by equalities with its key adds nothing."""
+    start, shifted, ranges = 0, [], []
+    for each in node.inputs:
+        shifted.append([tuple(c + start for c in k) for k in unique_keys(each)])
+        ranges.append(range(start, start + len(each.schema)))
+        start += len(each.schema)
+    bound = _equalities(node.predicates)
+    found = []
+    for together in islice(product(*shifted), _MOST_COMBINATIONS):
+        kept = list(range(len(together)))
+        for at in reversed(range(len(together))):
+            others = [i for i in kept if i != at]
+            if at in _determined(others, together, ranges, bound):
+                kept = others
+        found.append(tuple(sorted(c for i in kept for c in together[i])))
+    return found
+
+
+def _determined(known: list[int], keys: tuple[Key, ...], ranges: list[range], bound: list[tuple[int, int]]) -> set[int]:
+    """The inputs of which at most one row fits a row of each of the `known` ones."""
+    reached = set(known)
+    while True:
+        columns = {c for i in reached for c in ranges[i]}
+        fixed = {b for a, b in bound if a in columns} | {a for a, b in bound if b in columns}
+        more = {i for i in range(len(keys)) if i not in reached and set(keys[i]) <= fixed}
+        if not known or not more:
+            return reached
+        reached |= more
+
+
+def _equalities(predicates: tuple[ScalarExpr, ...]) -> list[tuple[int, int]]:
+    pairs = []
+    for predicate in predicates:
+        if isinstance(predicate, Call) and predicate.function == "=":
+            left, right = predicate.arguments
+            if isinstance(left, ColumnRef) and isinstance(right, ColumnRef):
+                pairs.append((left.index, right.index))
+    return pairs
+
+
+def is_monotonic(node: Hir) -> bool:
+    if isinstance(node, Scan):
+        return node.monotonic
+    if isinstance(node, Aggregate) and node.aggregates:
+        return False
+    if isinstance(node, Values | Filter | Project | Join | Union | Aggregate):
+        return all(is_monotonic(i) for i in inputs_of(node))
+    return False

@@ -1,0 +1,61 @@
+"""Catalyst's literals and types as ours."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.literals import is_valid
+from tidemark_protocol.types import BOOLEAN, SqlType, TypeNotSupported
+
+_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
+# NULL without a type; it only lives until a cast, or the place where it stands, gives it one.
+VOID = "void"
+
+
+def type_of(text: object) -> SqlType:
+    """The type that Spark's JSON names; raises Refusal for types that columns cannot have."""
+    name = str(text)
+    if name.startswith("interval"):
+        months = name.startswith(("interval year", "interval month"))
+        return SqlType("interval year to month" if months else "interval day to second")
+    try:
+        return SqlType.parse(_NAMES.get(name, name))
+    except TypeNotSupported:
+        refuse("TYPE", f"type {name} is not supported", word=name)
+
+
+def literal_of(node: Node) -> Literal:
+    """The literal in canonical form; an untyped NULL is a boolean one until it is cast."""
+    raw, spark_type = node.fields["value"], node.fields["dataType"]
+    if spark_type == VOID:
+        return Literal(None, BOOLEAN)
+    of = type_of(spark_type)
+    if raw is None:
+        return Literal(None, of)
+    literal = Literal(canonical(str(raw), of), of)
+    if not is_valid(literal):
+        refuse("TYPE", f"the literal {raw} is outside the range that is supported for {of}", word=str(raw))
+    return literal
+
+
+def canonical(text: str, of: SqlType) -> str:
+    """Spark's text of a value in our canonical form."""
+    if of.name == "binary":
+        unsupported("a binary literal")
+    if of.is_floating:
+        return text if text in ("NaN", "Infinity", "-Infinity") else repr(float(text))
+    if of.name == "timestamp":
+        return text.replace(" ", "T")
+    if of.name == "timestamp_ntz":
+        return _from_micros(int(text)) if text.lstrip("-").isdigit() else text.replace(" ", "T")
+    return text
+
+
+def _from_micros(micros: int) -> str:
+    try:
+        return (datetime(1970, 1, 1) + timedelta(microseconds=micros)).isoformat()
+    except OverflowError:
+        return str(micros)

@@ -1,0 +1,30 @@
+"""Catalyst's analysed plans to HIR: one file per kind of node, all of them in the table below.
+
+Each lowering gets the node and the query's Context, and answers with the HIR and where each of Spark's attributes
+stands in its rows.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.lower.aggregate import lower_aggregate
+from tidemark_planner.lower.base import Context, Lower, Lowered
+from tidemark_planner.lower.cte import lower_cte_ref, lower_with_cte
+from tidemark_planner.lower.join import lower_join
+from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
+from tidemark_planner.lower.project import lower_filter, lower_project
+from tidemark_planner.lower.union import lower_union
+
+__all__ = ["LOWERINGS", "Context", "Lowered"]
+
+LOWERINGS: dict[str, Lower] = {
+    "Project": lower_project,
+    "Filter": lower_filter,
+    "Join": lower_join,
+    "Aggregate": lower_aggregate,
+    "Union": lower_union,
+    "View": lower_view,
+    "LocalRelation": lower_inline,
+    "OneRowRelation": lower_one_row,
+    "WithCTE": lower_with_cte,
+    "CTERelationRef": lower_cte_ref,
+}

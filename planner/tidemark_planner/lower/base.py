@@ -1,0 +1,83 @@
+"""What the lowerings share: a lowered node is HIR plus the place of each of Spark's attributes in its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions import lower_expression
+from tidemark_planner.hir import Hir
+from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.names import Known
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.ids import GlobalId
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """HIR whose output column n is Spark's attribute `attributes[n]`, called `names[n]`."""
+
+    hir: Hir
+    attributes: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> dict[int, ColumnRef]:
+        return dict(zip(self.attributes, all_columns(self.hir), strict=True))
+
+    def expression(self, node: Node) -> ScalarExpr:
+        return lower_expression(node, self.columns)
+
+
+Lower = Callable[[Node, "Context"], Lowered]
+# The rows of an inline table, given the id of its first attribute and its number of columns.
+InlineRows = Callable[[int, int], list[tuple[str | None, ...]]]
+
+
+@dataclass
+class Context:
+    """One query: its leaves by name, how to read inline tables, and what has been lowered on the way."""
+
+    leaves: Mapping[str, Known]
+    lowerings: Mapping[str, Lower]
+    inline_rows: InlineRows
+    object_id: Callable[[int], GlobalId]
+    ctes: dict[int, Lowered] = field(default_factory=dict)
+    objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
+
+    def lower(self, node: Node) -> Lowered:
+        found = self.lowerings.get(node.kind)
+        if found is None:
+            unsupported(_WORDS.get(node.kind, node.kind))
+        return found(node, self)
+
+    def add_object(self, hir: Hir) -> GlobalId:
+        """Compute `hir` once, as an object of the dataflow; its id."""
+        name = self.object_id(len(self.objects))
+        self.objects.append((name, hir))
+        return name
+
+
+# What users call the nodes that have no lowering.
+_WORDS = {
+    "Sort": "ORDER BY in a view",
+    "GlobalLimit": "LIMIT in a view",
+    "LocalLimit": "LIMIT in a view",
+    "Offset": "OFFSET in a view",
+    "Window": "a window function (OVER)",
+    "Expand": "GROUP BY ROLLUP, CUBE or GROUPING SETS",
+    "Generate": "a table function",
+    "Range": "range()",
+    "Intersect": "INTERSECT",
+    "Except": "EXCEPT",
+    "Pivot": "PIVOT",
+    "UnionLoop": "WITH RECURSIVE",
+    "LateralJoin": "LATERAL",
+}
+
+
+def attributes_of(nodes: Sequence[Node]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Ids and names of a list of attributes or aliases."""
+    return tuple(n.expr_id for n in nodes), tuple(n.name for n in nodes)

@@ -1,0 +1,40 @@
+"""Common table expressions: one that is read twice becomes an object of the dataflow, one read once is written in.
+
+An object is computed once and shared, and its rows are then the same for every reader.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.errors import CatalystFailed, unsupported
+from tidemark_planner.hir import scan
+from tidemark_planner.keys import is_monotonic, unique_keys
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.rules import optimise
+from tidemark_planner.tree import Node, walk
+
+
+def lower_with_cte(node: Node, context: Context) -> Lowered:
+    """Definitions in order (a later one may read an earlier), then the query."""
+    *definitions, query = node.children
+    uses = [int(n.fields["cteId"]) for n in walk(node) if n.kind == "CTERelationRef"]
+    for definition in definitions:
+        number = int(definition.fields["id"])
+        lowered = context.lower(definition.children[0])
+        context.ctes[number] = _shared(lowered, context) if uses.count(number) > 1 else lowered
+    return context.lower(query)
+
+
+def lower_cte_ref(node: Node, context: Context) -> Lowered:
+    if node.fields.get("recursive"):
+        unsupported("WITH RECURSIVE")
+    found = context.ctes.get(int(node.fields["cteId"]))
+    if found is None:
+        raise CatalystFailed(f"common table expression {node.fields['cteId']} is read before it is defined")
+    return Lowered(found.hir, attributes_of(node.expressions("output"))[0], found.names)
+
+
+def _shared(lowered: Lowered, context: Context) -> Lowered:
+    hir = optimise(lowered.hir)
+    name = context.add_object(hir)
+    shared = scan(name, hir.schema, unique_keys(hir), is_monotonic(hir))
+    return Lowered(shared, lowered.attributes, lowered.names)

@@ -1,0 +1,44 @@
+"""Leaves: declared relations, inline tables, and the one row of a SELECT without FROM."""
+
+from __future__ import annotations
+
+from tidemark_planner.errors import CatalystFailed, unsupported
+from tidemark_planner.hir import Values, scan
+from tidemark_planner.literals import canonical, type_of
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.types import ColumnType
+
+
+def lower_view(node: Node, context: Context) -> Lowered:
+    """A declared relation: Spark wraps its leaf in a View that carries the name."""
+    name = node.fields["desc"]["identifier"]["table"]
+    known = context.leaves.get(name)
+    if known is None:
+        raise CatalystFailed(f"the analysed plan reads {name}, which was not declared")
+    output = node.children[0]
+    while output.kind != "LogicalRDD":
+        output = output.children[0]
+    schema = tuple(ColumnType(c.type, c.nullable) for c in known.columns)
+    attributes, names = attributes_of(output.expressions("output"))
+    return Lowered(scan(known.id, schema, known.keys, known.monotonic), attributes, names)
+
+
+def lower_one_row(node: Node, context: Context) -> Lowered:
+    return Lowered(Values(((),), ()), (), ())
+
+
+def lower_inline(node: Node, context: Context) -> Lowered:
+    """VALUES: Spark has evaluated the rows already; they are read as text."""
+    output = node.expressions("output")
+    types = [type_of(o.fields["dataType"]) for o in output]
+    if any(of.name == "binary" for of in types):
+        unsupported("a binary literal")
+    rows = tuple(
+        tuple(Literal(None if v is None else canonical(v, of), of) for v, of in zip(row, types, strict=True))
+        for row in context.inline_rows(output[0].expr_id, len(output))
+    )
+    nullable = [any(row[at].value is None for row in rows) for at in range(len(types))]
+    schema = tuple(ColumnType(of, n) for of, n in zip(types, nullable, strict=True))
+    return Lowered(Values(rows, schema), *attributes_of(output))

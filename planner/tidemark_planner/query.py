@@ -1,0 +1,88 @@
+"""One query, from text to HIR.
+
+text ─► parse ─► refusals on the parse tree ─► names ─► rewritten text ─► analysis ─► lower ─► rules
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tidemark_planner.allowed_sql import check_statement
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.hir import Hir
+from tidemark_planner.lower import LOWERINGS, Context, Lowered
+from tidemark_planner.names import Known, Rewritten, Scope, rewrite
+from tidemark_planner.syntax import ParseTree, RelationName
+from tidemark_planner.tree import Node
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.planning import Diagnostic
+
+MAX_SQL_CHARACTERS = 128 * 1024
+Check = Callable[[ParseTree], None]
+# Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
+Lower = Callable[[Node, Context], Lowered]
+
+
+@dataclass(frozen=True)
+class Query:
+    """A lowered query and the objects (shared CTEs) that it reads."""
+
+    lowered: Lowered
+    objects: tuple[tuple[GlobalId, Hir], ...]
+
+
+def lower_query(
+    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], check: Check, lower: Lower
+) -> Query:
+    """The query's HIR; raises Refusal with positions in `sql`."""
+    if len(sql) > MAX_SQL_CHARACTERS:
+        refuse("TOO_LARGE", f"the SQL text has {len(sql)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
+    catalyst.parse(sql)
+    tree = ParseTree(catalyst.jvm, sql)
+    check_statement(sql, tree)
+    check(tree)
+    meanings = _meanings(tree, scope)
+    rewritten = rewrite(sql, meanings)
+    leaves = {known.leaf: known for _, known in meanings}
+    try:
+        for known in leaves.values():
+            catalyst.declare(known.leaf, known.columns)
+        analysed = catalyst.analyse(rewritten.text)
+
+        def inline_rows(attribute: int, width: int) -> list[tuple[str | None, ...]]:
+            return catalyst.inline_rows(analysed, attribute, width)
+
+        context = Context(leaves, LOWERINGS, inline_rows, object_id)
+        return Query(lower(analysed.tree, context), tuple(context.objects))
+    except Refusal as refusal:
+        raise _in_original(refusal, rewritten) from None
+    except RecursionError:
+        refuse("TOO_LARGE", "the query is nested too deeply to be planned")
+    finally:
+        catalyst.forget()
+
+
+def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]:
+    """What each relation means; all names that are missing are told at once."""
+    found: list[tuple[RelationName, Known]] = []
+    missing: list[Diagnostic] = []
+    for name in tree.relations():
+        if len(name.parts) == 1 and name.parts[0].lower() in name.ctes:
+            continue
+        try:
+            found.append((name, scope.resolve(name)))
+        except Refusal as refusal:
+            missing.extend(refusal.diagnostics)
+    if missing:
+        raise Refusal(*missing)
+    return found
+
+
+def _in_original(refusal: Refusal, rewritten: Rewritten) -> Refusal:
+    moved = []
+    for diagnostic in refusal.diagnostics:
+        line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
+        moved.append(replace(diagnostic, line=line, column=column))
+    return Refusal(*moved)

@@ -1,0 +1,18 @@
+"""Rewrites of HIR, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner.hir import Hir
+from tidemark_planner.rules.prune import prune
+from tidemark_planner.rules.push_down import push_down
+
+RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune)
+
+
+def optimise(node: Hir) -> Hir:
+    """The same rows, with joins flat, filters low and columns few."""
+    for rule in RULES:
+        node = rule(node)
+    return node

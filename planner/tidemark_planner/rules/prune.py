@@ -1,0 +1,96 @@
+"""Each node gives only the columns that are needed above it, so that imports read no others.
+
+prune(Project [c0, (c2 + 1), c5], needed=(1,))   ->   Project [(c0 + 1)] over a Scan of column 2 alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values, columns, filtered, project
+from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
+
+Positions = tuple[int, ...]
+
+
+def prune(node: Hir, needed: Positions | None = None) -> Hir:
+    """The node with exactly the columns `needed`, in that order (None: all)."""
+    wanted = tuple(range(len(node.schema))) if needed is None else needed
+    if isinstance(node, Scan):
+        return replace(node, columns=tuple(node.columns[c] for c in wanted))
+    if isinstance(node, Values):
+        rows = tuple(tuple(row[c] for c in wanted) for row in node.rows)
+        return Values(rows, tuple(node.schema[c] for c in wanted))
+    if isinstance(node, Project):
+        return _project(node, wanted)
+    if isinstance(node, Filter):
+        return _filter(node, wanted)
+    if isinstance(node, Join):
+        return _join(node, wanted)
+    if isinstance(node, Aggregate):
+        return _aggregate(node, wanted)
+    return Union(tuple(prune(i, wanted) for i in node.inputs))
+
+
+def _project(node: Project, wanted: Positions) -> Hir:
+    exprs = tuple(node.exprs[c] for c in wanted)
+    used = _used(exprs)
+    return project(prune(node.input, used), _moved(exprs, used))
+
+
+def _filter(node: Filter, wanted: Positions) -> Hir:
+    used = tuple(sorted({*wanted, *_used(node.predicates)}))
+    return _select(filtered(prune(node.input, used), _moved(node.predicates, used)), wanted, used)
+
+
+def _join(node: Join, wanted: Positions) -> Hir:
+    used = tuple(sorted({*wanted, *_used(node.predicates)}))
+    inputs, start = [], 0
+    for each in node.inputs:
+        width = len(each.schema)
+        inputs.append(prune(each, tuple(c - start for c in used if start <= c < start + width)))
+        start += width
+    return _select(Join(tuple(inputs), _moved(node.predicates, used)), wanted, used)
+
+
+def _aggregate(node: Aggregate, wanted: Positions) -> Hir:
+    """All keys stay, and without keys one aggregate: there is a row also for an empty input."""
+    width = len(node.keys)
+    kept = sorted({c - width for c in wanted if c >= width})
+    if not kept and not node.keys and node.aggregates:
+        kept = [0]
+    values = tuple(sorted({v for k in kept for v in _values_of(node, k)}))
+    aggregates = tuple(
+        replace(a, argument=_position(a.argument, values), filter=_position(a.filter, values))
+        for a in (node.aggregates[k] for k in kept)
+    )
+    read = (*node.keys, *(node.values[v] for v in values))
+    used = _used(read)
+    moved = _moved(read, used)
+    pruned = Aggregate(prune(node.input, used), moved[:width], moved[width:], aggregates)
+    return _select(pruned, wanted, (*range(width), *(width + k for k in kept)))
+
+
+def _values_of(node: Aggregate, aggregate: int) -> list[int]:
+    made = node.aggregates[aggregate]
+    return [p for p in (made.argument, made.filter) if p is not None]
+
+
+def _position(value: int | None, values: Positions) -> int | None:
+    return None if value is None else values.index(value)
+
+
+def _select(node: Hir, wanted: Positions, present: Positions) -> Hir:
+    """The columns `wanted` of a node whose columns are those at `present`."""
+    available = columns(node)
+    return project(node, tuple(available[present.index(c)] for c in wanted))
+
+
+def _used(exprs: Iterable[ScalarExpr]) -> Positions:
+    return tuple(sorted({c for e in exprs for c in columns_of(e)}))
+
+
+def _moved(exprs: Sequence[ScalarExpr], present: Positions) -> tuple[ScalarExpr, ...]:
+    place = {column: at for at, column in enumerate(present)}
+    return tuple(map_columns(e, lambda c: place[c]) for e in exprs)

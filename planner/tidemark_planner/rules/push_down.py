@@ -1,0 +1,146 @@
+"""Filters move towards the leaves, and joins become one n-ary join with its predicates.
+
+    Filter [t.k = u.k AND t.x > 1 AND 10 / t.y > 2]        Join on [t.k = u.k, 10 / t.y > 2]
+      Join                                          ->       Filter [t.x > 1]
+        Scan t                                                 Scan t
+        Scan u                                               Scan u
+
+What can fail never moves below a join or an aggregate: a row that the join drops must not raise. What cannot fail
+may go anywhere that gives the same rows; fewer rows then raise, never more. Columns computed between two joins move
+above both, unless they can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Union, filtered, project
+from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
+from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.functions import is_fallible
+
+Predicates = tuple[ScalarExpr, ...]
+
+
+def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
+    """The same rows as `Filter(node, predicates)`."""
+    if isinstance(node, Filter):
+        own = tuple(c for p in node.predicates for c in conjuncts(p))
+        return push_down(node.input, tuple(dict.fromkeys(own + predicates)))
+    if isinstance(node, Project):
+        return _project(node, predicates)
+    if isinstance(node, Join):
+        return _join(node, predicates)
+    if isinstance(node, Aggregate):
+        return _aggregate(node, predicates)
+    if isinstance(node, Union):
+        return Union(tuple(push_down(i, predicates) for i in node.inputs))
+    return filtered(node, predicates)
+
+
+def _project(node: Project, predicates: Predicates) -> Hir:
+    if grows_too_large(predicates, node.exprs):
+        return filtered(Project(push_down(node.input), node.exprs), predicates)
+    below = tuple(c for p in predicates for c in conjuncts(substitute(p, node.exprs)))
+    return project(push_down(node.input, below), node.exprs)
+
+
+def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
+    """A filter on keys alone selects whole groups; without keys the one row is there whatever the input."""
+    below: list[ScalarExpr] = []
+    above: list[ScalarExpr] = []
+    for predicate in predicates:
+        on_keys = _on_keys(predicate, node)
+        if on_keys is None:
+            above.append(predicate)
+        else:
+            below.append(on_keys)
+    pushed = Aggregate(push_down(node.input, tuple(below)), node.keys, node.values, node.aggregates)
+    return filtered(pushed, tuple(above))
+
+
+def _on_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
+    """The predicate over the aggregate's input, where it reads keys alone and cannot fail there."""
+    used = columns_of(predicate)
+    if not used or max(used) >= len(node.keys) or grows_too_large((predicate,), node.keys):
+        return None
+    lowered = substitute(predicate, node.keys)
+    return None if is_fallible(lowered) else lowered
+
+
+def _join(node: Join, predicates: Predicates) -> Hir:
+    flat = _flatten(node)
+    wanted = flat.predicates + tuple(c for p in predicates for c in conjuncts(substitute(p, flat.outputs)))
+    at_inputs: list[list[ScalarExpr]] = [[] for _ in flat.inputs]
+    here: list[ScalarExpr] = []
+    starts = _starts(flat.inputs)
+    for predicate in dict.fromkeys(wanted):
+        touched = {_input_of(c, starts) for c in columns_of(predicate)}
+        if len(touched) == 1 and not is_fallible(predicate):
+            at = touched.pop()
+            at_inputs[at].append(_shifted(predicate, -starts[at]))
+        else:
+            here.append(predicate)
+    inputs = tuple(push_down(i, tuple(p)) for i, p in zip(flat.inputs, at_inputs, strict=True))
+    return project(Join(inputs, tuple(here)), flat.outputs)
+
+
+class _Flat:
+    """A tree of joins as one: its inputs, predicates over all their columns, and the tree's own output columns."""
+
+    def __init__(self, inputs: tuple[Hir, ...], predicates: Predicates, outputs: tuple[ScalarExpr, ...]) -> None:
+        self.inputs = inputs
+        self.predicates = predicates
+        self.outputs = outputs
+
+
+def _flatten(node: Hir) -> _Flat:
+    if isinstance(node, Join):
+        return _flat_join(node)
+    if isinstance(node, Filter) and _holds_join(node.input):
+        below = _flatten(node.input)
+        if not grows_too_large(node.predicates, below.outputs):
+            own = tuple(c for p in node.predicates for c in conjuncts(substitute(p, below.outputs)))
+            return _Flat(below.inputs, below.predicates + own, below.outputs)
+    if isinstance(node, Project) and _holds_join(node.input) and not any(map(is_fallible, node.exprs)):
+        below = _flatten(node.input)
+        if not grows_too_large(node.exprs, below.outputs):
+            return _Flat(below.inputs, below.predicates, tuple(substitute(e, below.outputs) for e in node.exprs))
+    return _Flat((node,), (), all_columns(node))
+
+
+def _flat_join(node: Join) -> _Flat:
+    inputs: tuple[Hir, ...] = ()
+    predicates: Predicates = ()
+    outputs: tuple[ScalarExpr, ...] = ()
+    start = 0
+    for part in map(_flatten, node.inputs):
+        inputs += part.inputs
+        predicates += tuple(_shifted(p, start) for p in part.predicates)
+        outputs += tuple(_shifted(o, start) for o in part.outputs)
+        start += sum(len(i.schema) for i in part.inputs)
+    own = tuple(c for p in node.predicates for c in conjuncts(substitute(p, outputs)))
+    return _Flat(inputs, predicates + own, outputs)
+
+
+def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
+    return map_columns(expr, lambda column: column + by)
+
+
+def _holds_join(node: Hir) -> bool:
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return isinstance(node, Join)
+
+
+def _starts(inputs: Sequence[Hir]) -> list[int]:
+    starts, at = [], 0
+    for each in inputs:
+        starts.append(at)
+        at += len(each.schema)
+    return starts
+
+
+def _input_of(column: int, starts: Sequence[int]) -> int:
+    return max(i for i, start in enumerate(starts) if start <= column)

@@ -1,0 +1,66 @@
+"""Rewrites of scalar expressions that the rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
+from tidemark_protocol.functions import call, is_fallible
+from tidemark_protocol.types import BOOLEAN
+
+# An expression that would grow beyond this by substitution is computed where it stands instead.
+MAX_NODES = 2_000
+
+
+def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
+    """The expression with each column replaced by the expression at its position."""
+    if isinstance(expr, ColumnRef):
+        return by[expr.index]
+    if isinstance(expr, Call):
+        return replace(expr, arguments=tuple(substitute(a, by) for a in expr.arguments))
+    return expr
+
+
+def size(expr: ScalarExpr) -> int:
+    return sum(1 for _ in walk(expr))
+
+
+def grows_too_large(exprs: Iterable[ScalarExpr], by: Sequence[ScalarExpr]) -> bool:
+    """Whether substituting would give more nodes than are sensible."""
+    sizes = [size(e) for e in by]
+    total = 0
+    for expr in exprs:
+        total += sum(sizes[n.index] if isinstance(n, ColumnRef) else 1 for n in walk(expr))
+        if total > MAX_NODES:
+            return True
+    return False
+
+
+def conjuncts(predicate: ScalarExpr) -> tuple[ScalarExpr, ...]:
+    """The predicate as a conjunction; what all arms of an OR share is taken out of it.
+
+    (k = l AND a) OR (k = l AND b)   ->   k = l, (a OR b)
+    """
+    if not isinstance(predicate, Call):
+        return (predicate,)
+    if predicate.function == "and":
+        return tuple(c for a in predicate.arguments for c in conjuncts(a))
+    if predicate.function == "or":
+        return _factored(predicate)
+    return (predicate,)
+
+
+def _factored(predicate: Call) -> tuple[ScalarExpr, ...]:
+    arms = [conjuncts(a) for a in predicate.arguments]
+    shared = [c for c in dict.fromkeys(arms[0]) if all(c in arm for arm in arms[1:]) and not is_fallible(c)]
+    if not shared:
+        return (predicate,)
+    rest = [tuple(c for c in arm if c not in shared) for arm in arms]
+    if any(not arm for arm in rest):  # an arm that asks nothing more makes the others irrelevant
+        return tuple(shared)
+    return (*shared, call("or", tuple(all_of(arm) for arm in rest), BOOLEAN))
+
+
+def all_of(predicates: Sequence[ScalarExpr]) -> ScalarExpr:
+    return predicates[0] if len(predicates) == 1 else call("and", tuple(predicates), BOOLEAN)

@@ -1,0 +1,130 @@
+"""The parse tree of a query: where things stand in the text, before analysis gives them meaning.
+
+Analysis folds `date'today'` into a date and forgets where names and clauses stood, so what must be refused by name
+and position, and which relations are read, is looked up here, by rule of Spark's own grammar:
+
+    rule of the grammar     what it tells
+    identifierReference     a relation: its parts, its span, whether it has an alias
+    functionName            a function, against the names that are allowed
+    literalType             a typed literal such as date'...'
+    query                   where a subquery stands: FROM, WITH, or inside an expression
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.java_gateway import JavaObject
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where a phrase stands: offsets in code points (`end` is one past), line and column from 1."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of the parse tree: the class of its node and of its parent, its text without spaces, its place."""
+
+    kind: str
+    parent: str
+    text: str
+    span: Span
+
+    @property
+    def is_name(self) -> bool:
+        """Whether a keyword only serves as a name here (a column called `escape`)."""
+        return "NonReserved" in self.parent
+
+
+@dataclass(frozen=True)
+class RelationName:
+    """A relation in the text; `ctes`: the common table expressions that it could be."""
+
+    parts: tuple[str, ...]
+    aliased: bool
+    span: Span
+    ctes: frozenset[str]
+
+
+class ParseTree:
+    """One statement, parsed by Spark's grammar; ask it after `Catalyst.parse` took the same text."""
+
+    def __init__(self, jvm: Any, sql: str) -> None:
+        antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
+        lexer = grammar.SqlBaseLexer(grammar.UpperCaseCharStream(antlr.CharStreams.fromString(sql)))
+        lexer.removeErrorListeners()
+        self._parser = grammar.SqlBaseParser(antlr.CommonTokenStream(lexer))
+        self._parser.removeErrorListeners()
+        self._tree = self._parser.singleStatement()
+        self._find = antlr.tree.xpath.XPath.findAll
+        self._sql = sql
+
+    def phrases(self, rule: str) -> Iterator[Phrase]:
+        """Every non-empty phrase of the rule, in the order of the text."""
+        for context in self._find(self._tree, f"//{rule}", self._parser):
+            phrase = _phrase(context)
+            if phrase.text:
+                yield phrase
+
+    def tokens(self, name: str) -> Iterator[Phrase]:
+        """Every keyword of this name (`OVER`)."""
+        for node in self._find(self._tree, f"//{name}", self._parser):
+            token = node.getSymbol()
+            start, text = token.getStartIndex(), token.getText()
+            span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
+            yield Phrase("Token", _name_of(node.getParent()), text, span)
+
+    def relations(self) -> list[RelationName]:
+        """Every relation that is read, with what it could mean."""
+        found = []
+        for context in self._find(self._tree, "//identifierReference", self._parser):
+            table = context.getParent().getParent()
+            if _name_of(table) != "TableNameContext":
+                continue
+            phrase = _phrase(context)
+            aliased = bool(table.tableAlias().getText())
+            found.append(RelationName(split_name(phrase.text), aliased, phrase.span, self._ctes_around(context)))
+        return found
+
+    def _ctes_around(self, context: JavaObject) -> frozenset[str]:
+        """Names bound by a WITH of any query around the place."""
+        names: set[str] = set()
+        at = context
+        while at is not None:
+            if _name_of(at) == "QueryContext" and at.ctes() is not None:
+                bound = at.ctes().namedQuery()
+                names.update(bound.get(i).getChild(0).getText().strip("`").lower() for i in range(bound.size()))
+            at = at.getParent()
+        return frozenset(names)
+
+    def text_after(self, span: Span) -> str:
+        """What follows a phrase, without the spaces between, up to the end of a string literal."""
+        rest = self._sql[span.end :].lstrip()
+        return rest[: rest.find(rest[:1], 1) + 1]
+
+
+def split_name(text: str) -> tuple[str, ...]:
+    """The parts of a dotted name."""
+    return tuple(m[1].replace("``", "`") if m[1] is not None else m[2] for m in _PART.finditer(text))
+
+
+def _phrase(context: JavaObject) -> Phrase:
+    start, stop = context.getStart(), context.getStop()
+    end = stop.getStopIndex() + 1 if stop is not None else start.getStartIndex()
+    span = Span(start.getStartIndex(), end, start.getLine(), start.getCharPositionInLine() + 1)
+    return Phrase(_name_of(context), _name_of(context.getParent()), context.getText(), span)
+
+
+def _name_of(context: JavaObject | None) -> str:
+    return "" if context is None else str(context.getClass().getSimpleName())

@@ -1,0 +1,67 @@
+"""Catalyst's trees as Spark prints them in JSON, read back into nodes.
+
+Spark writes a tree as a list of nodes, parents first, each saying how many children follow. Fields that hold
+expressions or plans are such lists themselves (a Filter's `condition`); a field may also hold the positions of
+children (`"left": 0`), which we do not need: `children` are in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_planner.errors import CatalystFailed
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: the short name of its class, its fields and what is below it."""
+
+    kind: str
+    fields: dict[str, Any]
+    children: tuple[Node, ...]
+
+    def expressions(self, field: str) -> tuple[Node, ...]:
+        """The trees in a field that holds a list of expressions."""
+        return tuple(parse_tree(entry) for entry in self.fields.get(field, ()))
+
+    def expression(self, field: str) -> Node | None:
+        """The tree in a field that holds one expression, or none."""
+        raw = self.fields.get(field)
+        return parse_tree(raw) if isinstance(raw, list) and raw else None
+
+    @property
+    def expr_id(self) -> int:
+        """The identity of an attribute or alias."""
+        return int(self.fields["exprId"]["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.fields["name"])
+
+
+def parse_tree(nodes: list[dict[str, Any]]) -> Node:
+    """The tree that the list of nodes spells, parents first."""
+    rest = iter(nodes)
+    built = _next(rest)
+    if next(rest, None) is not None:
+        raise CatalystFailed("a tree from Catalyst has nodes that belong to no parent")
+    return built
+
+
+def _next(rest: Any) -> Node:
+    raw = next(rest, None)
+    if raw is None:
+        raise CatalystFailed("a tree from Catalyst ends before all children were read")
+    children = tuple(_next(rest) for _ in range(raw["num-children"]))
+    return Node(raw["class"].rsplit(".", 1)[-1], raw, children)
+
+
+def walk(node: Node) -> list[Node]:
+    """The node and all below it, parents first."""
+    found, pending = [], [node]
+    while pending:
+        at = pending.pop()
+        found.append(at)
+        pending.extend(reversed(at.children))
+    return found
