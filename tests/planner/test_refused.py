@@ -1,0 +1,31 @@
+"""SQL that is refused, by name and position: each file in refused/ holds cases with their diagnostics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.planner.catalogue import one_view
+from tests.planner.fixture_files import HERE, cases, check
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.plan import plan
+from tidemark_protocol.planning import Refused
+
+pytestmark = pytest.mark.spark
+
+
+def outcome(catalyst: Catalyst, sql: str) -> str:
+    refused = plan(catalyst, one_view(sql))
+    assert isinstance(refused, Refused), f"was planned: {sql}"
+    lines = []
+    for d in refused.diagnostics:
+        missing = f" missing={'.'.join(d.relation)}" if d.relation else ""
+        lines.append(f"{d.code} {d.line}:{d.column} [{d.word}]{missing} {d.message}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("file", sorted((HERE / "refused").glob("*.txt")), ids=lambda file: file.stem)
+def test_sql_is_refused_by_name_and_position(catalyst: Catalyst, file: Path) -> None:
+    """Code, line, column, the offending word and the sentence that the user reads."""
+    check(file, [(case, outcome(catalyst, case.sql)) for case in cases(file)])
