@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,8 +62,12 @@ def plane(tmp_path: Path, control_plane_binaries: Binaries) -> Iterator[ControlP
 
 
 def gone(pid: int) -> bool:
-    """Whether no process has this pid."""
-    return not Path(f"/proc/{pid}").exists()
+    """Whether no process has this pid, or one that has ended (init takes its time to reap orphans)."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return "\nState:\tZ" in status
 
 
 def test_crash_a_killed_server_is_repaired_with_its_data_and_address(
@@ -101,6 +107,31 @@ def test_up_of_what_runs_changes_nothing_and_down_ends_every_process(
     plane.up(control_plane_binaries, OPTIONS)
     assert plane.kubectl("get", "namespace", "kept", "-o", "name") == "namespace/kept\n"
     assert plane.status().server == before.server
+
+
+def test_a_plane_outlives_the_command_that_started_it_and_another_ends_it(
+    tmp_path: Path, control_plane_binaries: Binaries
+) -> None:
+    """`up`, `status` and `down --delete`, each a program of its own; the kubeconfig lies where it was asked for."""
+    state, kubeconfig = tmp_path / "state", tmp_path / "kubeconfig"
+
+    def devcluster(*arguments: str) -> str:
+        command = [sys.executable, "-m", "tidemark_devcluster", *arguments, "--state", str(state)]
+        command += ["--kubeconfig", str(kubeconfig)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    try:
+        started = json.loads(devcluster("up", "--no-fsync", "--json"))
+        assert json.loads(devcluster("status", "--json"))["pids"] == started["pids"]
+        plane = ControlPlane(state, kubeconfig)
+        assert plane.kubectl("get", "namespace", "default", "-o", "name") == "namespace/default\n"
+        assert started["kubeconfig"] == str(kubeconfig)
+    finally:
+        devcluster("down", "--delete")
+    assert set(started["pids"]) == set(SERVERS)
+    assert all(gone(pid) for pid in started["pids"].values())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_port_is_refused_while_it_runs(control_plane: ControlPlane, control_plane_binaries: Binaries) -> None:
