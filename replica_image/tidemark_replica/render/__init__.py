@@ -1,0 +1,44 @@
+"""Rendering: a dataflow's plan as operators over Spark, prepared once and stepped for ever after.
+
+    DataflowDescription ──lower──> Fragments ──prepare──> plans on the JVM       once           (`build`)
+    Step ──describe──> job ──kernels──> batches, deltas ──believed──> outcome    every step     (`dataflow.run`)
+    outcome ──> manifests, frontier                                              in one place   (`dataflow.commit`)
+
+Every collection inside a dataflow is one tagged stream: `c0 ... cn-1, __time, __diff, __error`. Error rows have
+`__error` set and their columns NULL, and pass through every operator, so results and errors share each plan.
+
+Reading order: `contract` (how it is driven), `scalar` and `mfp` (expressions that cannot fail a job), `pipeline`,
+`frames` and `flow` (Python calls and Catalyst between them), `lower*`, `fragments` (a plan cut into jobs), `prepare`,
+`stage`, `slots` and `leaves` (in the workers), `description`, `jobs`, `run`, `dataflow` (a step), `peek`.
+"""
+
+from tidemark_replica.render.build import build
+from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome, SteppedDataflow
+from tidemark_replica.render.dataflow import RenderedDataflow
+from tidemark_replica.render.errors import (
+    Broken,
+    NotRendered,
+    RenderError,
+    ResultTooLarge,
+    StepCancelled,
+    StepFailed,
+    ViewInError,
+)
+from tidemark_replica.render.index import IndexTrace
+
+__all__ = [
+    "Broken",
+    "IndexTrace",
+    "NotRendered",
+    "RenderError",
+    "RenderedDataflow",
+    "ResultTooLarge",
+    "SinkDelta",
+    "Step",
+    "StepCancelled",
+    "StepFailed",
+    "StepOutcome",
+    "SteppedDataflow",
+    "ViewInError",
+    "build",
+]

@@ -1,0 +1,172 @@
+"""A rendered dataflow: prepared plans, the manifests of its arrangements, and its frontier.
+
+    build ──> frontier = as_of ──(plan, run, commit)──> frontier = the step's upper ──> ... ──> empty, or dropped
+
+`run` reads manifests and writes files that nobody knows yet; only `commit` changes what is. So a step may fail, be
+cancelled or run twice at any point, and the files it left behind are swept away (`store.sweep`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tidemark_persist import Part
+from tidemark_persist import Time as PartTime
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_replica.arrangement.errors import ArrangementError
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spine import apply
+from tidemark_replica.arrangement.step import StepId
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrangement.updates import update_schema
+from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome
+from tidemark_replica.render.errors import Broken, StepFailed
+from tidemark_replica.render.fragments import Fragments
+from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.jobs import StepJobs
+from tidemark_replica.render.lower import sink_file
+from tidemark_replica.render.run import Prepared, StepRun
+
+
+class RenderedDataflow:
+    """See `contract.SteppedDataflow`. Made by `build.build`."""
+
+    def __init__(
+        self,
+        description: DataflowDescription,
+        fragments: Fragments,
+        prepared: Sequence[Prepared],
+        imported: Mapping[GlobalId, IndexTrace],
+        store: ArrangementStore,
+        jobs: StepJobs,
+        folder: Path,
+    ) -> None:
+        self.description = description
+        self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
+        self._store, self._jobs, self._folder = store, jobs, folder
+        self._frontier = Frontier.at(description.as_of)
+        self._hydrated, self._broken, self._steps = False, False, 0
+        self.running: StepId | None = None
+        for arrangement, layout in fragments.arrangements.items():
+            store.install(Manifest.empty(arrangement, layout, description.as_of))
+        columns = {e.id: e.columns for e in description.index_exports}
+        self._indexes = {id: IndexTrace(id, store, a, columns[id]) for id, a in fragments.indexes.items()}
+        self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
+        self._holds = [index.hold(description.as_of) for index in imported.values()]
+
+    @property
+    def frontier(self) -> Frontier:
+        return self._frontier
+
+    @property
+    def indexes(self) -> Mapping[GlobalId, IndexTrace]:
+        return self._indexes
+
+    def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
+        lower = self._frontier.time
+        if lower is None or upper <= self._frontier:
+            raise ValueError(f"dataflow {self.description.name} is complete up to {self._frontier}, not before {upper}")
+        missing = [i.id for i in self.description.source_imports if i.id not in inputs]
+        if missing:
+            raise ValueError(f"the step of dataflow {self.description.name} has no parts for its input {missing[0]}")
+        until = self.description.until
+        limit = upper.encode() if until is None else min(upper.encode(), until)
+        if until is not None and until <= upper.encode():
+            upper = Frontier.empty()
+        parts = {id: tuple(_clipped(p, limit)) for id, p in inputs.items()}
+        self._steps += 1
+        step = StepId(f"{self._folder.name}-s{self._steps}")
+        return Step(step, lower, upper, Time(limit), not self._hydrated, parts)
+
+    def run(self, step: Step) -> StepOutcome:
+        self._check_current(step)
+        self._jobs.begin()
+        self._steps += 1
+        run = StepId(f"{step.id}r{self._steps}")
+        self.running = run
+        folder = self._folder / "steps" / run
+        try:
+            folder.mkdir(parents=True)
+            names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
+            with self._store.pin(*names) as pinned:
+                done = StepRun(step, run, folder, self._jobs, self._store, pinned)
+                for prepared in self._prepared:
+                    done.run(prepared)
+        except ArrangementError as cause:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise StepFailed(f"step {run} of dataflow {self.description.name} failed: {cause}") from cause
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            self.running = None
+            self._jobs.end()
+        return StepOutcome(step, done.written, tuple(done.merges), self._deltas(step, done), folder, done.jobs)
+
+    def commit(self, outcome: StepOutcome) -> None:
+        step = outcome.step
+        self._check_current(step)
+        moves = [(old, self._moved(old, outcome)) for old in map(self._store.current, self._fragments.arrangements)]
+        try:
+            for old, new in moves:
+                self._store.commit(old, new)
+        except ArrangementError as cause:
+            self._broken = True
+            raise Broken(f"dataflow {self.description.name}: commit of {step.id} was cut short: {cause}") from cause
+        self._frontier, self._hydrated = step.upper, True
+        for hold in self._holds:
+            hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)
+
+    def compact(self, export: GlobalId, since: Frontier) -> None:
+        if export in self._indexes:
+            index = self._indexes[export]
+            index.allow_compaction(since)
+            self._store.commit(index.manifest, index.compacted(index.manifest))
+
+    def cancel(self) -> None:
+        self._jobs.cancel()
+
+    def drop(self) -> None:
+        self._jobs.close()
+        for hold in self._holds:
+            hold.release()
+        for arrangement in self._fragments.arrangements:
+            self._store.remove(arrangement)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _check_current(self, step: Step) -> None:
+        if self._broken:
+            raise Broken(f"dataflow {self.description.name} must be dropped and built anew")
+        if self._frontier.time != step.lower:
+            raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
+
+    def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
+        """The arrangement after the step."""
+        arrangement, step = manifest.arrangement, outcome.step
+        moved = manifest.append(outcome.written.get(arrangement, ()), step.lower, step.upper.encode())
+        index = self._by_arrangement.get(arrangement)
+        moved = moved.allow_compaction(moved.upper - 1) if index is None else index.compacted(moved)
+        for merged in outcome.merges:
+            if merged.merge.arrangement == arrangement:
+                moved = apply(moved, merged.merge, merged.result)
+        return moved
+
+    def _deltas(self, step: Step, run: StepRun) -> dict[GlobalId, SinkDelta]:
+        deltas = {}
+        for position, export in enumerate(self.description.sink_exports):
+            files, rows = run.published(sink_file(position))
+            schema = update_schema(self._fragments.sinks[export.id])
+            deltas[export.id] = SinkDelta(export.id, step.lower, step.upper, schema, files, rows)
+        return deltas
+
+
+def _clipped(parts: Sequence[Part], limit: int) -> Iterator[Part]:
+    """The parts' share before `limit`."""
+    for part in parts:
+        if part.lower < limit:
+            yield part if part.upper <= limit else replace(part, upper=PartTime(limit))

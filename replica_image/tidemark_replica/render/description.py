@@ -1,0 +1,131 @@
+"""A step's description: what the tasks of one Spark job read, and what they report.
+
+    <dataflow>/<constant>.arrow                                 written when the dataflow is built
+    <dataflow>/steps/<step>/<fragment>.json                     written by the driver before the job
+                            <stage>.<task attempt>.report       written by a task that consumed all its input
+                            <name>.<task attempt>.arrow         published updates
+
+A prepared DataFrame is run again and again, so it cannot hold the description itself: tasks find the path of theirs in
+a local property of the job. So a task of a cancelled job that lives on never reads, or reports to, another step.
+Every attempt writes files of its own; the driver believes one attempt that reported every stage of its job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidemark_persist import Part
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spine import Merge
+from tidemark_replica.arrangement.step import StepId
+from tidemark_replica.render.contract import Merged
+
+PROPERTY = "tidemark.step"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a job of the step over [lower, upper) reads. `published` has earlier fragments' files."""
+
+    step: StepId
+    lower: int
+    upper: int
+    limit: int
+    """Updates from here on are left out: `upper`, or the dataflow's `until`."""
+    hydrates: bool
+    store: Path
+    parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
+    manifests: Mapping[ArrangementId, Manifest] = field(default_factory=dict)
+    published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    bytes_left: int | None = None
+
+    def write(self, path: Path) -> None:
+        value = {
+            "step": self.step,
+            "lower": self.lower,
+            "upper": self.upper,
+            "limit": self.limit,
+            "hydrates": self.hydrates,
+            "store": str(self.store),
+            "parts": {id: [p.to_json() for p in parts] for id, parts in self.parts.items()},
+            "manifests": [m.to_json() for m in self.manifests.values()],
+            "published": {name: list(files) for name, files in self.published.items()},
+            "bytes_left": self.bytes_left,
+        }
+        _write(path, value)
+
+    @staticmethod
+    def read(path: Path) -> Description:
+        value = json.loads(path.read_bytes())
+        manifests = [Manifest.from_json(m) for m in value["manifests"]]
+        return Description(
+            StepId(value["step"]),
+            value["lower"],
+            value["upper"],
+            value["limit"],
+            value["hydrates"],
+            Path(value["store"]),
+            {GlobalId(id): tuple(map(Part.from_json, parts)) for id, parts in value["parts"].items()},
+            {m.arrangement: m for m in manifests},
+            {name: tuple(files) for name, files in value["published"].items()},
+            value["bytes_left"],
+        )
+
+
+@dataclass(frozen=True)
+class Published:
+    """A file of updates."""
+
+    file: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one attempt of a stage wrote, all of it."""
+
+    attempt: int
+    written: Mapping[ArrangementId, tuple[BatchRef, ...]]
+    merges: tuple[Merged, ...]
+    published: Mapping[str, Published]
+
+    def write(self, folder: Path, stage: str) -> None:
+        value = {
+            "attempt": self.attempt,
+            "written": {a: [b.to_json() for b in refs] for a, refs in self.written.items()},
+            "merges": [_merge_to_json(m) for m in self.merges],
+            "published": {name: [p.file, p.rows] for name, p in self.published.items()},
+        }
+        _write(folder / f"{stage}.{self.attempt}.report", value)
+
+    @staticmethod
+    def read(path: Path) -> Report:
+        value = json.loads(path.read_bytes())
+        written = {ArrangementId(a): tuple(map(BatchRef.from_json, refs)) for a, refs in value["written"].items()}
+        merges = tuple(map(_merge_from_json, value["merges"]))
+        return Report(value["attempt"], written, merges, {n: Published(*p) for n, p in value["published"].items()})
+
+
+def _merge_to_json(merged: Merged) -> dict[str, Any]:
+    result = None if merged.result is None else merged.result.to_json()
+    batches = [b.to_json() for b in merged.merge.batches]
+    return {"of": merged.merge.arrangement, "since": merged.merge.since, "batches": batches, "result": result}
+
+
+def _merge_from_json(value: dict[str, Any]) -> Merged:
+    merge = Merge(ArrangementId(value["of"]), tuple(map(BatchRef.from_json, value["batches"])), value["since"])
+    return Merged(merge, None if value["result"] is None else BatchRef.from_json(value["result"]))
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    """As a whole or not at all."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value))
+    temporary.replace(path)

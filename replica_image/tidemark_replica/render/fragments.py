@@ -1,0 +1,122 @@
+"""LIR to fragments: what a dataflow computes, cut where a result is used more than once.
+
+    object a ─┬─> object b ──> index i1        fragment 1:  a, published to a file of the step
+              └─> sink m1                      fragment 2:  b, arranged as i1
+                                               fragment 3:  m1's delta, published for the sink
+
+A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
+step. Fragments run in order: what one publishes, later ones read. Pure: nothing is built before the whole plan has been
+found to be renderable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.lir import Get, Plan, inputs_of
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.arrangement.updates import Updates
+from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flow import Flow, Flows, arrow_types
+from tidemark_replica.render.frames import StageFrame
+from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Publish, Published, Source, Types
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One job: its last stage consumes everything and yields nothing."""
+
+    name: str
+    stage: StageFrame
+
+
+@dataclass(frozen=True)
+class ImportedIndex:
+    """An index of another dataflow of this replica."""
+
+    arrangement: ArrangementId
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A whole dataflow, ready to be prepared."""
+
+    fragments: tuple[Fragment, ...]
+    arrangements: Mapping[ArrangementId, Layout]
+    indexes: Mapping[GlobalId, ArrangementId]
+    """Exported indexes."""
+    sinks: Mapping[GlobalId, Types]
+    """Exported sinks, published under their ids."""
+    constants: Mapping[str, Updates]
+
+
+@dataclass
+class Scope:
+    """What the names of a plan mean; a Let's binding is a shared stream like an object is."""
+
+    description: DataflowDescription
+    imported: Mapping[GlobalId, ImportedIndex]
+    token: str
+    """Unique to this rendering: it begins the names of its arrangements."""
+    flows: Flows = field(default_factory=Flows)
+    arrangements: dict[ArrangementId, Layout] = field(default_factory=dict)
+    constants: dict[str, Updates] = field(default_factory=dict)
+    fragments: list[Fragment] = field(default_factory=list)
+    shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
+    inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
+
+    def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
+        """Room for a stateful operator."""
+        arrangement = ArrangementId(f"{self.token}-{len(self.arrangements)}-{kind}")
+        self.arrangements[arrangement] = layout
+        return arrangement
+
+    def finish(self, flow: Flow, tree: Pipeline) -> None:
+        """End a fragment whose stream is `flow` and whose last operators are `tree`."""
+        stage = self.flows.stage(Flow(Drain(tree), flow.schema))
+        self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
+
+    def publish(self, name: GlobalId | LocalId, flow: Flow, tree: Pipeline) -> Pipeline:
+        """Keep a stream for later fragments of the step."""
+        types = arrow_types(flow.schema)
+        file = f"shared{len(self.shared)}"
+        self.shared[name] = Flow(Published(file, types), flow.schema)
+        return Publish(file, tree, types)
+
+
+def imported_flow(scope: Scope, id: GlobalId) -> Flow:
+    """The stream of an import."""
+    for source in scope.description.source_imports:
+        if source.id == id:
+            columns = tuple(source.shard.columns[c] for c in source.columns)
+            schema = tuple(source.shard.schema[c] for c in source.columns)
+            flow = Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
+            return flow if source.mfp is None else scope.flows.mfp(flow, source.mfp)
+    index = next(i for i in scope.description.index_imports if i.id == id)
+    return Flow(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
+
+
+def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
+    """The names that a plan reads, as often as it reads them."""
+    if isinstance(plan, Get):
+        yield plan.id
+    for below in inputs_of(plan):
+        yield from uses(below)
+
+
+def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
+    """How often each object is read by other objects."""
+    return Counter(name for built in description.objects for name in uses(built.plan))
+
+
+def check_sinks(description: DataflowDescription) -> None:
+    """Raise NotRendered for sinks that have no delta of the kind rendered here."""
+    for export in description.sink_exports:
+        if not isinstance(export.sink, MaterializedViewSink | SubscribeSink):
+            raise NotRendered(f"export {export.id} of dataflow {description.name}: {type(export.sink).__name__}")

@@ -1,0 +1,74 @@
+"""Where a stage's updates come from: shards, indexes, earlier fragments, constants.
+
+At hydration a shard's or an index's past, up to the as_of, is read as having happened at the as_of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_persist import DIFF, ERROR, TIME, read_part
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.updates import Updates, make_updates, times, update_schema
+from tidemark_replica.render.description import Description
+from tidemark_replica.render.pipeline import Constants, IndexSource, Published, Source
+
+
+def read_source(description: Description, source: Source) -> Iterator[Updates]:
+    """A shard's updates within the step, only the columns that are used."""
+    columns = [*source.names, TIME, DIFF, ERROR]
+    schema = update_schema(source.types)
+    for part in description.parts.get(source.id, ()):
+        for batch in read_part(part, columns=columns):
+            arrays = [_as(column, type) for column, type in zip(batch.columns, schema.types, strict=True)]
+            updates = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            yield _advanced(updates, description.lower) if description.hydrates else updates
+
+
+def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:
+    """An imported index's updates within the step, before `limit`."""
+    trace = context.trace(source.arrangement)
+    lower = context.lower
+    if context.is_hydration:
+        yield from trace.rows_at(lower)
+        lower += 1
+    if lower < limit:
+        yield from trace.scan(lower, limit)
+
+
+def read_published(folder: Path, description: Description, source: Published) -> Iterator[Updates]:
+    """What an earlier fragment of the step published."""
+    for file in description.published.get(source.name, ()):
+        yield from _batches(folder / file)
+
+
+def read_constants(dataflow: Path, description: Description, source: Constants) -> Iterator[Updates]:
+    """A constant collection, once: at the as_of."""
+    if description.hydrates:
+        for batch in _batches(dataflow / source.file):
+            yield _advanced(batch, description.lower)
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    with pa.memory_map(str(path), "r") as source:
+        yield from _record_batches(pa.ipc.open_file(source))
+
+
+def _record_batches(reader: Any) -> Iterator[Any]:
+    for i in range(reader.num_record_batches):
+        yield reader.get_batch(i)
+
+
+def _advanced(updates: Updates, since: int) -> Updates:
+    columns = updates.columns
+    diff = np.asarray(columns[-2].to_numpy())
+    return make_updates(columns[:-3], np.maximum(times(updates), since), diff, columns[-1])
+
+
+def _as(column: Any, type: pa.DataType) -> Any:
+    return column if column.type == type else column.cast(type)

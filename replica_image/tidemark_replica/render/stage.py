@@ -1,0 +1,166 @@
+"""A stage at work: one Python call in a task, from its leaves to its report.
+
+    description ──> StepContext ──> the tree's generators ──> rows for Catalyst (or none)
+                                          │ input consumed to the end
+                                          ▼
+                                    merges, report              an attempt cut short reports nothing
+
+Runs in Spark's Python workers. It is imported there by name; what travels is the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.consolidate import consolidate
+from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.kernels.join import Side, join
+from tidemark_replica.arrangement.kernels.reduce import reduce
+from tidemark_replica.arrangement.spine import plan_merges
+from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
+from tidemark_replica.arrangement.updates import (
+    Updates,
+    diffs,
+    errors,
+    make_updates,
+    rechunk,
+    row_columns,
+    times,
+    update_schema,
+)
+from tidemark_replica.render import pipeline as p
+from tidemark_replica.render.contract import Merged
+from tidemark_replica.render.description import PROPERTY, Description, Published, Report
+from tidemark_replica.render.leaves import read_constants, read_index, read_published, read_source
+from tidemark_replica.render.slots import Slots
+
+_CACHES: dict[Path, BatchCache] = {}
+
+
+def run_stage(name: str, tree: p.Pipeline, slots: Sequence[p.Types], rows: Iterable[Any]) -> Iterator[Updates]:
+    """The function that `mapInArrow` calls; `rows` are the JVM's (of no meaning when there are no slots)."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None, "a stage runs in a Spark task"
+    stage = Stage(Path(task.getLocalProperty(PROPERTY)), int(task.taskAttemptId()), Slots(slots, rows))
+    yield from stage.evaluate(tree)
+    stage.report(name)
+
+
+class Stage:
+    """One attempt of a stage."""
+
+    def __init__(self, description: Path, attempt: int, slots: Slots) -> None:
+        self._folder, self._attempt, self._slots = description.parent, attempt, slots
+        self._description = Description.read(description)
+        self._context = _context(self._description)
+        self._published: dict[str, Published] = {}
+
+    def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
+        """The updates that come out of a tree."""
+        evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
+        return evaluate(self, tree)
+
+    def report(self, name: str) -> None:
+        """All input has been consumed: merge what should be merged, and say what was written."""
+        self._slots.finish()
+        context, written = self._context, self._context.writer.written
+        merges = []
+        for arrangement, refs in list(written.items()):
+            manifest = context.manifest(arrangement).append(refs, context.lower, context.upper)
+            for task in plan_merges(manifest):
+                merges.append(Merged(task, merge(task, manifest.layout, context.cache, context.writer)))
+        done = {a: tuple(refs) for a, refs in written.items()}
+        Report(self._attempt, done, tuple(merges), self._published).write(self._folder, name)
+
+    def _slot(self, node: p.Slot) -> Iterator[Updates]:
+        return self._slots.read(node.slot)
+
+    def _source(self, node: p.Source) -> Iterator[Updates]:
+        return read_source(self._description, node)
+
+    def _index_source(self, node: p.IndexSource) -> Iterator[Updates]:
+        return read_index(self._context, self._description.limit, node)
+
+    def _read_published(self, node: p.Published) -> Iterator[Updates]:
+        return read_published(self._folder, self._description, node)
+
+    def _constants(self, node: p.Constants) -> Iterator[Updates]:
+        return read_constants(self._folder.parent.parent, self._description, node)
+
+    def _project(self, node: p.Project) -> Iterator[Updates]:
+        for batch in self.evaluate(node.input):
+            columns = row_columns(batch)
+            yield make_updates([columns[c] for c in node.columns], times(batch), diffs(batch), errors(batch))
+
+    def _negated(self, node: p.Negated) -> Iterator[Updates]:
+        for batch in self.evaluate(node.input):
+            ok = errors(batch).is_null().to_numpy(zero_copy_only=False)
+            diff = np.where(ok, -diffs(batch), diffs(batch))
+            yield make_updates(row_columns(batch), times(batch), diff, errors(batch))
+
+    def _together(self, node: p.Together) -> Iterator[Updates]:
+        return chain.from_iterable(self.evaluate(i) for i in node.inputs)
+
+    def _join(self, node: p.JoinKernel) -> Iterator[Updates]:
+        left = ((Side.LEFT, batch) for batch in self.evaluate(node.left))
+        right = ((Side.RIGHT, batch) for batch in self.evaluate(node.right))
+        return join(self._context, node.spec, chain(left, right))
+
+    def _reduce(self, node: p.ReduceKernel) -> Iterator[Updates]:
+        return reduce(self._context, node.spec, self.evaluate(node.input))
+
+    def _arrange(self, node: p.ArrangeKernel) -> Iterator[Updates]:
+        return arrange(self._context, node.arrangement, self.evaluate(node.input))
+
+    def _publish(self, node: p.Publish) -> Iterator[Updates]:
+        """Through a file of this attempt's own; it counts once the driver believes the attempt."""
+        file, rows = f"{node.name}.{self._attempt}.arrow", 0
+        schema = update_schema(node.types)
+        inputs = ((None, batch) for batch in self.evaluate(node.input))
+        with pa.OSFile(str(self._folder / file), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+            for _, chunk in rechunk(inputs, self._context.chunk_rows):
+                consolidated = consolidate(chunk)
+                if consolidated.num_rows:
+                    writer.write_batch(consolidated)
+                    rows += consolidated.num_rows
+                    yield consolidated
+        self._published[node.name] = Published(file, rows)
+
+    def _drain(self, node: p.Drain) -> Iterator[Updates]:
+        for _ in self.evaluate(node.input):
+            pass
+        return iter(())
+
+
+_EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
+    p.Slot: Stage._slot,
+    p.Source: Stage._source,
+    p.IndexSource: Stage._index_source,
+    p.Published: Stage._read_published,
+    p.Constants: Stage._constants,
+    p.Project: Stage._project,
+    p.Negated: Stage._negated,
+    p.Together: Stage._together,
+    p.JoinKernel: Stage._join,
+    p.ReduceKernel: Stage._reduce,
+    p.ArrangeKernel: Stage._arrange,
+    p.Publish: Stage._publish,
+    p.Drain: Stage._drain,
+}
+
+
+def _context(description: Description) -> StepContext:
+    store = description.store
+    cache = _CACHES.setdefault(store, BatchCache(store))
+    writer = BatchWriter(store, description.step, bytes_left=description.bytes_left)
+    lower, upper = description.lower, description.upper
+    return StepContext(lower, upper, description.hydrates, description.manifests, cache, writer)
