@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -49,4 +50,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    # a pool's thread may still wait for a disk or a server: there is nothing left that it could do
+    os._exit(code)

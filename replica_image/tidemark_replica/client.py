@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tidemark_protocol.commands import Hello
 from tidemark_protocol.responses import Response
+from tidemark_replica.metrics import Metrics
 from tidemark_replica.outbox import Outbox
 
 FRAMES_IN_FLIGHT = 64
@@ -39,7 +40,8 @@ class Responder:
     """The way to whichever client is served now. With none, responses go nowhere: what a later client needs to know
     is told anew when it reconciles."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._send: Callable[[Response], None] | None = None
 
     def attach(self, send: Callable[[Response], None]) -> None:
@@ -50,4 +52,5 @@ class Responder:
 
     def __call__(self, response: Response) -> None:
         if self._send is not None:
+            self._metrics.response(response)
             self._send(response)

@@ -11,6 +11,7 @@ Only the worker's thread calls this. Commands about things that are gone are ign
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from tidemark_protocol.commands import (
@@ -35,23 +36,33 @@ from tidemark_replica.client import Responder
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Installed
 from tidemark_replica.errors import ConfigChanged
+from tidemark_replica.metrics import Metrics
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.shards import ShardWatch
 from tidemark_replica.storage_state import StorageState
 
 LOG = logging.getLogger(__name__)
 CONTROLLER = "controller"
+SWEEP_SECONDS = 60.0
 
 
 class ComputeState:
     """The state of the command loop."""
 
     def __init__(
-        self, respond: Responder, dataflows: Dataflows, peeks: Peeks, storage: StorageState, watch: ShardWatch
+        self,
+        respond: Responder,
+        dataflows: Dataflows,
+        peeks: Peeks,
+        storage: StorageState,
+        watch: ShardWatch,
+        metrics: Metrics,
+        sweep: Callable[[], int],
     ) -> None:
         self._config: InstanceConfig | None = None
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
-        self._storage, self._watch = storage, watch
+        self._storage, self._watch, self._metrics = storage, watch, metrics
+        self._sweep, self._swept = sweep, time.monotonic()
 
     def create_instance(self, config: InstanceConfig) -> None:
         """The first one counts; raises ConfigChanged for another."""
@@ -79,6 +90,7 @@ class ComputeState:
 
     def apply(self, command: Command) -> None:
         """Raises StageViolation for a command that contradicts earlier ones."""
+        self._metrics.command(command)
         match command:
             case CreateDataflow(description):
                 self._dataflows.create(description)
@@ -104,13 +116,24 @@ class ComputeState:
         self._storage.maintain()
         self._dataflows.maintain()
         self._peeks.maintain()
+        self._maintain_scratch()
+        hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)
+        self._metrics.installed(hydrated, sum(len(d.exports) for d in self._dataflows) - hydrated)
+        self._metrics.waiting(len(self._peeks))
+
+    def _maintain_scratch(self) -> None:
+        """Now and then, while no step runs and none can begin: we are on the thread that begins them."""
+        if time.monotonic() - self._swept > SWEEP_SECONDS and not self._dataflows.are_stepping:
+            self._swept = time.monotonic()
+            if swept := self._sweep():
+                LOG.info("%d files of failed or cancelled steps were removed", swept)
 
     def described(self, shards: Mapping[ShardId, str]) -> Installed:
         """What is installed; the shards asked about are followed, and reported, from now on."""
         self._watch.unfollow(CONTROLLER)
         for id, location in shards.items():
             self._watch.follow(id, location, CONTROLLER)
-        return self._dataflows.described()
+        return (self._metrics.hydrations, *self._dataflows.described())
 
     def shutdown(self) -> None:
         self._storage.shutdown()

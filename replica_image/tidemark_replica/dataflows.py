@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 from tidemark_protocol.errors import StageViolation
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import (
     CopyToFailed,
@@ -24,13 +24,13 @@ from tidemark_protocol.responses import (
     SubscribeBatch,
     SubscribeResponse,
 )
-from tidemark_replica.describing import Installed
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.reconcile import Candidate, Verdict, export_set, reconcile
 
 LOG = logging.getLogger(__name__)
+Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
 class Driver(Protocol):
@@ -41,24 +41,33 @@ class Driver(Protocol):
 
     def write_frontier(self, id: GlobalId) -> Frontier: ...
 
-    def compact(self, export: ExportState) -> None:
-        """The export's since has moved."""
-
     def allow_writes(self, export: ExportState) -> None:
         """The export's term has been given, or renewed."""
+
+    def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
+        """Nobody, inside or outside, reads the export before `since`."""
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether a job of it may be writing."""
 
     def stop(self) -> None:
         """Cancels what runs and frees what is held; returns at once."""
 
 
-class Dataflows:
-    """By export id. `start` makes a dataflow's driver, or raises DataflowRefused."""
+Start = Callable[[InstalledDataflow, Callable[[str], None]], Driver]
 
-    def __init__(self, start: Callable[[InstalledDataflow], Driver], send: Callable[[Response], None]) -> None:
-        self._start, self._send = start, send
+
+class Dataflows:
+    """By export id. `start` makes a dataflow's driver, or raises DataflowRefused; later it may still call back with
+    the reason for a refusal. `peek_hold` tells from when on peeks need an index."""
+
+    def __init__(
+        self, start: Start, send: Callable[[Response], None], peek_hold: Callable[[GlobalId], Frontier]
+    ) -> None:
+        self._start, self._send, self._peek_hold = start, send, peek_hold
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
-        self.hydrations = 0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
         return iter(self._installed)
@@ -74,17 +83,16 @@ class Dataflows:
         if taken:
             raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
         imported = {i.id: self.find(i.id) for i in description.index_imports}
-        dataflow = InstalledDataflow(description, frozenset(d for d in imported.values() if d is not None))
+        dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None})
         self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
         self._installed[dataflow] = None
         try:
             missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
             if missing:
                 raise DataflowRefused(f"index {missing[0]}, which it imports, is not here")
-            self._installed[dataflow] = self._start(dataflow)
+            self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
         except DataflowRefused as refusal:
-            dataflow.refusal = str(refusal)
-            self._tell_refusal(dataflow)
+            self._refuse(dataflow, str(refusal))
 
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
@@ -104,18 +112,22 @@ class Dataflows:
             return
         export = dataflow.exports[id]
         export.compact(frontier)
-        if driver := self._installed[dataflow]:
-            driver.compact(export)
         if export.dropped:
-            if not _is_transient(dataflow.description, id) and (news := export.report.finish()):
+            if not is_transient(dataflow.description, id) and (news := export.report.finish()):
                 self._send(news)
             self._collect()
 
     def maintain(self) -> None:
         for dataflow, driver in list(self._installed.items()):
-            if driver is not None and dataflow.scheduled:
-                driver.advance()
+            if driver is not None:
+                self._compact_indexes(dataflow, driver)
+                if dataflow.scheduled:
+                    driver.advance()
             self._report(dataflow, driver)
+
+    @property
+    def are_stepping(self) -> bool:
+        return any(driver is not None and driver.is_stepping for driver in self._installed.values())
 
     def reconcile(self, wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
         """Keeps what is the same, drops the rest silently; the caller creates what was not reused."""
@@ -123,65 +135,64 @@ class Dataflows:
         verdicts = reconcile((Candidate(d.description, d.furthest_since) for d in kept.values()), wanted)
         for verdict in verdicts:
             if verdict.reused:
-                self._reuse(kept.pop(export_set(verdict.wanted)), verdict.wanted)
+                dataflow = kept.pop(export_set(verdict.wanted))
+                dataflow.reuse_for(verdict.wanted)
+                if dataflow.refusal:
+                    self._refuse(dataflow, dataflow.refusal)
         for orphan in kept.values():
             for export in orphan.exports.values():
                 export.compact(Frontier.empty())
         self._collect()
         return verdicts
 
-    def _reuse(self, dataflow: InstalledDataflow, wanted: DataflowDescription) -> None:
-        dataflow.reuse_for(wanted)
-        if dataflow.refusal:
-            self._tell_refusal(dataflow)
-        if driver := self._installed[dataflow]:
-            for export in dataflow.exports.values():
-                driver.compact(export)
-
-    def described(self) -> Installed:
+    def described(self) -> Described:
         alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
-        collections = tuple(
-            DescribedCollection(id, export.since, self._write_frontier(dataflow, driver, id))
+        dataflows = (DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of) for d in alive)
+        collections = (
+            DescribedCollection(id, export.since, _write_frontier(dataflow, driver, id))
             for dataflow, driver in alive.items()
             for id, export in dataflow.exports.items()
             if not export.dropped
         )
-        dataflows = tuple(DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of) for d in alive)
-        return self.hydrations, dataflows, collections
+        return tuple(dataflows), tuple(collections)
 
     def shutdown(self) -> None:
         for driver in self._installed.values():
             if driver is not None:
                 driver.stop()
 
+    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
+        """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
+        for export in dataflow.description.index_exports:
+            readers = [d.reads_from for d in self._importers(dataflow)]
+            holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
+            since = meet(holds)
+            if not since.is_empty:
+                driver.allow_compaction(export.id, since)
+
     def _collect(self) -> None:
-        """Ends dataflows of which no export is wanted and that no other dataflow imports."""
-        for dataflow in list(self._installed):
-            if dataflow.dropped and not self._importers(dataflow):
+        """Ends dataflows of which no export is wanted and that no other dataflow imports, importers first."""
+        while ended := [d for d in self._installed if d.dropped and not self._importers(d)]:
+            for dataflow in ended:
                 driver = self._installed.pop(dataflow)
                 for id in dataflow.exports:
                     if self._by_export.get(id) is dataflow:
                         del self._by_export[id]
                 if driver is not None:
                     driver.stop()
-                return self._collect()
-        return None
 
     def _importers(self, dataflow: InstalledDataflow) -> list[InstalledDataflow]:
-        return [d for d in self._installed if d is not dataflow and dataflow in d.imports]
+        return [d for d in self._installed if dataflow in d.imports.values()]
 
     def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
-        write = {id: self._write_frontier(dataflow, driver, id) for id in dataflow.exports}
+        write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}
         for news in dataflow.reports(write):
-            if not _is_transient(dataflow.description, news.id):
+            if not is_transient(dataflow.description, news.id):
                 self._send(news)
 
-    def _write_frontier(self, dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:
-        return dataflow.processed if driver is None else driver.write_frontier(id)
-
-    def _tell_refusal(self, dataflow: InstalledDataflow) -> None:
-        reason = dataflow.refusal or ""
+    def _refuse(self, dataflow: InstalledDataflow, reason: str) -> None:
         LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
+        dataflow.refusal = reason
         for id in dataflow.exports:
             self._send(Status(id, "refused", {"reason": reason}))
         for sink in dataflow.description.sink_exports:
@@ -189,9 +200,13 @@ class Dataflows:
                 self._send(answer)
 
 
-def _is_transient(description: DataflowDescription, id: GlobalId) -> bool:
+def is_transient(description: DataflowDescription, id: GlobalId) -> bool:
     """Subscribes and copies: their own responses tell how far they are, never Frontiers."""
     return any(e.id == id and isinstance(e.sink, SubscribeSink | CopyToSink) for e in description.sink_exports)
+
+
+def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:
+    return dataflow.processed if driver is None else driver.write_frontier(id)
 
 
 def _failed(sink: SinkExport, reason: str) -> Response | None:

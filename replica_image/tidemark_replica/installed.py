@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier, join
@@ -19,13 +19,15 @@ from tidemark_replica.reporting import Observed
 
 
 class InstalledDataflow:
-    """What the replica knows of a dataflow; `imports` are those whose indexes it reads."""
+    """What the replica knows of a dataflow; `imports` are the exporters of the indexes it reads."""
 
-    def __init__(self, description: DataflowDescription, imports: frozenset[InstalledDataflow]) -> None:
+    def __init__(self, description: DataflowDescription, imports: Mapping[GlobalId, InstalledDataflow]) -> None:
         self.description = description
         self.imports = imports
         self.digest = description.plan_digest
         self.processed = Frontier.at(description.as_of)
+        self.hydrated = False
+        self._began_at = description.as_of
         self.refusal: str | None = None
         as_of = Frontier.at(description.as_of)
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
@@ -43,8 +45,12 @@ class InstalledDataflow:
         return all(e.dropped for e in self.exports.values())
 
     @property
-    def hydrated(self) -> bool:
-        return self.processed > self.as_of
+    def reads_from(self) -> Frontier:
+        """The earliest time that it still reads of what it imports: of an arrangement the contents before the next
+        step are needed, of one not yet read the contents at the as_of."""
+        if not self.hydrated:
+            return Frontier.at(self._began_at)
+        return self.processed if self.processed.time is None else Frontier.at(self.processed.time - 1)
 
     @property
     def furthest_since(self) -> Frontier:

@@ -6,6 +6,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+MIB, GIB = 1024**2, 1024**3
+# what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers
+HEAP_MIB_MIN = 512
+
 
 @dataclass(frozen=True)
 class Tls:
@@ -22,7 +26,7 @@ class Options:
 
     listen: str
     scratch: Path
-    replica_id: str
+    name: str
     master: str
     driver_memory: str
     tls: Tls | None
@@ -33,9 +37,11 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-*")
     parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
-    parser.add_argument("--replica-id", default="replica")
-    parser.add_argument("--master", default="local[2]", help="Spark master (default: %(default)s)")
-    parser.add_argument("--driver-memory", default="1g", help="heap of the Spark driver (default: %(default)s)")
+    parser.add_argument("--name", default="replica", help="how the replica is called in logs")
+    parser.add_argument("--cores", type=int, default=2, help="processors to use (default: %(default)s)")
+    parser.add_argument("--memory", type=int, default=2 * GIB, help="bytes to use in all (default: %(default)s)")
+    parser.add_argument("--master", help="Spark master (default: local[cores])")
+    parser.add_argument("--driver-memory", help="heap of the Spark driver (default: half of --memory)")
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
     for name in ("certificate", "key", "client-authority"):
         parser.add_argument(f"--tls-{name}", type=Path, help="PEM file; all three or none")
@@ -48,9 +54,9 @@ def parse(arguments: list[str]) -> Options:
     return Options(
         listen=given.listen,
         scratch=given.scratch.absolute(),
-        replica_id=given.replica_id,
-        master=given.master,
-        driver_memory=given.driver_memory,
+        name=given.name,
+        master=given.master or f"local[{given.cores}]",
+        driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
         tls=Tls(*files) if files[0] else None,
         metrics_port=given.metrics_port,
     )

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidemark_protocol.commands import IndexTarget, Peek
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.commands import Peek
+from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, Response
 from tidemark_replica.jobs import Failed, Job, Outcome
 
-PEEKS_WAITING_MAX = 10_000
+PEEKS_MAX = 10_000
 DEFAULT_MAX_RESULT_BYTES = 32 * 1024 * 1024
 
 
@@ -33,11 +33,23 @@ class Readable:
 class PeekTargets(Protocol):
     """Where peeks read."""
 
-    def readable(self, peek: Peek) -> Readable | str:
-        """What can be read, or why nothing can."""
+    def readable(self, peek: Peek) -> Readable | str | None:
+        """What can be read, or why nothing can; None while that is not known yet."""
 
     def read(self, peek: Peek, max_result_bytes: int, done: Callable[[Outcome[PeekRows]], None]) -> Job:
         """Starts reading on a pool."""
+
+    def forget(self, peek: Peek) -> None:
+        """The peek has been answered or dropped."""
+
+
+@dataclass
+class _Pending:
+    """`admitted`: its time was readable when it was first looked at; since then it is held."""
+
+    peek: Peek
+    admitted: bool = False
+    job: Job | None = None
 
 
 class Peeks:
@@ -45,64 +57,64 @@ class Peeks:
 
     def __init__(self, send: Callable[[Response], None], targets: PeekTargets) -> None:
         self._send, self._targets = send, targets
-        self._waiting: dict[str, Peek] = {}
-        self._reading: dict[str, tuple[Peek, Job]] = {}
+        self._pending: dict[str, _Pending] = {}
         self.max_result_bytes = DEFAULT_MAX_RESULT_BYTES
 
+    def __len__(self) -> int:
+        return len(self._pending)
+
     def add(self, peek: Peek) -> None:
-        if peek.uuid in self._waiting or peek.uuid in self._reading:
+        if peek.uuid in self._pending:
             return
-        self._waiting[peek.uuid] = peek
-        if len(self._waiting) > PEEKS_WAITING_MAX:
-            self._answer(
-                peek.uuid, PeekError(f"more than {PEEKS_WAITING_MAX} peeks wait on this replica; try again later")
-            )
+        pending = self._pending[peek.uuid] = _Pending(peek)
+        if len(self._pending) > PEEKS_MAX:
+            self._answer(pending, PeekError(f"more than {PEEKS_MAX} peeks wait on this replica; try again later"))
         else:
-            self._try(peek)
+            self._try(pending)
 
     def cancel(self, uuid: str) -> None:
-        if uuid in self._waiting or uuid in self._reading:
-            self._answer(uuid, PeekCanceled())
+        if pending := self._pending.get(uuid):
+            self._answer(pending, PeekCanceled())
 
     def drop_all(self) -> None:
         """The client is gone: no one is owed anything."""
-        for _, job in self._reading.values():
-            job.cancel()
-        self._waiting.clear()
-        self._reading.clear()
+        for pending in list(self._pending.values()):
+            self._end(pending)
 
     def maintain(self) -> None:
-        for peek in list(self._waiting.values()):
-            self._try(peek)
+        for pending in list(self._pending.values()):
+            if pending.job is None:
+                self._try(pending)
 
     def hold(self, id: GlobalId) -> Frontier:
         """The earliest time that a peek still needs of this index; empty if none does."""
-        peeks = [*self._waiting.values(), *(peek for peek, _ in self._reading.values())]
-        times = [p.timestamp for p in peeks if isinstance(p.target, IndexTarget) and p.target.id == id]
-        return Frontier(min(times, default=None))
+        peeks = (p.peek for p in self._pending.values() if p.admitted)
+        return meet(Frontier.at(p.timestamp) for p in peeks if p.target.id == id)
 
-    def _try(self, peek: Peek) -> None:
-        readable = self._targets.readable(peek)
+    def _try(self, pending: _Pending) -> None:
+        peek, readable = pending.peek, self._targets.readable(pending.peek)
         if isinstance(readable, str):
-            self._answer(peek.uuid, PeekError(readable))
-        elif not readable.since.less_equal(peek.timestamp):
-            self._answer(
-                peek.uuid, PeekError(f"{peek.target.id} can be read from {readable.since} on, not at {peek.timestamp}")
-            )
-        elif not readable.upper.less_equal(peek.timestamp):
-            del self._waiting[peek.uuid]
-            job = self._targets.read(peek, self.max_result_bytes, lambda outcome: self._done(peek, outcome))
-            self._reading[peek.uuid] = (peek, job)
+            self._answer(pending, PeekError(readable))
+        elif readable is not None and not pending.admitted and not readable.since.less_equal(peek.timestamp):
+            reason = f"{peek.target.id} can be read from {readable.since} on, not at {peek.timestamp}"
+            self._answer(pending, PeekError(reason))
+        elif readable is not None:
+            pending.admitted = True
+            if not readable.upper.less_equal(peek.timestamp):
+                pending.job = self._targets.read(peek, self.max_result_bytes, lambda end: self._done(pending, end))
 
-    def _done(self, peek: Peek, outcome: Outcome[PeekRows]) -> None:
+    def _done(self, pending: _Pending, outcome: Outcome[PeekRows]) -> None:
         """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
-        reading = self._reading.get(peek.uuid)
-        if reading is not None and reading[0] is peek:
-            self._answer(peek.uuid, PeekError(str(outcome.error)) if isinstance(outcome, Failed) else outcome.value)
+        if self._pending.get(pending.peek.uuid) is pending:
+            result = PeekError(str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+            self._answer(pending, result)
 
-    def _answer(self, uuid: str, result: PeekRows | PeekError | PeekCanceled) -> None:
-        self._waiting.pop(uuid, None)
-        reading = self._reading.pop(uuid, None)
-        if reading is not None:
-            reading[1].cancel()
-        self._send(PeekResponse(uuid, result))
+    def _answer(self, pending: _Pending, result: PeekRows | PeekError | PeekCanceled) -> None:
+        self._end(pending)
+        self._send(PeekResponse(pending.peek.uuid, result))
+
+    def _end(self, pending: _Pending) -> None:
+        del self._pending[pending.peek.uuid]
+        self._targets.forget(pending.peek)
+        if pending.job is not None:
+            pending.job.cancel()

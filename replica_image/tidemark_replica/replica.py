@@ -10,23 +10,29 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import ShardId
+from tidemark_protocol.responses import PeekRows
 from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Describer, Installed
-from tidemark_replica.errors import AddressNotUsable
+from tidemark_replica.driver import DataflowDriver, Surroundings
+from tidemark_replica.errors import AddressNotUsable, ReplicaError
 from tidemark_replica.gate import Gate
+from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Mailbox
+from tidemark_replica.metrics import Metrics
 from tidemark_replica.options import Options
+from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
+from tidemark_replica.rendering import Renderer
 from tidemark_replica.scratch import Scratch
 from tidemark_replica.server import ComputeService, start_server
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.spark_session import SparkHolder, start_spark
 from tidemark_replica.storage_state import StorageState
-from tidemark_replica.unavailable import NoIngestion, NoTargets, no_driver
 from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
@@ -45,6 +51,9 @@ class Replica:
         self._spark = SparkHolder(lambda: start_spark(options.master, options.driver_memory, self._scratch.folder))
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
+        self._metrics = Metrics()
+        self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
+        self._renderer = Renderer(self._spark, self._scratch.folder)
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
@@ -52,8 +61,10 @@ class Replica:
     def run(self) -> bool:
         """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
         prepare_address(self._options.listen)
-        service = ComputeService(self._gate, self._mailbox, self._describer, NoIngestion().inspect)
+        service = ComputeService(self._gate, self._mailbox, self._describer, self._ingestions.inspect)
         self._server = start_server(service, self._options.listen, self._options.tls)
+        if self._options.metrics_port is not None:
+            self._metrics.serve(self._options.metrics_port)
         return self._worker.run()
 
     def stop(self) -> None:
@@ -67,18 +78,28 @@ class Replica:
         self._spark_jobs.shutdown()
         self._io_jobs.shutdown()
         self._spark.stop()
+        self._renderer.close()
         self._scratch.close()
 
     def _build_state(self) -> ComputeState:
-        respond = Responder()
+        respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
-        dataflows = Dataflows(no_driver, respond)
-        peeks = Peeks(respond, NoTargets())
-        storage = StorageState(NoIngestion(), self._handles, watch, self._io_jobs, respond)
-        return ComputeState(respond, dataflows, peeks, storage, watch)
+        around = Surroundings(
+            self._renderer, self._handles, watch, self._spark_jobs, self._io_jobs, respond, self._metrics
+        )
+        dataflows = Dataflows(
+            lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
+        )
+        peeks = Peeks(respond, Targets(dataflows, watch, self._spark_jobs, read_peek))
+        storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
+        return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
 
     def _installed(self, shards: dict[ShardId, str]) -> Installed:
         return self._state.described(shards)
+
+
+def read_peek(peek: Peek, max_result_bytes: int) -> PeekRows:
+    raise ReplicaError(f"{peek.target.id} cannot be read: this build answers no peeks yet")
 
 
 def prepare_address(address: str) -> None:

@@ -1,6 +1,6 @@
 """The storage family of commands: ingestions, how far shards may be compacted, deletions.
 
-    RunIngestion, DropIngestion ──► IngestionManager (threads of its own)
+    RunIngestion, DropIngestion ──► Ingestions (threads of their own)
     AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
     DeleteShard                 ──► a job; ShardDeleted when it is gone, also when it was gone before
 
@@ -11,55 +11,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from tidemark_persist import EMPTY, delete_shard
 from tidemark_persist import ShardDeleted as ShardIsDeleted
 from tidemark_protocol.commands import AllowShardCompaction, DeleteShard, DropIngestion, RunIngestion, StorageCommand
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import IngestionStatus, Response, ShardDeleted, ShardFrontiers
-from tidemark_protocol.storage import IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.responses import Response, ShardDeleted, ShardFrontiers
+from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards import ShardHandles, ShardWatch
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class IngestionClock:
-    """How far into the future ticks may be minted: the controller's clock when it asked, the time passed since by
-    our monotonic clock, and an allowance."""
-
-    controller_now: Time
-    received: float
-    max_ahead_ms: int
-
-    def latest_tick(self) -> Time:
-        passed = int((time.monotonic() - self.received) * 1000)
-        return Time(self.controller_now + passed + self.max_ahead_ms)
-
-
-class IngestionManager(Protocol):
-    """Runs ingestions on threads of its own; nothing here waits for it."""
-
-    def run(self, description: IngestionDescription, term: WriterTerm, clock: IngestionClock) -> None:
-        """Starts the ingestion, or gives a running one its new description, term and clock."""
-
-    def drop(self, id: GlobalId) -> None:
-        """Stops it soon; fine if there is none."""
-
-    def poll(self) -> Iterable[ShardFrontiers | IngestionStatus]:
-        """What is new since the last call."""
-
-    def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
-        """The tables and schemas that the source offers; called on a server's thread; raises SourceNotReadable."""
-
-    def shutdown(self) -> None:
-        """Stops all."""
 
 
 @dataclass
@@ -75,13 +41,13 @@ class StorageState:
 
     def __init__(
         self,
-        ingestions: IngestionManager,
+        ingestions: Ingestions,
         handles: ShardHandles,
         watch: ShardWatch,
         jobs: Jobs,
         send: Callable[[Response], None],
     ) -> None:
-        self._manager, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
+        self._ingestions, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
         self._running: set[GlobalId] = set()
         self._compactions: dict[ShardId, _Compaction] = {}
         self._deleting: set[ShardId] = set()
@@ -98,7 +64,8 @@ class StorageState:
                 self._delete(command)
 
     def keep_only(self, wanted: Collection[GlobalId]) -> None:
-        """A new client names all ingestions that there should be."""
+        """A new client names all ingestions that there should be, and is told about them from the start."""
+        self._ingestions.retell()
         for id in self._running - set(wanted):
             self._drop(id)
 
@@ -110,13 +77,12 @@ class StorageState:
         self._watch.follow(ingestion.remap_id, ingestion.remap_location, owner)
         for table in ingestion.tables:
             self._watch.follow(table.shard.shard_id, table.shard.location, owner)
-        clock = IngestionClock(command.controller_now, time.monotonic(), command.max_ahead_ms)
-        self._manager.run(ingestion, command.term, clock)
+        self._ingestions.run(command)
 
     def _drop(self, id: GlobalId) -> None:
         self._running.discard(id)
         self._watch.unfollow(("ingestion", id))
-        self._manager.drop(id)
+        self._ingestions.drop(id)
 
     def _allow_compaction(self, command: AllowShardCompaction) -> None:
         known = self._compactions.setdefault(command.id, _Compaction(command.location, command.frontier))
@@ -135,7 +101,7 @@ class StorageState:
         )
 
     def maintain(self) -> None:
-        for news in self._manager.poll():
+        for news in self._ingestions.poll():
             if isinstance(news, ShardFrontiers):
                 self._watch.noticed(news.id, news.upper)
             else:
@@ -146,7 +112,7 @@ class StorageState:
                 self._compact(id, compaction)
 
     def shutdown(self) -> None:
-        self._manager.shutdown()
+        self._ingestions.shutdown()
 
     def _compact(self, id: ShardId, compaction: _Compaction) -> None:
         compaction.running = True

@@ -57,14 +57,3 @@ def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
 
     assert sorted(p.name for p in (tmp_path / "replicas").iterdir()) == ["0a1b"]
     assert orchestrator.observe("dead") is None
-
-
-def test_a_planner_that_runs_elsewhere_is_not_started_here(tmp_path: Path) -> None:
-    """In a cluster it is a Deployment; the operator's image has no JVM to run one."""
-    orchestrator = ProcessOrchestrator(tmp_path, {}, planner=False)
-
-    orchestrator.step(0)
-    orchestrator.kill_planner()
-
-    assert orchestrator.observe_planner().incarnation is None
-    assert not (tmp_path / "planner" / "process.json").exists()

@@ -1,0 +1,230 @@
+"""What makes one dataflow move: render it, step it whenever its inputs are further, hand its output to its sinks.
+
+    advance ──► render (once)
+            ──► list the parts of [processed, meet of the inputs) ──► plan ──► run ──► commit ──► sinks stage
+                     on a pool                                              on a pool
+                                     └─ failed: again after a pause, said in a Status ─┘
+
+At most one job of a dataflow is under way at a time. Everything here is on the worker's thread but what jobs do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidemark_persist import Part
+from tidemark_protocol.dataflow import MaterializedViewSink as MaterializedViewExport
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import Response, Status
+from tidemark_replica.arrangement.errors import ArrangementError
+from tidemark_replica.errors import DataflowRefused, ReplicaError
+from tidemark_replica.export_state import ExportState
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.jobs import Failed, Job, Jobs, Outcome
+from tidemark_replica.metrics import Metrics
+from tidemark_replica.render import RenderedDataflow, StepOutcome
+from tidemark_replica.rendering import Renderer
+from tidemark_replica.retry import Backoff
+from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.materialized_view import MaterializedViewSink
+from tidemark_replica.sinks.progress import Staged
+
+LOG = logging.getLogger(__name__)
+MESSAGE_LIMIT = 2000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all drivers of a replica share."""
+
+    renderer: Renderer
+    handles: ShardHandles
+    watch: ShardWatch
+    spark_jobs: Jobs
+    io_jobs: Jobs
+    respond: Callable[[Response], None]
+    metrics: Metrics
+
+
+class DataflowDriver:
+    """The running side of an installed dataflow. `refused` is called if it turns out that it cannot be rendered."""
+
+    def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
+        self._dataflow, self._around, self._refused = dataflow, around, refused
+        self._rendered: RenderedDataflow | None = None
+        self._job: Job | None = None
+        self._backoff = Backoff()
+        self._stopped = False
+        self._since: dict[GlobalId, Frontier] = {}
+        for source in dataflow.description.source_imports:
+            around.watch.follow(source.shard.shard_id, source.shard.location, self)
+        self._sinks = {
+            e.id: self._materialized_view(e.id, e.sink.shard)
+            for e in dataflow.description.sink_exports
+            if isinstance(e.sink, MaterializedViewExport)
+        }
+
+    def advance(self) -> None:
+        for sink in self._sinks.values():
+            sink.advance()
+        if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
+            return
+        upper = self.input_frontier()
+        if upper <= self._dataflow.processed:
+            return
+        if self._rendered is None:
+            render = self._around.renderer.render
+            jobs = self._around.spark_jobs
+            self._submit(jobs, "render", lambda: render(self._dataflow.description), self._rendering_done)
+        else:
+            self._step(self._rendered, upper)
+
+    def input_frontier(self) -> Frontier:
+        """How far all inputs are complete; empty for a dataflow of constants."""
+        shards = [self._around.watch.seen(i.shard.shard_id) for i in self._dataflow.description.source_imports]
+        uppers = [Frontier.minimum() if seen is None or seen.error else seen.upper for seen in shards]
+        return meet([*uppers, *(d.processed for d in self._dataflow.imports.values())])
+
+    def write_frontier(self, id: GlobalId) -> Frontier:
+        sink = self._sinks.get(id)
+        return self._dataflow.processed if sink is None else sink.write_frontier
+
+    @property
+    def is_stepping(self) -> bool:
+        return self._job is not None
+
+    def allow_writes(self, export: ExportState) -> None:
+        sink = self._sinks.get(export.id)
+        if sink is not None and export.term is not None:
+            sink.allow_writes(export.term)
+
+    def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
+        if self._rendered is not None and since > self._since.get(id, Frontier.minimum()):
+            self._since[id] = since
+            self._rendered.compact(id, since)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._around.watch.unfollow(self)
+        for sink in self._sinks.values():
+            sink.stop()
+        if self._rendered is not None:
+            self._rendered.cancel()
+        if self._job is None:
+            self._free()
+        else:
+            self._job.cancel()
+
+    def _materialized_view(self, id: GlobalId, shard: ShardMetadata) -> MaterializedViewSink:
+        a = self._around
+        return MaterializedViewSink(id, shard, self._dataflow.as_of, a.handles, a.watch, a.io_jobs, a.respond)
+
+    def _submit(self, jobs: Jobs, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """One job; `done` goes on with what it gave, unless it failed or the dataflow was dropped meanwhile."""
+
+        def ended(outcome: Outcome[T]) -> None:
+            self._job = None
+            if self._stopped:
+                if isinstance(outcome, Failed):
+                    LOG.debug("%s ended after the drop: %s", name, outcome.error)
+                self._free()
+            elif isinstance(outcome, Failed):
+                self._failed(what, outcome.error)
+            else:
+                done(outcome.value)
+
+        name = f"dataflow {self._dataflow.description.name}: {what}"
+        self._job = jobs.submit(name, work, ended)
+
+    def _rendering_done(self, rendered: RenderedDataflow) -> None:
+        self._rendered = rendered
+
+    def _step(self, rendered: RenderedDataflow, upper: Frontier) -> None:
+        began = time.monotonic()
+        lower = self._dataflow.processed
+
+        def plan(inputs: Mapping[GlobalId, list[Part]]) -> None:
+            try:
+                step = rendered.plan_step(upper, inputs)
+            except ReplicaError as error:
+                self._failed("step", error)
+            else:
+                self._submit(self._around.spark_jobs, "step", lambda: rendered.run(step), commit)
+
+        def commit(outcome: StepOutcome) -> None:
+            try:
+                rendered.commit(outcome)
+            except ArrangementError as error:
+                self._failed("step", error)
+                return
+            self._backoff.reset()
+            self._around.metrics.step(time.monotonic() - began)
+            self._take(outcome, rendered.frontier)
+
+        self._submit(self._around.io_jobs, "step", lambda: self._parts(lower, upper), plan)
+
+    def _parts(self, lower: Frontier, upper: Frontier) -> dict[GlobalId, list[Part]]:
+        """On the pool: where the updates of [lower, upper) are, and to hydrate, the contents at the as_of."""
+        start, end, parts = lower.encode(), upper.encode(), {}
+        for source in self._dataflow.description.source_imports:
+            shard = self._around.handles.reader(source.shard.location)
+            if self._dataflow.hydrated:
+                parts[source.id] = shard.listen(start, end)
+            else:
+                parts[source.id] = [*shard.snapshot_parts(start), *shard.listen(start + 1, end)]
+        return parts
+
+    def _take(self, outcome: StepOutcome, reached: Frontier) -> None:
+        """The step has happened: its output goes to the sinks, the frontier moves."""
+        lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
+        release = _after(len(self._sinks), outcome.release)
+        for id, sink in self._sinks.items():
+            sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release))
+        self._dataflow.processed, self._dataflow.hydrated = reached, True
+        if hydrating:
+            self._around.metrics.hydrated()
+            for id in self._dataflow.exports:
+                self._around.respond(Status(id, "hydration", {"state": "hydrated"}))
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if isinstance(error, DataflowRefused):
+            self._refused(str(error))
+            return
+        self._backoff.failed()
+        LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, error)
+        fields = {"message": str(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
+        for id in self._dataflow.exports:
+            self._around.respond(Status(id, f"{what}_failed", fields))
+
+    def _free(self) -> None:
+        rendered, self._rendered = self._rendered, None
+        if rendered is not None:
+            free = self._around.renderer.free
+            self._around.io_jobs.submit("free a dropped dataflow", lambda: free(rendered), _freed)
+
+
+def _freed(outcome: Outcome[None]) -> None:
+    if isinstance(outcome, Failed):
+        LOG.warning("a dropped dataflow left files in scratch: %s", outcome.error)
+
+
+def _after(count: int, release: Callable[[], None]) -> Callable[[], None]:
+    """Something that does `release` when it has been called `count` times; at once for 0."""
+    left = count
+
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            release()
+
+    if count == 0:
+        release()
+    return one_less

@@ -1,0 +1,87 @@
+"""Ingestions, for the command loop: nothing waits for Spark, which the sources need and which starts late.
+
+RunIngestion ──► kept until Spark is there ──► IngestionManager (threads of its own)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidemark_persist import PersistClientCache
+from tidemark_protocol.commands import RunIngestion
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import IngestionStatus, StorageResponse
+from tidemark_protocol.storage import SourceSpec, SourceTable
+from tidemark_replica.errors import SourceNotReadable
+from tidemark_replica.jobs import Failed, Jobs, Outcome
+from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.manager import IngestionManager
+
+STOP_SECONDS = 2.0
+
+
+class Ingestions:
+    """On the worker's thread, but `inspect`."""
+
+    def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
+        self._spark, self._jobs, self._cache = spark, jobs, cache
+        self._persist = PersistClientCache()
+        self._manager: IngestionManager | None = None
+        self._waiting: dict[GlobalId, RunIngestion] = {}
+        self._news: list[StorageResponse] = []
+        self._starting = False
+
+    def run(self, command: RunIngestion) -> None:
+        """Starts the ingestion, or gives a running one its new description, term and clock."""
+        if self._manager is not None:
+            self._manager.run(command)
+            return
+        self._waiting[command.ingestion.id] = command
+        if not self._starting:
+            self._starting = True
+            self._jobs.submit("start Spark", self._spark.get, self._started)
+
+    def drop(self, id: GlobalId) -> None:
+        """Stops it soon; fine if there is none."""
+        self._waiting.pop(id, None)
+        if self._manager is not None:
+            self._manager.drop(id)
+
+    def poll(self) -> list[StorageResponse]:
+        """What is new since the last call."""
+        news, self._news = self._news, []
+        return news if self._manager is None else [*news, *self._manager.poll()]
+
+    def retell(self) -> None:
+        """A new client listens: the next poll tells everything."""
+        if self._manager is not None:
+            self._manager.retell()
+
+    def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
+        """On any thread: the tables that the source offers; raises SourceNotReadable."""
+        try:
+            return self._new_manager(self._spark.get()).inspect(source)
+        except IngestionError as error:
+            raise SourceNotReadable(str(error)) from error
+
+    def shutdown(self) -> None:
+        self._waiting.clear()
+        if self._manager is not None:
+            self._manager.close(STOP_SECONDS)
+
+    def _started(self, outcome: Outcome[SparkSession]) -> None:
+        self._starting = False
+        if isinstance(outcome, Failed):
+            message = f"Spark does not start: {outcome.error}"
+            self._news += [IngestionStatus(id, "failed", message) for id in self._waiting]
+            return
+        self._manager = self._new_manager(outcome.value)
+        for command in self._waiting.values():
+            self._manager.run(command)
+        self._waiting.clear()
+
+    def _new_manager(self, session: SparkSession) -> IngestionManager:
+        return IngestionManager(session, self._persist, self._cache)

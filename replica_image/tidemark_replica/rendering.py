@@ -1,0 +1,62 @@
+"""Rendering as the command loop uses it: dataflows are built, indexes are found again, leftovers swept away.
+
+The dataflow itself is `render.contract.SteppedDataflow`: steps that are planned, run and committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.errors import DataflowRefused
+from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
+from tidemark_replica.spark_session import SparkHolder
+
+
+class Renderer:
+    """One per replica: its session, its arrangement store, and which indexes there are."""
+
+    def __init__(self, spark: SparkHolder, scratch: Path) -> None:
+        self._spark, self._scratch = spark, scratch / "dataflows"
+        self._store = ArrangementStore(scratch / "arrangements")
+        self._lock = threading.Lock()
+        self._indexes: dict[GlobalId, IndexTrace] = {}
+
+    def render(self, description: DataflowDescription) -> RenderedDataflow:
+        """On a pool: starts Spark if need be. Raises DataflowRefused for what cannot be rendered here."""
+        try:
+            check_dataflow(description)
+            session = self._spark.get()
+            with self._lock:
+                imported = {i.id: self._indexes[i.id] for i in description.index_imports if i.id in self._indexes}
+            rendered = build(description, session, self._store, self._scratch, imported)
+        except (PlanNotAllowed, NotRendered) as error:
+            raise DataflowRefused(str(error)) from error
+        with self._lock:
+            self._indexes.update(rendered.indexes)
+        return rendered
+
+    def find(self, id: GlobalId) -> IndexTrace | None:
+        """The index, while its dataflow is here."""
+        with self._lock:
+            return self._indexes.get(id)
+
+    def free(self, rendered: RenderedDataflow) -> None:
+        """On a pool, once no step runs: its arrangements and files go. An index made anew under its id stays."""
+        with self._lock:
+            for id, index in rendered.indexes.items():
+                if self._indexes.get(id) is index:
+                    del self._indexes[id]
+        rendered.drop()
+
+    def sweep(self) -> int:
+        """Removes what failed and cancelled attempts left behind; only while no step runs."""
+        return self._store.sweep(())
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,30 @@
+"""How long to wait after failures: twice as long each time, within bounds, and from the start after a success."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+FIRST_SECONDS = 0.2
+LONGEST_SECONDS = 30.0
+
+
+class Backoff:
+    """The pause after the last failure."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.failures = 0
+        self._until = 0.0
+
+    @property
+    def over(self) -> bool:
+        return self._clock() >= self._until
+
+    def failed(self) -> None:
+        pause = min(FIRST_SECONDS * 2**self.failures, LONGEST_SECONDS)
+        self.failures = min(self.failures + 1, 16)
+        self._until = self._clock() + pause
+
+    def reset(self) -> None:
+        self.failures, self._until = 0, 0.0

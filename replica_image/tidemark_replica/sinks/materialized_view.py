@@ -1,0 +1,160 @@
+"""The materialized-view sink: keeps a shard equal to the view, whoever else writes to it.
+
+    steps ──staged files──► progress ──► append on a pool ──► Appended       the shard moved; files go
+                                                          ├─► UpperMismatch  another replica was faster: look again
+                                                          ├─► Fenced         a newer term took over: stop for good
+                                                          └─► unknown        again, with the same commit id
+
+Read-only until AllowWrites has given a term: then it only watches how far the shard is. If the process dies at any
+point, the shard holds the whole append or nothing of it, and the next process begins by comparing.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from tidemark_persist import Appended, Fenced, ShardDeleted, UpperMismatch
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.responses import Response, Status
+from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
+from tidemark_replica.retry import Backoff
+from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.progress import Append, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.updates import equal, stage
+
+LOG = logging.getLogger(__name__)
+
+
+class MaterializedViewSink:
+    """Lives on the worker's thread; appends on a pool, one at a time."""
+
+    def __init__(
+        self,
+        id: GlobalId,
+        shard: ShardMetadata,
+        as_of: Frontier,
+        handles: ShardHandles,
+        watch: ShardWatch,
+        jobs: Jobs,
+        respond: Callable[[Response], None],
+    ) -> None:
+        self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
+        self._jobs, self._respond = jobs, respond
+        self._as_of = as_of.encode()
+        self._progress = SinkProgress(self._as_of, lambda: uuid.uuid4().hex)
+        self._term: WriterTerm | None = None
+        self._job: Job | None = None
+        self._tidying: Job | None = None
+        self._stopped = False
+        self._backoff, self._compare_backoff = Backoff(), Backoff()
+        watch.follow(shard.shard_id, shard.location, self)
+
+    @property
+    def write_frontier(self) -> Frontier:
+        return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
+
+    def allow_writes(self, term: WriterTerm) -> None:
+        """A newer term than the one that was fenced may write again."""
+        if self._term is None or term > self._term:
+            self._term, self._stopped = term, False
+
+    def stage(self, staged: Staged) -> None:
+        """A committed step's output; the files are the sink's from now on."""
+        self._progress.stage(staged)
+
+    def advance(self) -> None:
+        """Called at every maintenance."""
+        seen = self._watch.seen(self._shard.shard_id)
+        if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
+            _release(self._progress.observe(seen.upper.encode()))
+        if self._job is not None or self._stopped:
+            return
+        append = None if self._term is None else self._progress.next()
+        if append is not None and self._term is not None:
+            if self._backoff.over:
+                self._submit_append(append, self._term)
+        elif self._compare_backoff.over and (comparison := self._progress.comparison()) is not None:
+            self._submit_comparison(comparison)
+
+    def stop(self) -> None:
+        """Appends nothing more; the attempt that runs may still land."""
+        self._stopped = True
+        self._watch.unfollow(self)
+
+    def _submit_append(self, append: Append, term: WriterTerm) -> None:
+        self._job = self._jobs.submit(
+            f"append to {self._id}",
+            lambda: self._append(append, term),
+            lambda outcome: self._appended(append, outcome),
+        )
+
+    def _submit_comparison(self, comparison: Comparison) -> None:
+        self._job = self._jobs.submit(
+            f"compare {self._id}", lambda: equal(self._handles.writer(self._shard), comparison), self._compared
+        )
+
+    def _compared(self, outcome: Outcome[bool]) -> None:
+        """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
+        self._job = None
+        if isinstance(outcome, Done) and outcome.value:
+            _release(self._progress.found_equal())
+        else:
+            self._compare_backoff.failed()
+
+    def _append(self, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
+        """On the pool. Raises PersistError and OSError."""
+        shard = self._handles.writer(self._shard)
+        if shard.refresh().upper == 0:
+            shard.downgrade_since(self._as_of)  # before its as_of the view is not known
+        result = shard.compare_and_append(
+            stage(shard, append),
+            expected_upper=append.expected_upper,
+            new_upper=append.new_upper,
+            term=term,
+            commit_id=append.commit_id,
+        )
+        if isinstance(result, Appended) and append.expected_upper <= self._as_of:
+            shard.downgrade_since(self._as_of)
+        return result
+
+    def _tidy(self) -> None:
+        """On the pool: what keeps the shard small; may be done twice, or be cut short."""
+        shard = self._handles.writer(self._shard)
+        for work in shard.maintenance_due():
+            shard.run_maintenance(work)
+
+    def _tidied(self, outcome: Outcome[None]) -> None:
+        self._tidying = None
+        if isinstance(outcome, Failed):
+            LOG.warning("materialized view %s: its shard is not tidied up for now: %s", self._id, outcome.error)
+
+    def _appended(self, append: Append, outcome: Outcome[Appended | UpperMismatch]) -> None:
+        self._job = None
+        if isinstance(outcome, Failed):
+            self._failed(outcome.error)
+            return
+        self._backoff.reset()
+        won = isinstance(outcome.value, Appended)
+        upper = outcome.value.upper if isinstance(outcome.value, Appended) else outcome.value.current_upper
+        _release(self._progress.resolved(append, won=won, upper=upper))
+        if won and self._tidying is None:
+            self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
+
+    def _failed(self, error: Exception) -> None:
+        """Fenced and deleted shards are final; all else is tried again, under the same commit id."""
+        if isinstance(error, Fenced | ShardDeleted):
+            self._stopped = True
+        else:
+            self._backoff.failed()
+        kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
+        LOG.warning("materialized view %s: %s", self._id, error)
+        self._respond(Status(self._id, kind, {"message": str(error), "retrying": str(not self._stopped).lower()}))
+
+
+def _release(gone: tuple[Staged, ...]) -> None:
+    for staged in gone:
+        staged.release()

@@ -1,0 +1,117 @@
+"""The rows that an append consists of: read from staged files, compared with the shard, written beside it.
+
+Nothing is held in memory but one piece at a time: a large correction is divided by a hash of the row, spilled to
+disk, and consolidated share by share. Cost: a correction reads the staged snapshot and the persisted contents once,
+and sorts nothing; afterwards an append reads its own deltas alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, ERROR, TIME, Part, Shard, StagedFile, consolidate, read_part, write_staged
+from tidemark_persist.spill import divide
+from tidemark_replica.render.contract import SinkDelta
+from tidemark_replica.sinks.progress import Append, Comparison
+
+SHARE_BYTES = 64 * 1024 * 1024
+Table = Any
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The updates of an append: `schema` are the shard's user columns, and the three of ours."""
+
+    schema: pa.Schema
+
+    @staticmethod
+    def of(shard: Shard) -> Rows:
+        ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
+        return Rows(pa.schema([*shard.schema, *ours]))
+
+    def read(self, deltas: Iterable[SinkDelta]) -> Iterator[Table]:
+        """Staged updates under the shard's column names."""
+        for delta in deltas:
+            for batch in delta.batches():
+                yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
+
+
+def stage(shard: Shard, append: Append) -> list[StagedFile]:
+    """Files beside the shard that hold what is to be appended; none if that is nothing."""
+    rows = Rows.of(shard)
+    wanted = (moved(table, append) for table in rows.read(append.deltas))
+    if append.correct and append.expected_upper > 0:
+        return corrected(shard, rows, wanted, append)
+    return written(shard, rows, wanted, staged_bytes(append))
+
+
+def staged_bytes(append: Append | Comparison) -> int:
+    return sum(file.stat().st_size for delta in append.deltas for file in delta.files)
+
+
+def moved(table: Table, append: Append) -> Table:
+    """Only what is still to be written, at times that may still be written."""
+    if not append.correct:
+        return table.filter(pc.greater_equal(table.column(TIME), append.expected_upper))
+    return at_least(table, append.no_earlier)
+
+
+def at_least(table: Table, time: int) -> Table:
+    index = table.schema.get_field_index(TIME)
+    times = pc.max_element_wise(table.column(TIME), pa.scalar(time, pa.int64()))
+    return table.set_column(index, table.schema.field(index), times)
+
+
+def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append) -> list[StagedFile]:
+    """`wanted` minus what the shard holds just before the expected upper."""
+    with shard.lease():
+        parts = shard.snapshot_parts(append.expected_upper - 1)
+        size = sum(part.size for part in parts) + staged_bytes(append)
+        return written(shard, rows, chain(wanted, persisted(rows, parts, append.no_earlier)), size)
+
+
+def equal(shard: Shard, comparison: Comparison) -> bool:
+    """Whether the shard holds what was staged, at that time. Raises NotReadable."""
+    rows, at = Rows.of(shard), comparison.at
+    with shard.lease():
+        parts = shard.snapshot_parts(at)
+        size = sum(part.size for part in parts) + staged_bytes(comparison)
+        until = (t.filter(pc.less_equal(t.column(TIME), at)) for t in rows.read(comparison.deltas))
+        wanted = (at_least(table, at) for table in until)
+        shares = consolidated(rows, chain(wanted, persisted(rows, parts, at)), size)
+        return all(table.num_rows == 0 for table in shares)
+
+
+def persisted(rows: Rows, parts: Iterable[Part], time: int) -> Iterator[Table]:
+    """What the parts hold, to be subtracted at `time`."""
+    for part in parts:
+        for batch in read_part(part):
+            yield negated(pa.Table.from_batches([batch]), time).select(rows.schema.names)
+
+
+def negated(table: Table, time: int) -> Table:
+    index = table.schema.get_field_index(DIFF)
+    negative = table.set_column(index, table.schema.field(index), pc.negate_checked(table.column(DIFF)))
+    index = table.schema.get_field_index(TIME)
+    times = pa.chunked_array([pa.repeat(pa.scalar(time, pa.int64()), table.num_rows)])
+    return negative.set_column(index, table.schema.field(index), times)
+
+
+def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> list[StagedFile]:
+    """The tables' consolidation as files beside the shard."""
+    files = (write_staged(shard.location, t, schema=shard.schema) for t in consolidated(rows, tables, size))
+    return [file for file in files if file is not None]
+
+
+def consolidated(rows: Rows, tables: Iterable[Table], size: int) -> Iterator[Table]:
+    """Share by share, equal rows in the same one; `size` is about how many bytes the tables are."""
+    for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES):
+        pieces = list(share)
+        if pieces:
+            yield consolidate(pa.concat_tables(pieces))

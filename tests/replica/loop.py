@@ -1,0 +1,35 @@
+"""A worker's loop without a server: runs what jobs post until a condition holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tidemark_protocol.responses import Response
+from tidemark_replica.jobs import Jobs
+from tidemark_replica.mailbox import Call, Mailbox
+from tidemark_replica.shards import ShardHandles, ShardWatch
+
+BOUND = 30.0
+
+
+class Loop:
+    """Mailbox, pool, shard watch and what was said, for objects that live on the worker's thread."""
+
+    def __init__(self, handles: ShardHandles | None = None) -> None:
+        self.mailbox = Mailbox()
+        self.jobs = Jobs(self.mailbox, "test", 2)
+        self.handles = handles or ShardHandles()
+        self.said: list[Response] = []
+        self.watch = ShardWatch(self.handles, self.jobs, self.said.append)
+
+    def run_until(self, holds: Callable[[], object], step: Callable[[], None] = lambda: None) -> None:
+        """Maintenance by `step`, and continuations, until `holds`."""
+        deadline = time.monotonic() + BOUND
+        while not holds():
+            assert time.monotonic() < deadline, f"it did not come true; said: {self.said[-5:]}"
+            self.watch.maintain()
+            step()
+            event = self.mailbox.take(time.monotonic() + 0.02)
+            if isinstance(event, Call):
+                event.run()

@@ -1,0 +1,137 @@
+"""Peeks as a plain object: one answer each, at the right moment, whatever comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidemark_protocol.commands import IndexTarget, Peek
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, Response
+from tidemark_replica.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.peeks import Peeks, Readable
+
+INDEX = GlobalId("i")
+ROWS = PeekRows(b"rows", 1)
+
+
+class Index:
+    """What can be read, moved by the test; reads end when the test says so."""
+
+    def __init__(self, since: int, upper: int) -> None:
+        self.since, self.upper, self.gone = since, upper, False
+        self.reads: list[Callable[[Outcome[PeekRows]], None]] = []
+        self.jobs: list[Job] = []
+
+    def readable(self, peek: Peek) -> Readable | str | None:
+        return "i was dropped" if self.gone else Readable(Frontier.at(self.since), Frontier.at(self.upper))
+
+    def read(self, peek: Peek, max_result_bytes: int, done: Callable[[Outcome[PeekRows]], None]) -> Job:
+        self.reads.append(done)
+        self.jobs.append(Job(peek.uuid))
+        return self.jobs[-1]
+
+    def forget(self, peek: Peek) -> None: ...
+
+
+def peek(uuid: str, at: int) -> Peek:
+    return Peek(uuid, IndexTarget(INDEX), Time(at), MapFilterProject(()), Finishing(), ())
+
+
+class Scene:
+    def __init__(self, since: int, upper: int) -> None:
+        self.said: list[Response] = []
+        self.index = Index(since, upper)
+        self.peeks = Peeks(self.said.append, self.index)
+
+    def move(self, upper: int) -> None:
+        self.index.upper = upper
+        self.peeks.maintain()
+
+
+def test_must_answer_once_when_the_time_is_complete() -> None:
+    """Not before the upper is beyond the timestamp; then read once, answered once."""
+    scene = Scene(since=0, upper=10)
+    scene.peeks.add(peek("p", 10))
+    assert scene.index.reads == []
+    scene.move(11)
+    scene.move(12)
+    (read,) = scene.index.reads
+    read(Done(ROWS))
+
+    assert scene.said == [PeekResponse("p", ROWS)]
+    assert len(scene.peeks) == 0
+
+
+def test_must_answer_an_error_before_the_since() -> None:
+    """A time that is not readable any more is an error, at once."""
+    scene = Scene(since=5, upper=10)
+    scene.peeks.add(peek("p", 4))
+
+    (answer,) = scene.said
+    assert isinstance(answer, PeekResponse)
+    assert isinstance(answer.result, PeekError)
+    assert "{5}" in answer.result.message
+
+
+def test_a_peek_that_was_readable_stays_so_while_it_waits() -> None:
+    """Compaction that comes later does not take its time away: it is held."""
+    scene = Scene(since=0, upper=5)
+    scene.peeks.add(peek("p", 7))
+    assert scene.peeks.hold(INDEX) == Frontier.at(7)
+    scene.index.since = 9
+    scene.move(9)
+
+    assert len(scene.index.reads) == 1
+    scene.index.reads[0](Done(ROWS))
+    assert scene.peeks.hold(INDEX) == Frontier.empty()
+
+
+def test_must_cancel_once_and_only_what_is_pending() -> None:
+    """Canceled while waiting or reading; after an answer, or a cancel, or for unknown uuids: nothing."""
+    scene = Scene(since=0, upper=10)
+    for uuid, at in (("waiting", 10), ("reading", 9), ("answered", 8)):
+        scene.peeks.add(peek(uuid, at))
+    scene.index.reads[1](Done(ROWS))
+    for uuid in ("waiting", "reading", "answered", "unknown", "waiting"):
+        scene.peeks.cancel(uuid)
+    scene.index.reads[0](Done(ROWS))
+
+    assert scene.said == [
+        PeekResponse("answered", ROWS),
+        PeekResponse("waiting", PeekCanceled()),
+        PeekResponse("reading", PeekCanceled()),
+    ]
+    assert scene.index.jobs[0].cancelled
+
+
+def test_must_drop_peeks_of_a_gone_client_silently() -> None:
+    """A read that ends later answers no one, not even a new peek under the same uuid."""
+    scene = Scene(since=0, upper=10)
+    scene.peeks.add(peek("p", 9))
+    scene.peeks.drop_all()
+    scene.peeks.add(peek("p", 9))
+    scene.index.reads[0](Failed(OSError("too late")))
+    assert scene.said == []
+    scene.index.reads[1](Done(ROWS))
+
+    assert scene.said == [PeekResponse("p", ROWS)]
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_dropped_index_answers_waiting_peeks_with_an_error(reading: bool) -> None:
+    """One that is being read already may still be answered with rows."""
+    scene = Scene(since=0, upper=11 if reading else 10)
+    scene.peeks.add(peek("p", 10))
+    scene.index.gone = True
+    scene.peeks.maintain()
+    if reading:
+        scene.index.reads[0](Done(ROWS))
+
+    (answer,) = scene.said
+    assert isinstance(answer, PeekResponse)
+    assert isinstance(answer.result, PeekRows if reading else PeekError)

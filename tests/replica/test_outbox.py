@@ -1,0 +1,63 @@
+"""Responses to a client that reads slowly, or not at all."""
+
+from __future__ import annotations
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.responses import Frontiers, PeekResponse, PeekRows, Response, ShardFrontiers, Status
+from tidemark_replica.errors import ClientTooSlow
+from tidemark_replica.outbox import Outbox
+
+A, B = GlobalId("a"), GlobalId("b")
+
+
+def waiting(outbox: Outbox) -> list[Response]:
+    return next(outbox.batches())
+
+
+def test_reports_about_one_thing_become_one() -> None:
+    """A thousand frontiers of one collection take the room of one, each kind with its newest value."""
+    outbox = Outbox()
+    outbox.put(Frontiers(A, input=Frontier.at(3)))
+    for time in range(1000):
+        outbox.put(Frontiers(A, write=Frontier.at(time)))
+        outbox.put(ShardFrontiers(ShardId("s"), Frontier.at(time), Frontier.minimum()))
+        outbox.put(Status(A, "hydration", {"time": str(time)}))
+    outbox.put(Frontiers(B, write=Frontier.at(1)))
+
+    assert waiting(outbox) == [
+        Frontiers(A, write=Frontier.at(999), input=Frontier.at(3)),
+        ShardFrontiers(ShardId("s"), Frontier.at(999), Frontier.minimum()),
+        Status(A, "hydration", {"time": "999"}),
+        Frontiers(B, write=Frontier.at(1)),
+    ]
+
+
+def test_answers_are_kept_one_by_one() -> None:
+    """Peek responses never merge, and stay in order."""
+    outbox = Outbox()
+    answers = [PeekResponse(f"p{i}", PeekRows(b"x", 1)) for i in range(3)]
+    for answer in answers:
+        outbox.put(answer)
+
+    assert waiting(outbox) == answers
+
+
+def test_a_client_that_does_not_read_results_is_given_up() -> None:
+    """Past the limit of bytes the conversation fails, and nothing is kept for it any more."""
+    outbox = Outbox(limit_bytes=10)
+    outbox.put(PeekResponse("p1", PeekRows(b"12345678", 1)))
+    outbox.put(PeekResponse("p2", PeekRows(b"12345678", 1)))
+
+    assert isinstance(outbox.failure, ClientTooSlow)
+    assert list(outbox.batches()) == []
+
+
+def test_what_waits_at_a_clean_end_is_still_sent() -> None:
+    """Closing without a failure ends the conversation after what was put before."""
+    outbox = Outbox()
+    outbox.put(Frontiers(A, write=Frontier.at(1)))
+    outbox.close()
+    outbox.put(Frontiers(A, write=Frontier.at(2)))
+
+    assert list(outbox.batches()) == [[Frontiers(A, write=Frontier.at(1))]]

@@ -1,0 +1,51 @@
+"""Old dataflows against the ones a new client wants: reuse, or the reason why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.replica.plans import COLUMNS, copies, shard, transient
+from tidemark_protocol.dataflow import DataflowDescription, SubscribeSink
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
+from tidemark_replica.reconcile import Candidate, reconcile
+
+INDEX = copies("a", 10, source=shard("t"), index="i")
+OTHER_PLAN = copies("a", 10, source=shard("other"), index="i")
+READER = copies("b", 10, imports_index="i", index="j")
+
+
+def verdict(old: DataflowDescription, new: DataflowDescription, since: Frontier | None = None) -> str | None:
+    return reconcile([Candidate(old, since or Frontier.at(old.as_of))], [new])[0].reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "since", "reason"),
+    [
+        (INDEX, INDEX, None, None),
+        (INDEX, replace(INDEX, as_of=Time(25), name="renamed", until=Time(99)), None, None),
+        (INDEX, replace(INDEX, as_of=Time(25)), Frontier.at(25), None),
+        (INDEX, replace(INDEX, as_of=Time(25)), Frontier.at(26), "compacted"),
+        (INDEX, INDEX, Frontier.empty(), "compacted"),
+        (INDEX, replace(INDEX, as_of=Time(9)), None, "incompatible"),
+        (INDEX, OTHER_PLAN, None, "incompatible"),
+        (INDEX, copies("c", 10, source=shard("t"), index="k"), None, "missing"),
+        (READER, READER, None, "dependency"),
+        (transient("s", SubscribeSink(COLUMNS)), transient("s", SubscribeSink(COLUMNS)), None, "subscribe"),
+    ],
+)
+def test_reuse_or_the_reason_why_not(
+    old: DataflowDescription, new: DataflowDescription, since: Frontier | None, reason: str | None
+) -> None:
+    """Names and `until` do not count; plan, exports, as_of, compaction and what is imported do."""
+    assert verdict(old, new, since) == reason
+
+
+def test_a_chain_is_reused_only_from_its_root_on() -> None:
+    """An importer is reused with the index it reads, and falls with it."""
+    olds = [Candidate(d, Frontier.at(10)) for d in (INDEX, READER)]
+
+    assert [v.reason for v in reconcile(olds, [INDEX, READER])] == [None, None]
+    assert [v.reason for v in reconcile(olds, [OTHER_PLAN, READER])] == ["incompatible", "dependency"]
