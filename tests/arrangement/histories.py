@@ -138,10 +138,10 @@ def colliding(first: pa.Array) -> list[int]:
     words = hash_rows([first], len(first))
     target = np.uint64(0x123456789ABCDEF)
     combine = np.uint64(0x9FB21C651E98DF25)
-    return _unmix(target - words * combine).view(np.int64).tolist()
+    return unmix(target - words * combine).view(np.int64).tolist()
 
 
-def _unmix(x: np.ndarray) -> np.ndarray:
+def unmix(x: np.ndarray) -> np.ndarray:
     """The inverse of hashing.mix."""
 
     def unshift(v: np.ndarray, s: int) -> np.ndarray:

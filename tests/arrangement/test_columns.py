@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, plain, pool, random_column
+from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, plain, pool, random_column, unmix
 from tidemark_replica.arrangement.columns import any_null, canonical, check_type, equal_rows
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
-from tidemark_replica.arrangement.hashing import bucket_edges, bucket_of, hash_rows, key_hashes
+from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_edges, bucket_of, hash_rows, key_hashes
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)
@@ -82,6 +82,13 @@ def test_a_values_hash_does_not_depend_on_its_neighbours(t: pa.DataType) -> None
     values = pa.array(pool(t), t)
     alone = [hash_rows([values.slice(i, 1)], 1)[0] for i in range(len(values))]
     assert hash_rows([values], len(values)).tolist() == alone
+
+
+def test_no_row_has_the_hash_of_errs_rows() -> None:
+    """Errs rows sort first by a hash of their own; the one bigint that hashes to it is moved out of the way."""
+    taken = pa.array([unmix(np.array([ERRS_HASH]))[0].view(np.int64)])
+    assert hash_rows([taken], 1)[0] == ERRS_HASH
+    assert key_hashes([taken], 1)[0] > ERRS_HASH
 
 
 def test_permuted_words_of_long_strings_hash_differently() -> None:

@@ -222,9 +222,15 @@ def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple
         cut = int(rng.integers(0, batch.num_rows + 1))
         context = driver.context(lower, upper, hydration=lower == cuts[0])
         output = list(reduce(context, ReduceSpec(A, shape), [batch.slice(0, cut), batch.slice(cut)]))
+        assert ok_rows(output) == sum(1 for _, error, _ in contents(output) if error is None)
         result.update(contents(output))
         driver.commit(context, compact=bool(rng.integers(0, 4)))
     return Counter({k: d for k, d in result.items() if d})
+
+
+def ok_rows(output: list) -> int:
+    """How many rows are not errs: each must say something, none may undo another."""
+    return sum(batch["__error"].null_count for batch in output)
 
 
 def shape_types(shape: Shape) -> list[pa.DataType]:
@@ -274,10 +280,10 @@ def one(tmp_path: Path, shape: Shape, steps: list[list[tuple]], **options) -> li
     for time, rows in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)
         batch = updates(shape_types(shape), [(row, time, diff) for row, diff in rows])
-        output = contents(reduce(context, ReduceSpec(A, shape), [batch]))
-        result.append(
-            {(row if error is None else json.loads(error)["code"]): d for (row, error, _), d in output.items()}
-        )
+        output = list(reduce(context, ReduceSpec(A, shape), [batch]))
+        said = contents(output)
+        assert ok_rows(output) == sum(1 for _, error, _ in said if error is None)
+        result.append({(row if error is None else json.loads(error)["code"]): d for (row, error, _), d in said.items()})
         driver.commit(context, compact=True)
     return result
 

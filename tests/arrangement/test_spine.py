@@ -11,7 +11,7 @@ from tidemark_replica.arrangement.columns import is_bytes
 from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge, apply, newest_run, plan_merges
 from tidemark_replica.arrangement.trace import Trace
 
@@ -183,6 +183,24 @@ def test_a_manifest_survives_json(tmp_path: Path) -> None:
     assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
     with pytest.raises(StaleManifest, match="format 2"):
         Manifest.from_json({**manifest.to_json(), "format": 2})
+
+
+def test_a_since_at_the_upper_hides_nothing_from_later_steps(tmp_path: Path) -> None:
+    """Whoever allows too much compaction loses history, but a merge never moves an update past the upper."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    for step in range(2):
+        context = driver.context(step, step + 1)
+        list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
+        driver.commit(context)
+    compacted = driver.merged(driver.manifests[A].allow_compaction(2**62))
+    assert [b.last_time for b in compacted.batches] == [1]
+
+
+def test_an_arrangements_id_is_a_plain_name() -> None:
+    """It names a directory: no way out of the store by it."""
+    for name in ("../up", "a/b", ".."):
+        with pytest.raises(ValueError, match="names a directory"):
+            Manifest.empty(ArrangementId(name), Layout.of_rows([pa.int64()], [0]), 0)
 
 
 def test_steps_follow_one_another() -> None:

@@ -31,6 +31,10 @@ class Manifest:
     since: int
     batches: tuple[BatchRef, ...] = ()
 
+    def __post_init__(self) -> None:
+        if "/" in self.arrangement or self.arrangement.startswith("."):
+            raise ValueError(f"an arrangement's id names a directory: {self.arrangement!r} cannot")
+
     @staticmethod
     def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":
         """An arrangement before its first step, which will begin at `lower`."""

@@ -48,13 +48,14 @@ class Merge:
 def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
     """The merges that bring every bucket's spine back into shape; often none."""
     merges = []
+    since = min(manifest.since, manifest.upper - 1)  # no time may move to where later steps would not find it
     for bucket in sorted({b.bucket for b in manifest.batches}):
         spine = manifest.spine(bucket)
         run = spine[newest_run([b.rows for b in spine]) :]
         if len(run) > 1:
-            merges.append(Merge(manifest.arrangement, run, manifest.since))
+            merges.append(Merge(manifest.arrangement, run, since))
         rest = spine[: len(spine) - len(run)] if len(run) > 1 else spine
-        merges += [Merge(manifest.arrangement, (b,), manifest.since) for b in rest if _collapses(b, manifest.since)]
+        merges += [Merge(manifest.arrangement, (b,), since) for b in rest if _collapses(b, since)]
     return tuple(merges)
 
 
