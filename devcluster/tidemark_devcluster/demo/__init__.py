@@ -1,0 +1,12 @@
+"""`make demo`: the whole system on one machine, with real data, in one folder.
+
+    .tidemark/
+      kubeconfig, gateway.json      how to reach it
+      bin/                          kubectl, kubectl-tidemark, tidemark: for PATH
+      control-plane/                etcd, kube-apiserver, kube-controller-manager
+      operator/                     the operator's state: replicas, the planner
+      data/incoming, data/shards    what comes in, and what is kept
+      log/, pids/                   of the operator and of the feeder
+
+Everything is idempotent: a second run adopts what is there and brings up what is not.
+"""

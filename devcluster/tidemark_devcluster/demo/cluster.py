@@ -1,0 +1,77 @@
+"""What the demo tells the API server, and what it reads there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
+from tidemark_devcluster.plane import ControlPlane
+
+_ESTABLISHED_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class DataflowState:
+    """A Dataflow as its resource shows it."""
+
+    name: str
+    hydrated: bool
+    frontier_ms: int | None
+    reason: str
+
+
+def install_crds(plane: ControlPlane, checkout: Path) -> None:
+    """The four kinds, ready to be used."""
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(checkout / "crds"))
+    plane.kubectl(
+        "wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_SECONDS}s", "-f", str(checkout / "crds")
+    )
+
+
+def apply_examples(plane: ControlPlane, checkout: Path, home: Home) -> None:
+    """examples/, with the demo's folder for their data."""
+    files = sorted((checkout / "examples").glob("*.yaml"))
+    manifests = "---\n".join(path.read_text(encoding="utf-8") for path in files)
+    plane.kubectl("apply", "-f", "-", stdin=manifests.replace(EXAMPLE_DATA, str(home.data)))
+
+
+def dataflows(plane: ControlPlane) -> list[DataflowState]:
+    """All Dataflows of the demo's namespace, by name."""
+    listed = json.loads(plane.kubectl("get", "dataflows", "-o", "json"))
+    return [_dataflow(item) for item in listed["items"]]
+
+
+def replica_states(plane: ControlPlane) -> dict[str, str]:
+    """By name, what each replica's Ready condition says."""
+    listed = json.loads(plane.kubectl("get", "computereplicas", "-o", "json"))
+    return {item["metadata"]["name"]: _said(_condition(item, "Ready")) for item in listed["items"]}
+
+
+def _dataflow(item: Mapping[str, Any]) -> DataflowState:
+    hydrated = _condition(item, "Hydrated").get("status") == "True"
+    frontier = item.get("status", {}).get("writeFrontier", {}).get("time")
+    return DataflowState(item["metadata"]["name"], hydrated, frontier, _why(item))
+
+
+def _why(item: Mapping[str, Any]) -> str:
+    """The first condition that says what is waited for."""
+    for kind in ("Planned", "Scheduled", "Hydrated"):
+        condition = _condition(item, kind)
+        if condition.get("status") != "True":
+            return _said(condition)
+    return ""
+
+
+def _condition(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = item.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+def _said(condition: Mapping[str, Any]) -> str:
+    if not condition:
+        return "waiting for the operator"
+    return f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ").splitlines()[0][:150]

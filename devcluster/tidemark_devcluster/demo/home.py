@@ -1,0 +1,73 @@
+"""Where the demo keeps what."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster.plane import ControlPlane
+
+# the directory that stands in examples/ for the one where data are
+EXAMPLE_DATA = "/var/lib/tidemark"
+_SCRIPT = """#!/bin/sh
+exec "{python}" -m tidemark_cli "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The demo's folder."""
+
+    root: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def gateway_file(self) -> Path:
+        """Beside the kubeconfig: where the command line looks for it."""
+        return self.root / "gateway.json"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def incoming(self) -> Path:
+        return self.data / "incoming"
+
+    @property
+    def operator_state(self) -> Path:
+        return self.root / "operator"
+
+    @property
+    def bin(self) -> Path:
+        return self.root / "bin"
+
+    def pid_file(self, name: str) -> Path:
+        return self.root / "pids" / name
+
+    def log(self, name: str) -> Path:
+        return self.root / "log" / f"{name}.log"
+
+    def plane(self) -> ControlPlane:
+        return ControlPlane(self.root / "control-plane", self.kubeconfig)
+
+    def make(self) -> None:
+        """The folders, and the programs for PATH."""
+        for name in ("pids", "log", "bin", "data/shards", "data/incoming", "operator"):
+            (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in ("kubectl-tidemark", "tidemark"):
+            script = self.bin / name
+            script.write_text(_SCRIPT.format(python=sys.executable))
+            script.chmod(0o755)
+
+    def link_kubectl(self, binary: Path) -> None:
+        """Puts kubectl beside its plugin."""
+        link, new = self.bin / "kubectl", self.bin / ".kubectl"
+        new.unlink(missing_ok=True)
+        new.symlink_to(binary)
+        os.replace(new, link)

@@ -1,0 +1,65 @@
+"""The demo's own processes: the operator, and the feeder that brings the flights."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tidemark_devcluster import processes
+from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.errors import StartFailed, StopFailed
+
+OPERATOR, FEEDER = "operator", "feeder"
+_GRACE_SECONDS = 20.0
+_STOP_SECONDS = 120.0
+_TAIL_LINES = 12
+
+
+def start_operator(home: Home) -> None:
+    """Runs the operator with the process orchestrator, unless it runs."""
+    options = {
+        "--kubeconfig": home.kubeconfig,
+        "--orchestrator": "process",
+        "--state-dir": home.operator_state,
+        "--gateway-file": home.gateway_file,
+    }
+    words = [str(word) for option in options.items() for word in option]
+    _ensure(home, OPERATOR, ["-m", "tidemark_operator", *words])
+
+
+def start_feeder(home: Home, seconds_per_month: float) -> None:
+    """Runs the feeder, unless it runs; one that has nothing more to bring ends at once."""
+    words = ["feed", "--home", str(home.root), "--seconds-per-month", str(seconds_per_month)]
+    _ensure(home, FEEDER, ["-m", "tidemark_devcluster.demo", *words])
+
+
+def check_running(home: Home, name: str) -> None:
+    """Raises StartFailed with the end of its log when it is not alive."""
+    if processes.running(home.pid_file(name)) is None:
+        log = home.log(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        raise StartFailed(f"the {name} ended; {home.log(name)} ends:\n" + "\n".join(log[-_TAIL_LINES:]))
+
+
+def stop(home: Home, name: str) -> None:
+    identity = processes.running(home.pid_file(name))
+    if identity is not None:
+        processes.stop(identity, _GRACE_SECONDS)
+    home.pid_file(name).unlink(missing_ok=True)
+
+
+def _ensure(home: Home, name: str, arguments: Sequence[str]) -> None:
+    if processes.running(home.pid_file(name)) is not None:
+        return
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, *arguments]
+    processes.start(command, environment, home.root, home.log(name), home.pid_file(name), die_with_starter=False)
+
+
+def stop_operated(home: Home) -> None:
+    """Ends the replicas and the planner, which outlive their operator on purpose."""
+    command = [sys.executable, "-m", "tidemark_operator.orchestrator.stop", str(home.operator_state)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_STOP_SECONDS)
+    if done.returncode != 0:
+        raise StopFailed(f"replicas could not be ended: {done.stderr.strip()[-500:]}")

@@ -1,0 +1,81 @@
+"""What the demo shows while it waits, and what it says at the end."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TextIO
+
+from tidemark_devcluster.demo import cluster, services
+from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.errors import StartFailed
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.progress import Progress
+
+HYDRATION_SECONDS = 600.0
+_POLL_SECONDS = 1.0
+_FRONTIER_LOOKS = 4
+_QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
+
+
+def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress, out: TextIO) -> None:
+    """Shows each Dataflow as it becomes hydrated; raises StartFailed when that takes too long."""
+    step = progress.step("views", "hydrate: the replica starts, reads what there is, and computes it once")
+    deadline, done = time.monotonic() + HYDRATION_SECONDS, set[str]()
+    while True:
+        services.check_running(home, services.OPERATOR)
+        states = cluster.dataflows(plane)
+        new = [s.name for s in states if s.hydrated and s.name not in done]
+        done.update(new)
+        if new:
+            step.done(f", hydrated: {', '.join(sorted(done))}")
+        if states and all(s.hydrated for s in states):
+            return
+        if time.monotonic() > deadline:
+            step.failed()
+            raise StartFailed(_stuck(plane, states, home))
+        if new:
+            waiting = ", ".join(s.name for s in states if not s.hydrated)
+            step = progress.step("views", f"still hydrating: {waiting}")
+        step.tick()
+        time.sleep(_POLL_SECONDS)
+
+
+def _stuck(plane: ControlPlane, states: list[cluster.DataflowState], home: Home) -> str:
+    lines = [f"  {s.name}: {s.reason}" for s in states if not s.hydrated]
+    lines += [f"  replica {name}: {said}" for name, said in cluster.replica_states(plane).items()]
+    why = "\n".join(lines)
+    return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
+
+
+def show_frontiers(home: Home, out: TextIO) -> None:
+    """The same command a few times: the frontiers run with the clock."""
+    for look in range(_FRONTIER_LOOKS):
+        if look:
+            time.sleep(2 * _POLL_SECONDS)
+        print(f"\n$ kubectl tidemark frontiers      # {time.strftime('%H:%M:%S')}", file=out, flush=True)
+        _tidemark(home, "frontiers")
+    print(f'\n$ kubectl tidemark query "{_QUERY}"', file=out, flush=True)
+    _tidemark(home, "query", _QUERY)
+
+
+def _tidemark(home: Home, *arguments: str) -> None:
+    command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
+    if subprocess.run(command, check=False, timeout=120).returncode != 0:
+        raise StartFailed(f"`kubectl tidemark {arguments[0]}` failed; the operator's log: {home.log('operator')}")
+
+
+def say_what_next(home: Home, out: TextIO) -> None:
+    print(
+        f"""
+It is running, and stays so. The flights of 2013 go on arriving, a month every few seconds. To look around:
+
+  export KUBECONFIG={home.kubeconfig} PATH={home.bin}:$PATH
+  kubectl get dataflows -w
+  kubectl tidemark query '{_QUERY}'
+  kubectl tidemark query 'SELECT n_name, revenue FROM revenue ORDER BY revenue DESC LIMIT 5'
+  kubectl tidemark frontiers
+  kubectl get tidemark                # everything of Tidemark's
+  make demo-down                      # to end it""",
+        file=out,
+    )
