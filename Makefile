@@ -21,11 +21,11 @@ help: ## this list
 
 .PHONY: demo
 demo: java venv ## bring everything up with real data, show views being kept up to date, leave it running
-	@$(IN_VENV) $(BIN)/python -m tidemark_cli.demo up
+	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo up
 
 .PHONY: demo-down
 demo-down: venv ## end what `make demo` left running
-	@$(IN_VENV) $(BIN)/python -m tidemark_cli.demo down
+	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo down
 
 # --- to prove it ---
 
