@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tidemark_operator.errors import OperatorError
+from tidemark_operator.orchestrator.child import Child, Shape
 from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.liveness import is_running
 from tidemark_operator.orchestrator.process import MAX_SOCKET_BYTES, ProcessOrchestrator, replica_command, socket_folder
+from tidemark_operator.orchestrator.record import Home
+from tidemark_operator.orchestrator.stop import main
 
 REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
 
@@ -57,3 +64,33 @@ def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
 
     assert sorted(p.name for p in (tmp_path / "replicas").iterdir()) == ["0a1b"]
     assert orchestrator.observe("dead") is None
+
+
+def test_a_planner_that_runs_elsewhere_is_not_started_here(tmp_path: Path) -> None:
+    """In a cluster it is a Deployment; the operator's image has no JVM to run one."""
+    orchestrator = ProcessOrchestrator(tmp_path, {}, planner=False)
+
+    orchestrator.step(0)
+    orchestrator.kill_planner()
+
+    assert orchestrator.observe_planner().incarnation is None
+    assert not (tmp_path / "planner" / "process.json").exists()
+
+
+def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path) -> None:
+    """A real child that outlived its operator; a folder that is no child's stays."""
+    home = Home(tmp_path / "replicas" / "0a1b")
+    home.create()
+    shape = Shape((sys.executable, "-c", "import time; time.sleep(600)"), dict(os.environ), tmp_path / "socket")
+    child = Child(home)
+    child.want(shape)
+    while (record := home.record()) is None or not is_running(record.process):
+        child.step(int(time.time() * 1000))
+        time.sleep(0.05)
+    (tmp_path / "token").write_text("kept")
+
+    assert main([str(tmp_path)]) == 0
+    assert not is_running(record.process)
+    assert not home.path.exists()
+    assert (tmp_path / "token").read_text() == "kept"
+    assert main([str(tmp_path)]) == 0

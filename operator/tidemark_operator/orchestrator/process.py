@@ -27,6 +27,7 @@ from tidemark_operator.orchestrator.record import Home
 STEP_SECONDS = 0.25
 MAX_SOCKET_BYTES = 100
 PLANNER = "planner"
+REPLICAS = "replicas"
 MIB = 1024 * 1024
 # what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
 PASSED_ON = (
@@ -90,7 +91,7 @@ class ProcessOrchestrator:
 
     @property
     def _replicas(self) -> Path:
-        return self._state / "replicas"
+        return self._state / REPLICAS
 
     def _socket(self, key: str) -> Path:
         return self._sockets / hashlib.sha256(key.encode()).hexdigest()[:16]
