@@ -66,17 +66,6 @@ def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
     assert orchestrator.observe("dead") is None
 
 
-def test_a_planner_that_runs_elsewhere_is_not_started_here(tmp_path: Path) -> None:
-    """In a cluster it is a Deployment; the operator's image has no JVM to run one."""
-    orchestrator = ProcessOrchestrator(tmp_path, {}, planner=False)
-
-    orchestrator.step(0)
-    orchestrator.kill_planner()
-
-    assert orchestrator.observe_planner().incarnation is None
-    assert not (tmp_path / "planner" / "process.json").exists()
-
-
 def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path) -> None:
     """A real child that outlived its operator; a folder that is no child's stays."""
     home = Home(tmp_path / "replicas" / "0a1b")
