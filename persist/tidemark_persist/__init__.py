@@ -36,6 +36,7 @@ from tidemark_persist.errors import (
     ShardDeleted,
     ShardMismatch,
     ShardNotFound,
+    StorageError,
 )
 from tidemark_persist.lease import Lease
 from tidemark_persist.log_entry import DataFile
@@ -79,6 +80,7 @@ __all__ = [
     "ShardReader",
     "ShardState",
     "StagedFile",
+    "StorageError",
     "Term",
     "Time",
     "UpperMismatch",

@@ -30,7 +30,8 @@ def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_ret
     if _exists(storage):
         return
     try:
-        _create(storage, schema, shard_id, log_retention_seconds)
+        with storage.errors("creating the table"):
+            _create(storage, schema, shard_id, log_retention_seconds)
     except Exception:
         if not _exists(storage):  # else another process was faster
             raise
@@ -54,7 +55,8 @@ def verify(log: DeltaLog, schema: pa.Schema | None, shard_id: str | None) -> Sha
 
 
 def _exists(storage: Storage) -> bool:
-    return bool(DeltaTable.is_deltatable(storage.location, dict(storage.options or {})))
+    with storage.errors("looking for a table"):
+        return bool(DeltaTable.is_deltatable(storage.location, dict(storage.options or {})))
 
 
 def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retention_seconds: int) -> None:

@@ -13,6 +13,7 @@ PersistError
 ├── DiffOverflow          multiplicities that do not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
 ├── IndeterminateCommit   it may have landed or not: retry with the same commit id
+├── StorageError          the disk or object store failed; nothing is known to be wrong with the shard
 ├── CommitForgotten       too late to learn whether it landed: go on from the current upper
 └── Contention            every attempt lost its race: try again later; nothing was written
 """
@@ -84,6 +85,10 @@ class IndeterminateCommit(PersistError):
     def __init__(self, message: str, *, commit_id: str) -> None:
         super().__init__(message)
         self.commit_id = commit_id
+
+
+class StorageError(PersistError):
+    """The disk or the object store failed to answer. Trying again later is fine."""
 
 
 class CommitForgotten(PersistError):

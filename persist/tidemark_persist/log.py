@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import PostCommitHookProperties
 
-from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
 from tidemark_persist.log_entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
 from tidemark_persist.schema import TIME
 from tidemark_persist.state import ShardState, TableState
@@ -96,15 +96,10 @@ class DeltaLog:
         except (ShardDeleted, ShardMismatch):
             raise
         except Exception as error:  # of any type, and none of them says whether the commit landed
-            entry = self.read_entry(slot)
-            if entry is None and self.read_entry(self.version) is None:
-                self.load()  # cleaned up far beyond us; or deleted, which this finds out
-                return False
-            if entry is None:
-                raise SlotUnknown(f"{type(error).__name__}: {error}") from error
-            logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
-            self.follow()
-            return entry.commit_id == change.commit_id
+            try:
+                return self._resolve(slot, change, error)
+            except StorageError as silence:
+                raise SlotUnknown(f"{error}; {silence}") from error
         self.state.apply(landed(change, slot))
         return True
 
@@ -120,9 +115,10 @@ class DeltaLog:
 
     def checkpoint(self) -> None:
         """Write a checkpoint, drop the log entries that it makes needless, and use it."""
-        self.table.update_incremental()
-        self.table.create_checkpoint()
-        self.table.cleanup_metadata()
+        with self.storage.errors("writing a checkpoint"):
+            self.table.update_incremental()
+            self.table.create_checkpoint()
+            self.table.cleanup_metadata()
         self.load()
 
     def _put(self, change: Change) -> None:
@@ -140,6 +136,18 @@ class DeltaLog:
         if table_id is not None and table_id != self.table_id:
             raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
 
+    def _resolve(self, slot: int, change: Change, error: Exception) -> bool:
+        """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
+        entry = self.read_entry(slot)
+        if entry is None and self.read_entry(self.version) is None:
+            self.load()  # cleaned up far beyond us; or deleted, which this finds out
+            return False
+        if entry is None:
+            raise SlotUnknown(f"{type(error).__name__}: {error}") from error
+        logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
+        self.follow()
+        return entry.commit_id == change.commit_id
+
     def _catch_up(self) -> None:
         before = self.version
         self.follow()
@@ -150,7 +158,8 @@ class DeltaLog:
 def open_table(storage: Storage) -> DeltaTable:
     """The Delta table at the location, or `ShardNotFound`."""
     try:
-        return DeltaTable(storage.location, storage_options=dict(storage.options or {}))
+        with storage.errors("opening the table"):
+            return DeltaTable(storage.location, storage_options=dict(storage.options or {}))
     except TableNotFoundError as error:
         raise ShardNotFound(f"there is no shard at {storage.location}") from error
 

@@ -70,13 +70,14 @@ def read_part(
     """
     storage = Storage(part.location, storage_options)
     try:
-        source = storage.open_input(part.path)
+        with storage.errors(f"opening {part.path}"):
+            source = storage.open_input(part.path)
     except FileNotFoundError as error:
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
             "takes longer than the grace period of vacuum)"
         ) from error
-    with source, pq.ParquetFile(source) as file:
+    with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source) as file:
         wanted = list(columns) if columns is not None else file.schema_arrow.names
         groups = [g for g in range(file.num_row_groups) if _may_hold(file.metadata.row_group(g), part)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]

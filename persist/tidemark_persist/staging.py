@@ -101,9 +101,10 @@ def write_file(
         return None
     path = path or new_path()
     rows, low, high = 0, EMPTY - 1, 0
-    sink = storage.open_output(path)
+    with storage.errors(f"creating {path}"):
+        sink = storage.open_output(path)
     try:
-        with sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        with storage.errors(f"writing {path}"), sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
             for table in chain([first], filled):
                 writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
                 bounds = pc.min_max(table.column(TIME)).as_py()
@@ -135,7 +136,11 @@ def _check_one(storage: Storage, staged: StagedFile, schema: pa.Schema, lower: T
         raise InvalidStagedFile(f"{where} does not exist")
     if stat.size != staged.size:
         raise InvalidStagedFile(f"{where} has {stat.size} bytes; its writer said {staged.size}")
-    with storage.open_input(staged.path) as source, pq.ParquetFile(source) as file:
+    with (
+        storage.errors(f"reading {staged.path}"),
+        storage.open_input(staged.path) as source,
+        pq.ParquetFile(source) as file,
+    ):
         if not file.schema_arrow.equals(schema):
             raise InvalidStagedFile(f"{where} has schema {file.schema_arrow}; the shard's is {schema}")
         rows = file.metadata.num_rows

@@ -7,7 +7,8 @@ set of `storage_options` (and one set of credentials) serves the log and the dat
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,10 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
+
+from tidemark_persist.errors import StorageError
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
@@ -61,21 +65,33 @@ class Storage:
             return pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
         return pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, dict(self.options or {})))
 
+    @contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Failures of the store as `StorageError`. That something is not there is no failure of the store."""
+        try:
+            yield
+        except (FileNotFoundError, TableNotFoundError):
+            raise
+        except (OSError, DeltaError) as error:
+            raise StorageError(f"{self.location}: {doing} failed: {error}") from error
+
     def read(self, path: str) -> bytes | None:
         """The file's bytes, or None if there is none."""
-        if self.local_path is not None:
-            try:
-                return (self.local_path / path).read_bytes()
-            except FileNotFoundError:
-                return None
         try:
-            with self.fs.open_input_stream(path) as stream:
-                return bytes(stream.readall())
+            with self.errors(f"reading {path}"):
+                if self.local_path is not None:
+                    return (self.local_path / path).read_bytes()
+                with self.fs.open_input_stream(path) as stream:
+                    return bytes(stream.readall())
         except FileNotFoundError:
             return None
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the file as a whole: a reader sees the old bytes or the new ones."""
+        with self.errors(f"writing {path}"):
+            self._write(path, data)
+
+    def _write(self, path: str, data: bytes) -> None:
         if self.local_path is None:
             with self.fs.open_output_stream(path) as stream:
                 stream.write(data)
@@ -97,21 +113,21 @@ class Storage:
 
     def stat(self, path: str) -> FileStat | None:
         """Size and age of one file, or None if there is none."""
-        info = self.fs.get_file_info(path)
+        with self.errors(f"looking at {path}"):
+            info = self.fs.get_file_info(path)
         return _stat(path, info) if info.type == pa_fs.FileType.File else None
 
     def list(self, folder: str) -> list[FileStat]:
         """The files directly inside a folder; none if it does not exist."""
-        found = self.fs.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
+        with self.errors(f"listing {folder or 'it'}"):
+            found = self.fs.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
         prefix = f"{folder}/" if folder else ""
         return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
 
     def remove(self, path: str) -> None:
         """Delete a file; fine if it is gone already."""
-        try:
+        with suppress(FileNotFoundError), self.errors(f"deleting {path}"):
             self.fs.delete_file(path)
-        except FileNotFoundError:
-            return
 
     def remove_empty_folders(self) -> None:
         """Take away what deleting every file leaves on a local disk (object stores have no folders)."""

@@ -15,9 +15,11 @@ from tidemark_persist import (
     IndeterminateCommit,
     MaintenancePolicy,
     Shard,
+    StorageError,
     UpperMismatch,
     create_or_open,
 )
+from tidemark_persist.maintenance import Compact
 
 ROWS = batch([(("a", 1), 3, 1)])
 
@@ -60,6 +62,29 @@ def test_crash_network_stays_down_is_indeterminate_and_a_retry_finishes_it(tmp_p
     again = open_at(tmp_path)
     assert append(again, unknown.value.commit_id) == Appended(5, 1)
     assert contents(again.snapshot(4)) == {("a", 1): 1}
+
+
+def test_crash_storage_gone_after_the_commit_is_indeterminate_not_a_failure(tmp_path: Path) -> None:
+    """It landed, but not even the log can be read: the caller must not take it for "nothing was written"."""
+    shard = open_at(tmp_path)
+    log = tmp_path / "shard" / "_delta_log"
+
+    def land_and_vanish(commit: Commit) -> None:
+        commit()
+        log.rename(tmp_path / "elsewhere")
+        log.write_text("not a folder")
+        raise Lost("everything is gone")
+
+    inject(shard, land_and_vanish)
+    with pytest.raises(IndeterminateCommit) as unknown:
+        append(shard)
+    with pytest.raises(StorageError):
+        shard.refresh()
+    log.unlink()
+    (tmp_path / "elsewhere").rename(log)
+
+    assert append(shard, unknown.value.commit_id) == Appended(5, 1)
+    assert contents(shard.snapshot(4)) == {("a", 1): 1}
 
 
 def test_crash_delayed_commit_and_its_retry_take_one_slot(tmp_path: Path) -> None:
@@ -136,3 +161,26 @@ def test_crash_lost_race_takes_its_file_away(tmp_path: Path) -> None:
     inject(shard, overtaken)
     assert append(shard) == UpperMismatch(7)
     assert list((tmp_path / "shard").glob("*.parquet")) == []
+
+
+def test_crash_overtaken_by_a_commit_that_left_the_upper_alone_takes_the_next_version(tmp_path: Path) -> None:
+    """Never silently rebased: the handle knows exactly which version is its own."""
+    shard, rival = open_at(tmp_path), open_at(tmp_path, MaintenancePolicy(compact_runs=1))
+    append(shard)
+    [compact] = [work for work in refreshed(rival).maintenance_due() if isinstance(work, Compact)]
+
+    def overtaken(commit: Commit) -> None:
+        rival.run_maintenance(compact)
+        commit()
+
+    inject(shard, overtaken)
+    rows = batch([(("a", 2), 6, 1)])
+    assert shard.compare_and_append(rows, expected_upper=5, new_upper=9, term=1) == Appended(9, 3)
+    assert open_at(tmp_path).state() == shard.state()
+    assert contents(shard.snapshot(8)) == {("a", 1): 1, ("a", 2): 1}
+
+
+def refreshed(shard: Shard) -> Shard:
+    """The handle, having looked."""
+    shard.refresh()
+    return shard
