@@ -45,8 +45,8 @@ def test_a_replica_gets_its_resources_and_no_secrets(tmp_path: Path) -> None:
     orchestrator = ProcessOrchestrator(tmp_path, {"PATH": "/bin", "KUBECONFIG": "/secret", "AWS_SECRET": "x"})
     command = " ".join(replica_command(REPLICA, "unix:///s", tmp_path))
 
-    assert "--master local[2]" in command
-    assert "--driver-memory 1024m" in command
+    assert "--cores 2" in command
+    assert f"--memory {2 << 30}" in command
     assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin"}
 
 

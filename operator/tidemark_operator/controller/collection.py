@@ -60,7 +60,14 @@ class OnReplica:
             elif new != getattr(self, kind):
                 setattr(self, kind, new)
                 advanced = True
+        if advanced:
+            self._recovered()
         return advanced
+
+    def _recovered(self) -> None:
+        """What failed and was tried again has happened now."""
+        for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
+            del self.statuses[kind]
 
 
 @dataclass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
@@ -24,7 +25,7 @@ from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
 from tidemark_operator.handlers.reconcile_instance import align_replicas, reconcile_instance, reconcile_replica
-from tidemark_operator.handlers.statuses import status_of
+from tidemark_operator.handlers.statuses import failures, status_of
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key, key_of
@@ -156,7 +157,19 @@ class Operator:
         after = self._world.registry.dataflow(key)
         if after is not None and after.active is not active:
             self._enqueue_namespace(key.namespace, but=key)
+        if after is not None:
+            await self._warn(after)
         return again
+
+    async def _warn(self, state: DataflowState) -> None:
+        """An Event for what replicas cannot do: the condition may have another, earlier reason."""
+        running = self._world.running(state.key.namespace, state.instance)
+        for collection in running.core.dataflows.collections_of(state.owner) if running else ():
+            for replica, on in collection.replicas.items():
+                for failure in failures(on):
+                    await self._world.events.warn(
+                        state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"
+                    )
 
     def _changed(self, key: Key) -> None:
         """What others make of it may have changed too."""

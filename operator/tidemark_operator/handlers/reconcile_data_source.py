@@ -9,6 +9,7 @@ What is stored comes first each time: an operator that dies in between finds it,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -93,10 +94,7 @@ class DataSourceReconciler:
         """A replica says how an ingestion goes."""
         for state in self._world.registry.sources(namespace):
             if state.uid == status.id:
-                state.report = status
-                failed = status.state in ("failed", "fenced")
-                reason = "Fenced" if status.state == "fenced" else "IngestionFailed"
-                state.failure = IngestionFailure(reason, status.message) if failed else None
+                state.report, state.failure = status, failure_of(status)
                 return state.key
         return None
 
@@ -130,7 +128,7 @@ class DataSourceReconciler:
         tables = _tables(answer)
         missing = _without_columns(source.source, tables)
         state.schema_unknown_of = missing
-        state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error and not missing else None
+        state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
         if answer.error or missing:
             return False
         instance = self._world.instance(state.key.namespace, state.instance)
@@ -197,6 +195,15 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
         return source
     known = {table.name: table.columns for table in tables}
     return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
+
+
+def failure_of(report: IngestionStatus) -> IngestionFailure | None:
+    """What an ingester that does not run says: `Reason: what happened`, or only what happened."""
+    if report.state == "running" or not report.message or report.message == "starting":
+        return None
+    word, _, rest = report.message.partition(": ")
+    reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]+", word) else f"Ingestion{report.state.capitalize()}"
+    return IngestionFailure(reason, report.message)
 
 
 def _without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:

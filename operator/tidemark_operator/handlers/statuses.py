@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
-from tidemark_operator.controller.collection import Collection
+from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body
@@ -132,7 +132,7 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
         schema_unknown_of=state.schema_unknown_of,
         ingester=state.ingester.replica if state.ingester and reported else None,
         failure=state.failure,
-        refused_files=counters.get("refused_files", 0),
+        refused_files=counters.get("bad_files", 0),
         bad_records=counters.get("bad_records", 0),
     )
     ingester = state.ingester
@@ -227,13 +227,21 @@ def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
 
 def _errors(collection: Collection) -> list[str]:
     """What replicas say is wrong with an export: the first that says so speaks for all."""
-    for replica in collection.replicas.values():
-        erroring, refused = replica.statuses.get("erroring", {}), replica.statuses.get("refused", {})
+    name = collection.id.split("/")[1]
+    for replica, on in sorted(collection.replicas.items()):
+        erroring = on.statuses.get("erroring", {})
         if erroring.get("errors", "0") != "0":
-            return [f"{collection.id.split('/')[1]}: {erroring.get('code', 'error')}"]
-        if refused:
-            return [f"{collection.id.split('/')[1]}: refused by the replica: {refused.get('reason', '')}"]
+            return [f"{name}: {erroring.get('code', 'error')}"]
+        for failure in failures(on):
+            return [f"{name}: {failure} on replica {replica}"]
     return []
+
+
+def failures(on: OnReplica) -> list[str]:
+    """What keeps the export from going on there, in the replica's words."""
+    said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
+    failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
+    return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]
 
 
 def _users(world: World, key: Key, body: Body) -> tuple[str, ...]:

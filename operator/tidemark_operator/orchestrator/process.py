@@ -28,7 +28,6 @@ STEP_SECONDS = 0.25
 MAX_SOCKET_BYTES = 100
 PLANNER = "planner"
 REPLICAS = "replicas"
-MIB = 1024 * 1024
 # what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
@@ -109,13 +108,13 @@ class ProcessOrchestrator:
 
 
 def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:
-    """How a replica is started. Half of its memory is the JVM's heap; Python workers and Arrow share the rest."""
+    """How a replica is started."""
     options = {
         "--listen": listen,
         "--scratch": str(scratch),
-        "--replica-id": replica.name,
-        "--master": f"local[{replica.cores}]",
-        "--driver-memory": f"{replica.memory_bytes // MIB // 2}m",
+        "--name": f"{replica.namespace}/{replica.name}",
+        "--cores": str(replica.cores),
+        "--memory": str(replica.memory_bytes),
     }
     return (sys.executable, "-m", "tidemark_replica", *(word for option in options.items() for word in option))
 

@@ -1,0 +1,206 @@
+"""Plans on their way to replicas: identities, shards' versions, stored revisions, names."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.protocol.samples import DATAFLOW, SHARD, A
+from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
+from tidemark_operator.catalogue.relations import catalogue, parents
+from tidemark_operator.errors import Rejected, RevisionUnreadable, Waiting
+from tidemark_operator.handlers.installer import running_sinces
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.kube.revisions import Owner, build_revision, parse_revision, revision_name
+from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, export_ids
+from tidemark_operator.planning.shards import Place, free_version, next_term, version_of, view_shard
+from tidemark_operator.resources.meta import Meta, Namespace, Uid
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.planning import Planned, PlannedExport
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_protocol.storage import IngestedTable, IngestionDescription, SourceTable, TpchSource
+from tidemark_protocol.types import STRING, Column
+
+META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
+NAMED = Named(META.name, META.uid)
+OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
+PLACE = Place.of("/data", "ns", "revenue", META.uid)
+BUILT = DATAFLOW.objects[0].id
+INDEX = PlannedExport("i", "index", BUILT, (A,), (0,), unique=True)
+VIEW = PlannedExport("v", "materializedView", BUILT, (A,), (0,))
+PLANNED = Planned(DATAFLOW.source_imports, DATAFLOW.objects, (VIEW, INDEX), (GlobalId("src/a"),), "explain")
+SHARDS = {"v": PLACE.shard("v", 1, (A,))}
+
+
+def revision(planned: Planned = PLANNED) -> DataflowRevision:
+    description, identity = describe(NAMED, planned, SHARDS)
+    reads = (Parent("DataSource", "src"),)
+    return DataflowRevision(at(description, Time(9)), planned.exports, reads, identity, 3, "sha256:0")
+
+
+def look_at(*existing: str) -> object:
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
+        zero = Frontier.minimum()
+        return [DescribedShard(id, location in existing, zero, zero, WriterTerm(0)) for id, location in shards]
+
+    return look
+
+
+def test_the_same_plan_has_the_same_ids_and_another_has_others() -> None:
+    """as_of and explanation are no part of it; the plan, the shard and the Dataflow are."""
+    description, identity = describe(NAMED, PLANNED, SHARDS)
+    again, same = describe(NAMED, replace(PLANNED, explain="other words"), SHARDS)
+    moved, other = describe(NAMED, PLANNED, {"v": PLACE.shard("v", 2, (A,))})
+    theirs, _ = describe(Named("revenue", "another-uid"), PLANNED, SHARDS)
+
+    assert (again, same) == (description, identity)
+    assert other != identity
+    assert set(moved.export_ids).isdisjoint(description.export_ids)
+    assert set(theirs.export_ids).isdisjoint(description.export_ids)
+    assert at(description, Time(5)).export_ids == description.export_ids
+
+
+def test_exports_are_found_by_their_names() -> None:
+    """Whatever their order in the plan."""
+    description, _ = describe(NAMED, PLANNED, SHARDS)
+    ids = export_ids(description, PLANNED.exports)
+
+    assert ids == {"i": description.index_exports[0].id, "v": description.sink_exports[0].id}
+    assert revision().view_shard("v") == SHARDS["v"]
+    assert revision().view_shard("i") is None
+
+
+def test_a_stored_revision_reads_back_as_it_was() -> None:
+    """Under a name that depends on owner and number alone."""
+    body = build_revision(OWNER, 4, revision())
+
+    assert parse_revision(body, DataflowRevision) == revision()
+    assert body["metadata"]["name"] == revision_name(META, 4) == "revenue-0a1b2c3d-r4"
+    assert body["metadata"]["ownerReferences"][0]["uid"] == META.uid
+
+
+def test_a_plan_that_does_not_fit_is_refused() -> None:
+    """With its size and the limit: the API server takes a megabyte."""
+    noise = random.Random(7)
+    name = "".join(chr(noise.randrange(32, 0x10000 - 0x2800)) for _ in range(400_000))
+    large = replace(PLANNED, exports=(replace(VIEW, columns=(Column(name, STRING),)), INDEX))
+
+    with pytest.raises(Rejected, match="at most 921600") as refused:
+        build_revision(OWNER, 1, revision(large))
+    assert refused.value.reason == "PlanTooLarge"
+
+
+@pytest.mark.parametrize("data", [{}, {"format": 2, "plan": ""}, {"format": 1, "plan": "?"}, {"format": 1}])
+def test_a_revision_that_is_not_ours_is_unreadable(data: dict[str, object]) -> None:
+    """And says which one."""
+    with pytest.raises(RevisionUnreadable, match="revision x"):
+        parse_revision({"metadata": {"name": "x"}, "data": data}, DataflowRevision)
+
+
+@pytest.mark.parametrize(
+    ("before", "columns", "existing", "version"),
+    [
+        pytest.param(None, (A,), [], 1, id="the first"),
+        pytest.param(None, (A,), ["/data/ns/revenue/v/v1"], 2, id="a retained table is left alone"),
+        pytest.param(1, (A,), ["/data/ns/revenue/v/v1"], 1, id="unchanged columns keep the shard"),
+        pytest.param(1, (Column("b", STRING),), ["/data/ns/revenue/v/v1"], 2, id="changed columns get the next"),
+        pytest.param(None, (A,), [f"/data/ns/revenue/v/v{n}" for n in range(1, 12)], 12, id="many retained ones"),
+    ],
+)
+def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], existing: list[str], version: int) -> None:
+    """An address that exists is never taken, unless it is our own."""
+    old = PLACE.shard("v", before, (A,)) if before else None
+
+    shard = asyncio.run(view_shard(PLACE, "v", columns, old, look_at(*existing)))  # type: ignore[arg-type]
+
+    assert (version_of(shard), shard.columns) == (version, columns)
+    assert shard.location == f"/data/ns/revenue/v/v{version}"
+
+
+def test_an_unreadable_place_is_not_taken_for_a_free_one() -> None:
+    """It is waited for."""
+
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
+        zero = Frontier.minimum()
+        return [DescribedShard(id, False, zero, zero, WriterTerm(0), "permission denied") for id, _ in shards]
+
+    with pytest.raises(Waiting, match="permission denied"):
+        asyncio.run(free_version(PLACE, ["v"], 1, look))
+
+
+def test_terms_grow() -> None:
+    """Above every one that was seen."""
+    assert (next_term(), next_term(0), next_term(3, 7)) == (1, 1, 8)
+
+
+def source_state(name: str, uid: str) -> SourceState:
+    table = IngestedTable(GlobalId(f"{uid}/a"), SourceTable("a", (A,), keys=((0,),)), SHARD)
+    pinned = IngestionDescription(GlobalId(uid), name, TpchSource("1", 1, 1), 1000, ShardId("r"), "/data/r", (table,))
+    return SourceState(Key(DATA_SOURCES, "ns", name), uid, "default", pinned)
+
+
+def dataflow_state(name: str, planned: Planned) -> DataflowState:
+    state = DataflowState(Key(DATAFLOWS, "ns", name), META.uid, "default")
+    state.active = ActiveRevision(f"{name}-r1", 1, 1, "sha256:0", revision(planned))
+    return state
+
+
+def test_names_of_a_namespace() -> None:
+    """Tables by source, exports by Dataflow; the short name only where there is one export; not one's own."""
+    both, one = dataflow_state("both", PLANNED), dataflow_state("one", replace(PLANNED, exports=(VIEW,)))
+    sources = [source_state("src", "s"), SourceState(Key(DATA_SOURCES, "ns", "new"), "n", "default")]
+
+    names = {(r.parent, r.name): r for r in catalogue(sources, [both, one]).relations}
+
+    assert set(names) == {("src", "a"), ("both", "i"), ("both", "v"), ("one", "v")}
+    assert names["one", "v"].short
+    assert not names["both", "v"].short
+    assert names["both", "v"].shard == SHARDS["v"]
+    assert names["both", "i"].shard is None
+    assert (names["both", "i"].keys, names["both", "i"].index_key) == (((0,),), (0,))
+    assert {r.parent for r in catalogue(sources, [both, one], without="one").relations} == {"src", "both"}
+
+
+def test_a_view_is_known_by_its_shard_whichever_plan_writes_it() -> None:
+    """So that readers are not planned anew when it is."""
+    before = dataflow_state("d", replace(PLANNED, exports=(VIEW,)))
+    after = dataflow_state("d", replace(PLANNED, exports=(VIEW, INDEX)))
+
+    ids = [next(r.id for r in catalogue([], [d]).relations if r.name == "v") for d in (before, after)]
+
+    assert ids[0] == ids[1]
+
+
+def test_users_are_those_whose_active_plan_reads_the_object() -> None:
+    """In order of name; another namespace does not count."""
+    registry = Registry()
+    registry.put_source(source_state("src", "s"))
+    for name in ("z", "a"):
+        registry.put_dataflow(dataflow_state(name, PLANNED))
+    registry.put_dataflow(DataflowState(Key(DATAFLOWS, "ns", "unplanned"), "u", "default"))
+
+    assert [k.name for k in registry.users(Key(DATA_SOURCES, "ns", "src"))] == ["a", "z"]
+    assert registry.users(Key(DATA_SOURCES, "other", "src")) == []
+    assert parents(registry.sources("ns"), registry.dataflows("ns"), [GlobalId("s/a")]) == (
+        Parent("DataSource", "src"),
+    )
+
+
+def test_a_replica_that_has_this_very_dataflow_says_where_it_is() -> None:
+    """Another plan under the same ids would not count, nor does a dropped export."""
+    description = revision().description
+    zero = Frontier.minimum()
+    collections = tuple(DescribedCollection(id, Frontier.at(40), zero) for id in description.export_ids)
+    running = DescribedDataflow(description.export_ids, description.plan_digest, Time(9))
+    has = Description("i", None, 1, (running,), collections, ())
+    other = replace(has, dataflows=(replace(running, digest="0"),))
+
+    assert running_sinces(description, [has, other]) == [Frontier.at(40), Frontier.at(40)]
+    assert running_sinces(description, [other]) == []

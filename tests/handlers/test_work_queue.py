@@ -1,0 +1,98 @@
+"""The keyed queue: one worker per key, back-off per key, and no key that holds up another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from tidemark_operator.handlers.work_queue import KeyedQueue, WorkQueue, backoff_seconds
+
+
+def test_a_key_is_worked_on_by_one_worker_at_a_time() -> None:
+    """Added meanwhile, it comes once more afterwards; not twice."""
+    queue: KeyedQueue[str] = KeyedQueue()
+    queue.add("a", 0)
+    assert queue.take(0) == "a"
+
+    queue.add("a", 0)
+    queue.add("a", 0)
+    assert queue.take(0) is None
+    queue.done("a", failed=False, now=1)
+
+    assert queue.take(1) == "a"
+    queue.done("a", failed=False, now=1)
+    assert queue.take(99) is None
+
+
+def test_a_key_that_fails_comes_back_ever_more_rarely_and_holds_up_nobody() -> None:
+    """Half a second, one, two; forgotten after a success."""
+    queue: KeyedQueue[str] = KeyedQueue()
+    queue.add("bad", 0)
+    now = 0.0
+    for failures in (1, 2, 3):
+        assert queue.take(now) == "bad"
+        queue.done("bad", failed=True, now=now)
+        queue.add("good", now)
+        assert queue.take(now) == "good"
+        queue.done("good", failed=False, now=now)
+        assert queue.next_due() == now + backoff_seconds(failures)
+        now += backoff_seconds(failures)
+    queue.take(now)
+    queue.done("bad", failed=False, now=now)
+    queue.add("bad", now)
+    queue.take(now)
+    queue.done("bad", failed=True, now=now)
+
+    assert queue.next_due() == now + backoff_seconds(1)
+
+
+def test_the_back_off_has_an_end() -> None:
+    """A minute, however often it failed."""
+    assert [backoff_seconds(n) for n in (1, 2, 3, 8, 10_000)] == [0.5, 1.0, 2.0, 60.0, 60.0]
+
+
+def test_the_earlier_of_two_times_counts() -> None:
+    """A look that is due later does not put off one that is due now."""
+    queue: KeyedQueue[str] = KeyedQueue()
+    queue.add("a", 10)
+    queue.add("a", 0)
+    queue.add("a", 20)
+
+    assert queue.take(0) == "a"
+    assert len(queue) == 1
+
+
+def test_the_longest_waiting_key_is_next() -> None:
+    """First come, first served, among those that are ready."""
+    queue: KeyedQueue[str] = KeyedQueue()
+    for key, due in (("late", 3), ("early", 1), ("future", 9)):
+        queue.add(key, due)
+
+    assert [queue.take(5), queue.take(5), queue.take(5)] == ["early", "late", None]
+
+
+def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
+    """With real workers: every key is worked on, and the one that failed once is worked on again."""
+    seen: Counter[str] = Counter()
+
+    async def scenario() -> None:
+        done = asyncio.Event()
+
+        async def work(key: str) -> None:
+            seen[key] += 1
+            if key == "flaky" and seen[key] == 1:
+                raise RuntimeError("once")
+            if seen["flaky"] == 2 and len(seen) == 11:
+                done.set()
+
+        queue = WorkQueue(work, workers=3)
+        running = asyncio.create_task(queue.run())
+        for key in ["flaky", *map(str, range(10))]:
+            queue.add(key)
+        await asyncio.wait_for(done.wait(), 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+    assert seen["flaky"] == 2
