@@ -36,7 +36,7 @@ class SourceState:
 @dataclass
 class DataflowState:
     """`active`: what replicas are to run. `outcome`: the planner's answer to the question of
-    that digest."""
+    that digest. `tried`: how often the last question was asked."""
 
     key: Key
     uid: str
@@ -44,6 +44,8 @@ class DataflowState:
     active: ActiveRevision | None = None
     plan: Plan = field(default_factory=Planning)
     outcome: tuple[Digest, Planned | PlanRefused | WaitingForInputs] | None = None
+    question: Digest | None = None
+    tried: int = 0
     waiting: tuple[str, ...] = ()
     suspended: bool = False
     deleting: bool = False

@@ -42,6 +42,7 @@ from tidemark_protocol.planning import Planned
 from tidemark_protocol.responses import DescribedShard
 
 LOOK_AGAIN_SECONDS = 1.0
+MAX_TRIES = 3
 
 
 class DataflowReconciler:
@@ -169,7 +170,10 @@ class DataflowReconciler:
         if state.outcome is None or state.outcome[0] != question:
             answer = await self._world.planner.plan(request)
             final = answer if isinstance(answer, Planned) else standing(dataflow, answer)
-            state.outcome = (question, final) if isinstance(answer, Planned) or is_final(answer) else None
+            state.tried = state.tried + 1 if question == state.question else 1
+            state.question = question
+            settled = isinstance(answer, Planned) or is_final(answer) or state.tried >= MAX_TRIES
+            state.outcome = (question, final) if settled else None
         else:
             final = state.outcome[1]
         if isinstance(final, Planned):
