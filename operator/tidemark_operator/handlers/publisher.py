@@ -14,7 +14,7 @@ from typing import Any
 
 from tidemark_operator.handlers.status_budget import StatusBudget
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import OURS, ApiError, Body, Kube
+from tidemark_operator.kube.client import OURS, ApiError, Body, Invalid, Kube
 from tidemark_operator.resources.status import urgent
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class Publisher:
     def __init__(self, kube: Kube, cache: Cache, build: Build, settled: Callable[[Key, Body], bool]) -> None:
         self._kube, self._cache, self._build, self._settled = kube, cache, build, settled
         self._started = asyncio.get_running_loop().time()
+        self._hopeless: dict[Key, dict[str, Any]] = {}
         self._budget: StatusBudget[Key] = StatusBudget(self._started)
 
     async def run(self) -> None:
@@ -75,7 +76,9 @@ class Publisher:
             return None
         old = body.get("status") or {}
         known = {name: old.get(name) for name in new}
-        return (new, urgent(known, new)) if known != new else None
+        if known == new or self._hopeless.get(key) == new:
+            return None
+        return new, urgent(known, new)
 
     async def _write(self, key: Key, status: dict[str, Any]) -> None:
         body = self._cache.get(key)
@@ -84,6 +87,9 @@ class Publisher:
         self._budget.written(key, asyncio.get_running_loop().time())
         try:
             await self.store(key, status, body["metadata"]["uid"])
+        except Invalid as error:
+            LOG.error("the API server takes no such status of %s: %s", key, error)
+            self._hopeless[key] = status
         except ApiError as error:
             # gone, replaced, or unreachable: the next sweep sees what there is then
             LOG.info("status of %s not written: %s", key, error)

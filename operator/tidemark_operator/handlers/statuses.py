@@ -26,7 +26,6 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
 
 OPERATOR_VERSION = "0.1.0.dev0"
-_EXPORT_KINDS = {"index": "Index", "materializedView": "MaterializedView"}
 
 
 def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
@@ -180,7 +179,7 @@ def _exports(state: DataflowState, collections: list[Collection]) -> list[status
         exports.append(
             status.ExportStatus(
                 export.name,
-                _EXPORT_KINDS[export.kind],
+                export.kind,
                 id=id,
                 location=shard.location if shard else None,
                 columns=export.columns,
