@@ -1,6 +1,7 @@
 """Fixtures that all tests may use."""
 
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
+from tests.kinds_fixtures import kinds_installed
 from tests.spark_fixtures import spark
 
-__all__ = ["control_plane", "control_plane_binaries", "namespace", "spark"]
+__all__ = ["control_plane", "control_plane_binaries", "kinds_installed", "namespace", "spark"]

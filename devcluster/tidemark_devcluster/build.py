@@ -29,6 +29,7 @@ EXPECTATIONS = {
     recipe.KUBE_CONTROLLER_MANAGER: "about one minute",
     recipe.KUBECTL: "about half a minute",
     recipe.ETCD_SERVER: "about one minute",
+    recipe.HELM_CLI: "one to three minutes, once",
 }
 
 
@@ -56,6 +57,12 @@ def ensure_binaries(environ: Mapping[str, str], progress: Progress) -> Binaries:
     )
 
 
+def ensure_helm(environ: Mapping[str, str], progress: Progress) -> Path:
+    """helm, of the version that the tests of the chart were written for: from the cache, or compiled now."""
+    family = (recipe.HELM_CLI,)
+    return ensure_built(family, Cache.of(environ), environ, progress, family)[recipe.HELM_CLI]
+
+
 def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
     """What `KUBEBUILDER_ASSETS` holds. kube-controller-manager may be missing: its makers leave it out."""
     named = environ.get("KUBEBUILDER_ASSETS")
@@ -73,10 +80,14 @@ def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
 
 
 def ensure_built(
-    programs: Iterable[Program], cache: Cache, environ: Mapping[str, str], progress: Progress
+    programs: Iterable[Program],
+    cache: Cache,
+    environ: Mapping[str, str],
+    progress: Progress,
+    family: tuple[Program, ...] = recipe.PROGRAMS,
 ) -> dict[Program, Path]:
-    """Compile those of `programs` that the cache does not hold."""
-    folder = cache.binaries(recipe.digest())
+    """Compile those of `programs` that the cache does not hold. A `family` shares a folder and a digest."""
+    folder = cache.binaries(recipe.digest(family))
     paths = {program: folder / program.name for program in programs}
     if all(path.is_file() for path in paths.values()):
         return paths
@@ -84,7 +95,12 @@ def ensure_built(
     with cache.locked("control-plane", waiting) as lock:
         wanted = [program for program, path in paths.items() if not path.is_file()]
         if wanted:
-            _build(wanted, folder, cache, environ, progress, lock)
+            purpose = f"building {', '.join(program.name for program in wanted)}"
+            require_disk(cache.root, BUILD_DISK, purpose)
+            require_memory(BUILD_MEMORY, purpose)
+            go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
+            progress.say(f"{purpose} with {go}, once, into {folder}")
+            _build(wanted, Workshop(go, folder, cache, environ, progress, lock))
     return paths
 
 
@@ -100,26 +116,14 @@ class Workshop:
     lock: int
 
 
-def _build(
-    programs: list[Program],
-    folder: Path,
-    cache: Cache,
-    environ: Mapping[str, str],
-    progress: Progress,
-    lock: int,
-) -> None:
+def _build(programs: list[Program], shop: Workshop) -> None:
     """Compile `programs` one after the other (each uses all cores), while the lock is held."""
-    require_disk(cache.root, BUILD_DISK, "building the control plane")
-    require_memory(BUILD_MEMORY, "building the control plane")
-    go = toolchain.find_go(recipe.minimum_go(), cache, environ, progress)
-    progress.say(f"building the control plane with {go}, once, into {folder}")
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("*.partial"):
+    shop.folder.mkdir(parents=True, exist_ok=True)
+    for leftover in shop.folder.glob("*.partial"):
         leftover.unlink()
-    workshop = Workshop(go, folder, cache, environ, progress, lock)
     for program in programs:
-        _compile(program, workshop)
-    shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
+        _compile(program, shop)
+    shutil.rmtree(shop.cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
 
 
 def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
     devcluster/kubernetes/go.mod ──► kube-apiserver, kube-controller-manager, kubectl
     devcluster/etcd/go.mod       ──► etcd
+    devcluster/helm/go.mod       ──► helm, no part of the control plane: built when asked for
 
 All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
 share nearly everything. The versions stand in the go.mod files alone.
@@ -17,6 +18,7 @@ from tidemark_devcluster.errors import DevClusterError
 SOURCE = Path(__file__).resolve().parent.parent
 KUBERNETES = "kubernetes"
 ETCD = "etcd"
+HELM = "helm"
 GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
 
 
@@ -35,6 +37,7 @@ KUBE_CONTROLLER_MANAGER = Program(
     "kube-controller-manager", KUBERNETES, "k8s.io/kubernetes/cmd/kube-controller-manager"
 )
 KUBECTL = Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl")
+HELM_CLI = Program("helm", HELM, "helm.sh/helm/v3/cmd/helm")
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)
@@ -68,10 +71,15 @@ def linker_flags() -> str:
     return f"-s -w -X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
 
 
-def minimum_go() -> tuple[int, int]:
-    """The oldest Go that all the go.mod files admit."""
+def modules(programs: tuple[Program, ...]) -> tuple[str, ...]:
+    """The folders whose go.mod files say what these programs are made of, each once."""
+    return tuple(dict.fromkeys(program.module for program in programs))
+
+
+def minimum_go(programs: tuple[Program, ...] = PROGRAMS) -> tuple[int, int]:
+    """The oldest Go that the go.mod files of these programs admit."""
     versions: list[tuple[int, int]] = []
-    for module in (KUBERNETES, ETCD):
+    for module in modules(programs):
         found = re.search(r"^go (\d+)\.(\d+)", _go_mod(module), re.MULTILINE)
         if found is None:
             raise DevClusterError(f"{module_folder(module)}/go.mod names no Go version")
@@ -79,12 +87,12 @@ def minimum_go() -> tuple[int, int]:
     return max(versions)
 
 
-def digest() -> str:
+def digest(programs: tuple[Program, ...] = PROGRAMS) -> str:
     """Names one set of binaries: the same digest, the same sources and flags, hence the same programs."""
     seen = hashlib.sha256()
-    for module in (KUBERNETES, ETCD):
+    for module in modules(programs):
         for name in ("go.mod", "go.sum"):
             content = (module_folder(module) / name).read_bytes()
             seen.update(f"{module}/{name} {len(content)}\n".encode() + content)
-    seen.update(f"{GO_FLAGS}\n{linker_flags()}\n{PROGRAMS}\n".encode())
+    seen.update(f"{GO_FLAGS}\n{linker_flags()}\n{programs}\n".encode())
     return seen.hexdigest()[:16]

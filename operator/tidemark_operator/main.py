@@ -50,6 +50,7 @@ class Options:
     lease_namespace: str
     gateway_port: int
     gateway_file: Path
+    planner: str | None
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -61,6 +62,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
     parser.add_argument("--gateway-port", type=int, default=0, help="on 127.0.0.1 (default: any free one)")
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
+    parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
     given = parser.parse_args(arguments)
     return Options(
         given.kubeconfig.absolute() if given.kubeconfig else None,
@@ -69,6 +71,7 @@ def parse(arguments: Sequence[str]) -> Options:
         given.lease_namespace,
         given.gateway_port,
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
+        given.planner,
     )
 
 
@@ -140,7 +143,7 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     leadership = Leadership(kube, options.lease_namespace, identity)
     await leadership.claim()
-    orchestrator = ProcessOrchestrator(options.state)
+    orchestrator = ProcessOrchestrator(options.state, planner=options.planner is None)
     cache = Cache()
     world = World(
         kube=kube,
@@ -148,7 +151,7 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
         registry=Registry(),
         fleet=Fleet(leadership),
         orchestrator=orchestrator,
-        planner=PlannerClient(orchestrator.planner_address, orchestrator.kill_planner),
+        planner=PlannerClient(options.planner or orchestrator.planner_address, orchestrator.kill_planner),
         revisions=Revisions(kube),
         events=Events(kube, identity),
         leadership=leadership,

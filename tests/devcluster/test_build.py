@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tidemark_devcluster import recipe
-from tidemark_devcluster.build import ensure_binaries, ensure_built, from_assets
+from tidemark_devcluster.build import ensure_binaries, ensure_built, ensure_helm, from_assets
 from tidemark_devcluster.cache import Cache, available_memory, require_disk
 from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed, NotEnoughRoom
 from tidemark_devcluster.progress import Progress
@@ -67,6 +67,16 @@ def bench(tmp_path: Path) -> Bench:
 
 
 ALL_WHOLE = {program.name: "whole" for program in PROGRAMS}
+
+
+def test_helm_is_made_apart_and_makes_nothing_anew(bench: Bench) -> None:
+    """It has a go.mod and a folder of its own: a new helm must not compile the control plane again."""
+    bench.build()
+    helm = ensure_helm(bench.environ, Progress(io.StringIO()))
+
+    assert helm.parent == bench.cache.binaries(recipe.digest((recipe.HELM_CLI,)))
+    assert bench.made() == ALL_WHOLE
+    assert bench.compiled() == len(PROGRAMS) + 1
 
 
 def test_each_program_is_compiled_once(bench: Bench) -> None:

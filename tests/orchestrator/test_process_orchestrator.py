@@ -83,3 +83,14 @@ def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path
     assert not home.path.exists()
     assert (tmp_path / "token").read_text() == "kept"
     assert main([str(tmp_path)]) == 0
+
+
+def test_a_planner_that_runs_elsewhere_is_not_started_here(tmp_path: Path) -> None:
+    """In a cluster it is a Deployment; the operator's image has no JVM to run one."""
+    orchestrator = ProcessOrchestrator(tmp_path, {}, planner=False)
+
+    orchestrator.step(0)
+    orchestrator.kill_planner()
+
+    assert orchestrator.observe_planner().incarnation is None
+    assert not (tmp_path / "planner" / "process.json").exists()

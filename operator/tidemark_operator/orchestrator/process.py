@@ -36,7 +36,8 @@ PASSED_ON = (
 
 
 class ProcessOrchestrator:
-    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ, planner: bool = True) -> None:
+        """`planner` False: one runs elsewhere, and none here."""
         self._state = state.absolute()
         self._sockets = socket_folder(self._state)
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
@@ -44,7 +45,7 @@ class ProcessOrchestrator:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children = {home.name: Child(Home(home)) for home in sorted(self._replicas.iterdir())}
         self._planner = Child(Home(self._state / PLANNER))
-        self._planner.want(self._planner_shape())
+        self._planner.want(self._planner_shape() if planner else None)
 
     @property
     def planner_address(self) -> str:
