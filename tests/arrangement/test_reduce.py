@@ -298,6 +298,12 @@ def test_a_global_aggregate_has_a_row_before_any_input(tmp_path: Path) -> None:
     assert steps == [{(0, None): 1}, {(0, None): -1, (1, 5): 1}, {}, {(1, 5): -1, (0, None): 1}]
 
 
+def test_rows_without_columns_can_be_counted(tmp_path: Path) -> None:
+    """count(*) needs no column: a projection may have left none."""
+    shape = Shape((), (), (Aggregate("count", None, "count(*)"),))
+    assert one(tmp_path, shape, [[((), 3)], [((), -1)]]) == [{(3,): 1}, {(3,): -1, (2,): 1}]
+
+
 def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits the default row."""
     shape = Shape((pa.int64(),), (), COUNT_AND_SUM)

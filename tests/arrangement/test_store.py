@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, contents, updates
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch import BatchCache, Span
 from tidemark_replica.arrangement.errors import (
     BatchUnreadable,
     DiskLimitExceeded,
     StaleManifest,
     UnknownArrangement,
 )
-from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.kernels.arrange import arrange, sorted_rows
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest, live_files
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
@@ -137,6 +137,17 @@ def test_a_step_past_the_disk_limit_fails_by_the_arrangements_name(tmp_path: Pat
     assert store.current(A) == before
     assert on_disk(store) == before.files
     store.close()
+
+
+def test_scratch_that_is_taken_away_counts_no_more(tmp_path: Path) -> None:
+    """A step that merges its own runs needs room for what exists at a time, not for all it ever wrote."""
+    writer = BatchWriter(tmp_path, StepId("s1"), bytes_left=2000)
+    rows = sorted_rows(updates([pa.int64()], [((1,), 0, 1)]), LAYOUT)
+    for _ in range(10):
+        ref = writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows])
+        writer.discard(ref)
+    with pytest.raises(DiskLimitExceeded):
+        [writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows]) for _ in range(10)]
 
 
 def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> None:

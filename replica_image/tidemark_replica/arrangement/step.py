@@ -79,6 +79,8 @@ class BatchWriter:
     def discard(self, ref: BatchRef) -> None:
         """Take away a scratch batch; whoever has it mapped can still read it."""
         (self._directory / ref.file).unlink(missing_ok=True)
+        if self._bytes_left is not None:
+            self._bytes_left += ref.bytes
 
 
 def by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:

@@ -17,6 +17,7 @@ from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Segment
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of
+from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
 from tidemark_replica.arrangement.spine import RANGE_ROWS, merge_segments
@@ -79,7 +80,8 @@ class Trace:
         """The contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
-            runs = [s for s in map(_up_to(as_of, self.layout.time), self.segments(bucket)) if len(s.hashes)]
+            past = (_up_to(s, as_of, self.layout) for s in self.segments(bucket))
+            runs = [s for s in past if len(s.hashes)]
             for rows in merge_segments(runs, self.layout, as_of, range_rows):
                 yield self._updates(rows)
 
@@ -98,7 +100,7 @@ class Trace:
                 continue
             for segment in self._cache.segments(ref, self.layout):
                 errs = segment.rows.slice(0, int(np.searchsorted(segment.hashes, ERRS_HASH, "right")))
-                found.append(_up_to(as_of, self.layout.time)(Segment.of(errs)).rows)
+                found.append(_up_to(Segment.of(errs), as_of, self.layout).rows)
         return self._consolidated_at(found, as_of)
 
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
@@ -128,11 +130,7 @@ def _slices(rows: Any, indices: Any) -> Iterator[Any]:
         yield rows.take(pa.array(indices[start : start + SLICE_ROWS]))
 
 
-def _up_to(as_of: int, position: int) -> Any:
-    """Segments without what happened after `as_of`."""
-
-    def restrict(segment: Segment) -> Segment:
-        keep = np.asarray(segment.rows.column(position).to_numpy()) <= as_of
-        return segment if keep.all() else Segment.of(segment.rows.filter(pa.array(keep)))
-
-    return restrict
+def _up_to(segment: Segment, as_of: int, layout: Layout) -> Segment:
+    """The segment without what happened after `as_of`."""
+    keep = np.asarray(segment.rows.column(layout.time).to_numpy()) <= as_of
+    return segment if keep.all() else Segment.of(segment.rows.filter(pa.array(keep)))
