@@ -1,6 +1,6 @@
 """What a shard costs per tick, and whether that stays the same as it ages.
 
-    python bench/persist_costs.py [--commits 10,1000,5000] [--folder DIR]
+    python -m bench.persist_costs [--commits 10,1000,5000] [--folder DIR]
 
 One writer ticks: 100 rows a commit, maintenance whenever due, the since five ticks behind. At each age it measures
 a commit (with and without its share of maintenance), refreshing and listening on a second handle, and opening.
@@ -96,7 +96,7 @@ def measure(shard: Shard) -> dict[str, float]:
         lambda: shard.compare_and_append(
             None, expected_upper=shard.state().upper, new_upper=shard.state().upper + 1, term=1
         ),
-        3,
+        12,
     )
     costs["snapshot"] = milliseconds(lambda: shard.snapshot(upper - 1), 5)
     costs["log_entries"] = len(list((Path(location) / "_delta_log").iterdir()))
@@ -135,7 +135,7 @@ def main() -> None:
         shutil.rmtree(folder)
     last = ages[arguments.commits.split(",")[-1]]["commit_100_rows"]
     ratio = round(last / write, 2)
-    print(json.dumps({"ages": ages, "peer_write_deltalake": write, "commit_to_peer_ratio": ratio}, indent=1))
+    print(json.dumps({"ages": ages, "peer_write_deltalake": write, "commit_to_peer_ratio": ratio}))
 
 
 if __name__ == "__main__":

@@ -64,8 +64,10 @@ class DeltaLog:
         except ShardNotFound as error:
             raise ShardDeleted(f"shard {self.storage.location} was deleted") from error
         self._check_table(str(table.metadata().id))
+        if table.schema() != self.schema:
+            raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
         state = read_state(table)
-        self.table, self.schema = table, table.schema()
+        self.table = table
         state.remember(self.state)
         self.state = state
         self.follow()

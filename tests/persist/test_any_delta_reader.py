@@ -1,9 +1,11 @@
-"""Any Delta reader can read a shard: the two lines of docs/storage.md, word for word."""
+"""Any Delta reader can read a shard: the recipes of docs/storage.md, as they stand there."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import deltalake
 import duckdb
 import pyarrow.compute as pc
 import pytest
@@ -12,6 +14,7 @@ from deltalake import DeltaTable
 from tests.persist.model import COLUMNS, batch
 from tidemark_persist import MaintenancePolicy, Shard, create_or_open
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "storage.md"
 EXPECTED = [("a", 2, 1), ("b", 1, 2)]
 
 
@@ -45,15 +48,15 @@ def test_plain_deltalake_reads_rows_and_frontiers(shard: Shard) -> None:
     assert sorted((r["k"], r["v"], r["__diff_sum"]) for r in counts if r["__diff_sum"]) == EXPECTED
 
 
-def test_duckdb_reads_the_contents_in_two_lines(shard: Shard) -> None:
+def test_duckdb_reads_the_contents_by_the_two_lines_of_the_documentation(shard: Shard) -> None:
     """Through Arrow: DuckDB's own delta extension is a download."""
-    updates = DeltaTable(shard.location).to_pyarrow_dataset()
-    found = duckdb.from_arrow(updates).query(
-        "updates",
-        "SELECT k, v, sum(__diff)::BIGINT AS n FROM updates "
-        "WHERE __error IS NULL AND __time < 3 GROUP BY ALL HAVING sum(__diff) <> 0 ORDER BY ALL",
-    )
-    assert found.fetchall() == EXPECTED
+    code = re.search(r"DuckDB:\n```python\n(.+?)\n```", DOCUMENT.read_text(), re.DOTALL)
+    assert code is not None
+    *assignments, query = code.group(1).splitlines()
+    names = {"deltalake": deltalake, "duckdb": duckdb, "location": shard.location}
+
+    exec("\n".join(assignments), names)
+    assert sorted(eval(query, names).fetchall()) == EXPECTED
 
 
 def test_reader_that_prunes_by_statistics_finds_nulls_and_skips_by_time(shard: Shard) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from tests.persist.model import COLUMNS, contents
 from tidemark_persist import (
@@ -213,6 +214,17 @@ def write_term_of_the_dead(location: str) -> None:
     from tidemark_persist.times import DELETED
 
     assert DeltaLog(Storage.at(location)).attempt(Change("x", term=DELETED))
+
+
+def test_columns_changed_by_another_tool_stop_the_handles(tmp_path: Path) -> None:
+    """A compaction that knows only the old columns would lose the new ones."""
+    shard = create_or_open(str(tmp_path / "s"), COLUMNS, shard_id="s")
+    DeltaTable(shard.location).alter.add_columns([Field("extra", PrimitiveType("long"))])
+
+    with pytest.raises(ShardMismatch, match="changed by another tool"):
+        shard.refresh()
+    with pytest.raises(ShardMismatch, match="extra int64; asked for k string, v int64:"):
+        create_or_open(shard.location, COLUMNS, shard_id="s")
 
 
 def test_user_columns_are_nullable_in_the_table(tmp_path: Path) -> None:
