@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Segment
-from tidemark_replica.arrangement.consolidate import consolidate
+from tidemark_replica.arrangement.consolidate import consolidate, consolidate_sorted
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
-from tidemark_replica.arrangement.spine import RANGE_ROWS, merge_segments
+from tidemark_replica.arrangement.spine import RANGE_ROWS, hash_ranges
 from tidemark_replica.arrangement.updates import Array, Updates, diffs, errors, make_updates, row_columns
 
 
@@ -80,10 +80,11 @@ class Trace:
         """The contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
-            past = (_up_to(s, as_of, self.layout) for s in self.segments(bucket))
-            runs = [s for s in past if len(s.hashes)]
-            for rows in merge_segments(runs, self.layout, as_of, range_rows):
-                yield self._updates(rows)
+            for parts in hash_ranges(list(self.segments(bucket)), range_rows):
+                past = pa.concat_batches([_up_to(rows, as_of, self.layout) for rows in parts])
+                rows = consolidate_sorted(past, self.layout, as_of)
+                if rows.num_rows:
+                    yield self._updates(rows)
 
     def lookup(self, key: Sequence[Array], as_of: int) -> Updates:
         """The contents at `as_of` whose key is one of `key`'s rows (distinct ones)."""
@@ -100,7 +101,7 @@ class Trace:
                 continue
             for segment in self._cache.segments(ref, self.layout):
                 errs = segment.rows.slice(0, int(np.searchsorted(segment.hashes, ERRS_HASH, "right")))
-                found.append(_up_to(Segment.of(errs), as_of, self.layout).rows)
+                found.append(_up_to(errs, as_of, self.layout))
         return self._consolidated_at(found, as_of)
 
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
@@ -130,7 +131,7 @@ def _slices(rows: Any, indices: Any) -> Iterator[Any]:
         yield rows.take(pa.array(indices[start : start + SLICE_ROWS]))
 
 
-def _up_to(segment: Segment, as_of: int, layout: Layout) -> Segment:
-    """The segment without what happened after `as_of`."""
-    keep = np.asarray(segment.rows.column(layout.time).to_numpy()) <= as_of
-    return segment if keep.all() else Segment.of(segment.rows.filter(pa.array(keep)))
+def _up_to(rows: Any, as_of: int, layout: Layout) -> Any:
+    """File rows without what happened after `as_of`."""
+    keep = np.asarray(rows.column(layout.time).to_numpy()) <= as_of
+    return rows if keep.all() else rows.filter(pa.array(keep))
