@@ -1,0 +1,27 @@
+"""`python -m tidemark_planner --listen unix:///path`: serve until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import threading
+
+from tidemark_planner.server import PLAN_SECONDS, end_process, serve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="tidemark-planner", description="Plans SQL for Tidemark's operator.")
+    parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port on a loopback")
+    parser.add_argument("--plan-timeout", type=float, default=PLAN_SECONDS, help="seconds that one plan may take")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    end_process(serve(arguments.listen, arguments.plan_timeout, stopped))
+
+
+if __name__ == "__main__":
+    main()

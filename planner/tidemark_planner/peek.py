@@ -1,0 +1,146 @@
+"""A query over one export: what to read, what to run over its rows, and how to finish the result.
+
+    SELECT name, n + 1 FROM totals WHERE k = 7 ORDER BY n DESC LIMIT 3
+
+    relation totals, key literal (7)   mfp: filter, map, project   finishing: order, limit
+
+A query never builds operators: it reads rows that are there. Whatever needs more (a join, an aggregate, several
+relations) is to be a Dataflow, kept up to date, and is refused here with that advice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.finishing import Trimmings, peel
+from tidemark_planner.hir import Hir, Project, Scan
+from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.mfp import Fused, fuse, mfp_of
+from tidemark_planner.names import scope_of
+from tidemark_planner.plan import check_settings
+from tidemark_planner.query import lower_query
+from tidemark_planner.round_trip import check_round_trip
+from tidemark_planner.rules.push_down import push_down
+from tidemark_planner.syntax import ParseTree
+from tidemark_planner.tree import Node
+from tidemark_protocol.check import check_mfp
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import Get, MapFilterProject, Mfp, OrderKey
+from tidemark_protocol.planning import Finishing, PlannedPeek, PlanPeekRequest, Refused, Relation
+from tidemark_protocol.types import Column
+
+_ADVICE = "a query reads one export: SELECT ... FROM it [WHERE ...] [ORDER BY ...] [LIMIT ...]; make more a Dataflow"
+_MAX_LITERALS = 1_000
+KeyLiterals = tuple[tuple[Literal, ...], ...]
+
+
+def plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek | Refused:
+    """The peek that answers the query, or why there is none."""
+    try:
+        return _plan_peek(catalyst, request)
+    except Refusal as refusal:
+        return Refused(refusal.diagnostics)
+
+
+@dataclass
+class _Peeled:
+    """Takes the query's trimmings (order, limit, offset) off before its rows are lowered."""
+
+    trimmings: Trimmings = Trimmings()
+
+    def __call__(self, tree: Node, context: Context) -> Lowered:
+        rows, self.trimmings = peel(tree)
+        if rows.kind == "WithCTE":
+            refuse("UNSUPPORTED", f"WITH is not supported here: {_ADVICE}", word="WITH")
+        return context.lower(rows)
+
+
+def _plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek:
+    check_settings(request.settings)
+    peeled = _Peeled()
+    scope = scope_of(request.catalogue, ())
+    lowered = lower_query(catalyst, request.sql, scope, _no_objects, _anything, peeled).lowered
+    hir, names, order = _with_order(lowered, peeled.trimmings)
+    base, fused = fuse(push_down(hir))
+    if not isinstance(base, Scan):
+        refuse("UNSUPPORTED", _ADVICE)
+    relation = next(r for r in request.catalogue.relations if r.id == base.id)
+    mfp = _checked(catalyst, base, fused)
+    shown = len(peeled.trimmings.shown or lowered.names)
+    finishing = Finishing(
+        order, peeled.trimmings.limit, peeled.trimmings.offset, shown if shown < len(fused.outputs) else None
+    )
+    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(names, fused.outputs, strict=True))
+    return PlannedPeek(relation.id, mfp, finishing, columns, key_literals(relation, fused.predicates))
+
+
+def _no_objects(number: int) -> GlobalId:
+    refuse("UNSUPPORTED", f"WITH is not supported here: {_ADVICE}", word="WITH")
+
+
+def _anything(tree: ParseTree) -> None:
+    """Nothing more is refused on the parse tree: what a peek cannot do shows in the lowered query."""
+
+
+def _with_order(lowered: Lowered, trimmings: Trimmings) -> tuple[Hir, tuple[str, ...], tuple[OrderKey, ...]]:
+    """The rows with the columns shown first, then those that are only ordered by."""
+    columns = lowered.columns
+    shown = trimmings.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
+    exprs: list[ScalarExpr] = [columns[attribute] for attribute, _ in shown]
+    names = [name for _, name in shown]
+    order = []
+    for key in trimmings.order:
+        at = _place(lowered.expression(key.expression), exprs, names)
+        order.append(OrderKey(at, key.descending, key.nulls_last))
+    return Project(lowered.hir, tuple(exprs)), tuple(names), tuple(order)
+
+
+def _place(expr: ScalarExpr, exprs: list[ScalarExpr], names: list[str]) -> int:
+    if expr not in exprs:
+        names.append(f"__order{len(exprs)}")
+        exprs.append(expr)
+    return exprs.index(expr)
+
+
+def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:
+    mfp = mfp_of(base.schema, fused)
+    try:
+        check_mfp(mfp)
+    except PlanNotAllowed as error:
+        refuse("TYPE", f"the query is not allowed: {error}")
+    try:
+        check_round_trip(catalyst, [Mfp(Get(base.id, base.schema), mfp)])
+    finally:
+        catalyst.forget()
+    return mfp
+
+
+def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyLiterals | None:
+    """The values of the index key that the predicates allow, where they bind all of it to literals."""
+    if not relation.index_key:
+        return None
+    values: KeyLiterals = ((),)
+    for position in relation.index_key:
+        allowed = next((v for p in predicates if (v := _allowed(p, position)) is not None), None)
+        if allowed is None or len(values) * len(allowed) > _MAX_LITERALS:
+            return None
+        values = tuple((*start, value) for start in values for value in allowed)
+    return values
+
+
+def _allowed(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
+    """The literals that the predicate lets the column at `position` have. Floats are left to the filter: one value
+    of theirs has several forms (0.0 and -0.0)."""
+    if not isinstance(predicate, Call) or predicate.function not in ("=", "in"):
+        return None
+    column, *values = predicate.arguments
+    if predicate.function == "=" and isinstance(column, Literal):
+        column, values = values[0], [column]
+    if not isinstance(column, ColumnRef) or column.index != position or column.type.is_floating:
+        return None
+    literals = tuple(dict.fromkeys(v for v in values if isinstance(v, Literal) and v.value is not None))
+    return literals if all(isinstance(v, Literal) for v in values) else None

@@ -1,0 +1,129 @@
+"""The planner's gRPC service: one plan at a time, within a bounded time and a bounded heap.
+
+A plan that takes longer than the limit is answered with TIMEOUT, and then the process ends itself: the JVM may be in
+any state. The same holds when the JVM is gone, or failed in a way that is no answer about the SQL. Whoever started
+the process starts it again; it holds no state.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from typing import Any
+
+import grpc
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+
+from tidemark_planner.catalyst import HEAP, Catalyst
+from tidemark_planner.peek import plan_peek
+from tidemark_planner.plan import plan
+from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
+from tidemark_protocol.errors import MalformedPlan
+from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
+from tidemark_protocol.planning import Diagnostic, PlanPeekRequest, PlanRequest, Refused
+
+PLAN_SECONDS = 5.0
+_WAITING_AT_MOST = 16
+# Less than a caller's patience beyond PLAN_SECONDS: who has waited this long is told to come back.
+_TURN_SECONDS = 2.5
+_LAST_WORDS_SECONDS = 2.0
+# The exit status of a planner that must be replaced.
+REPLACE_ME = 70
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_PLAN_BYTES + 4096),
+    ("grpc.max_send_message_length", MAX_PLAN_BYTES + 4096),
+)
+log = logging.getLogger(__name__)
+
+
+class PlannerService(planner_pb2_grpc.PlannerServicer):
+    """Plan and PlanPeek. `ended` is set once the process has to be replaced."""
+
+    def __init__(self, catalyst: Catalyst, plan_seconds: float = PLAN_SECONDS) -> None:
+        self._catalyst = catalyst
+        self._plan_seconds = plan_seconds
+        # The JVM is used by this one thread alone.
+        self._planning = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
+        self._turn = threading.Lock()
+        self.ended = threading.Event()
+
+    def Plan(self, request: Any, context: Any) -> Any:
+        asked = _decoded(request.request, PlanRequest, context)
+        outcome = self._in_turn(lambda: encode(plan(self._catalyst, asked)), context)
+        return planner_pb2.PlanResponse(outcome=outcome)
+
+    def PlanPeek(self, request: Any, context: Any) -> Any:
+        asked = _decoded(request.request, PlanPeekRequest, context)
+        outcome = self._in_turn(lambda: encode(plan_peek(self._catalyst, asked)), context)
+        return planner_pb2.PlanPeekResponse(outcome=outcome)
+
+    def _in_turn(self, act: Callable[[], bytes], context: Any) -> bytes:
+        """One plan at a time; a caller that waits too long is sent away, for its text is not to blame."""
+        if not self._turn.acquire(timeout=_TURN_SECONDS):
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the planner is busy; ask again")
+        try:
+            if self.ended.is_set():
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the planner is being replaced; ask again")
+            return self._within_limits(act)
+        finally:
+            self._turn.release()
+
+    def _within_limits(self, act: Callable[[], bytes]) -> bytes:
+        try:
+            return self._planning.submit(act).result(timeout=self._plan_seconds)
+        except TimeoutError:
+            return self._end("TIMEOUT", f"planning took longer than {self._plan_seconds:g} s: simplify the SQL")
+        except (Py4JNetworkError, ConnectionError):
+            return self._end("TOO_LARGE", f"planning took more memory than the planner has ({HEAP})")
+        except RecursionError:
+            return _refused("TOO_LARGE", "the query is nested too deeply to be planned")
+        except Exception as error:
+            log.exception("planning failed")
+            return self._end("INTERNAL", f"planning failed: {type(error).__name__}: {str(error)[:500]}")
+
+    def _end(self, code: str, message: str) -> bytes:
+        log.error("%s; this process ends so that a fresh one can take over", message)
+        self.ended.set()
+        return _refused(code, message)
+
+
+def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Event | None = None) -> int:
+    """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME)."""
+    service = PlannerService(Catalyst.start(), plan_seconds)
+    server = grpc.server(
+        ThreadPoolExecutor(_WAITING_AT_MOST), options=_OPTIONS, maximum_concurrent_rpcs=_WAITING_AT_MOST
+    )
+    planner_pb2_grpc.add_PlannerServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(listen.replace("unix://", "unix:"))
+    server.start()
+    log.info("planning at %s", listen)
+    stop = stopped or threading.Event()
+    while not stop.wait(timeout=0.2) and not service.ended.is_set():
+        pass
+    server.stop(grace=_LAST_WORDS_SECONDS).wait()
+    return REPLACE_ME if service.ended.is_set() else 0
+
+
+def end_process(status: int) -> None:
+    """End at once, with the JVM, whatever its threads are doing."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+    logging.shutdown()
+    os._exit(status)
+
+
+def _decoded(data: bytes, kind: Any, context: Any) -> Any:
+    try:
+        return decode(data, kind)
+    except MalformedPlan as error:
+        return context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be understood: {error}")
+
+
+def _refused(code: str, message: str) -> bytes:
+    return encode(Refused((Diagnostic(code, message),)))
