@@ -112,7 +112,7 @@ def test_files_become_what_the_replica_is_told() -> None:
                 path="/in/flights",
                 pattern="*.csv",
                 columns=(Column("Day", SqlType("date")), Column("price", SqlType("decimal", 15, 2))),
-                options=(Option("header", "false"), Option("nullValue", "NA")),
+                options=(Option("escape", '"'), Option("header", "false"), Option("nullValue", "NA")),
                 on_bad_record="deadLetter",
                 max_files_per_tick=1,
             ),
@@ -122,7 +122,25 @@ def test_files_become_what_the_replica_is_told() -> None:
 
 def test_a_table_without_a_path_reads_the_sources_own_directory() -> None:
     """And every file in it, with columns to be inferred."""
-    assert DataSource.parse(csv_table()).source == FilesSource((FilesTable("t", "csv", "/in"),))
+    assert DataSource.parse(csv_table(format="json")).source == FilesSource((FilesTable("t", "json", "/in"),))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, {"header": "true", "escape": '"'}),
+        ({"quote": "'"}, {"header": "true", "quote": "'", "escape": "'"}),
+        ({"header": True, "delimiter": ";"}, {"header": "true", "delimiter": ";", "escape": '"'}),
+    ],
+)
+def test_what_csv_means_where_nothing_is_said_is_told_to_the_reader(
+    given: dict[str, Any], told: dict[str, str]
+) -> None:
+    """A header and doubled quotes, as the schema's descriptions promise: Spark by itself takes neither."""
+    source = DataSource.parse(csv_table(columns=[{"name": "a", "type": "INT"}], options=given)).source
+    assert isinstance(source, FilesSource)
+
+    assert {option.name: option.value for option in source.tables[0].options} == told
 
 
 BAD: list[tuple[type, dict[str, Any], str]] = [

@@ -52,14 +52,16 @@ def parse_file_table(fields: Fields, directory: str) -> FilesTable:
 
 
 def _options(fields: Fields, format: FileFormat) -> tuple[Option, ...]:
-    """The options that are given, in the order of their names. The reader knows the defaults."""
-    options = []
+    """What is given, and for csv what the schema promises where nothing is: a header, and quotes that are doubled
+    inside a quoted field. Spark's own defaults are others. In the order of their names."""
+    options = {}
     for name in sorted(fields.values):
         if name not in _OPTIONS[format]:
             raise InvalidValue(fields.at(name), f"is not an option of {format.value}")
-        value = str(fields.flag(name)).lower() if name == "header" else fields.text(name)
-        options.append(Option(name, value))
-    return tuple(options)
+        options[name] = str(fields.flag(name)).lower() if name == "header" else fields.text(name)
+    if format is FileFormat.CSV:
+        options = {"header": "true", "escape": options.get("quote", '"')} | options
+    return tuple(Option(name, options[name]) for name in sorted(options))
 
 
 def _columns(fields: Fields) -> tuple[Column, ...]:
