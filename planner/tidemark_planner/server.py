@@ -98,7 +98,7 @@ def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Ev
         ThreadPoolExecutor(_WAITING_AT_MOST), options=_OPTIONS, maximum_concurrent_rpcs=_WAITING_AT_MOST
     )
     planner_pb2_grpc.add_PlannerServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    server.add_insecure_port(listen.replace("unix://", "unix:"))
+    server.add_insecure_port(listen)
     server.start()
     log.info("planning at %s", listen)
     stop = stopped or threading.Event()

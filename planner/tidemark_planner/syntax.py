@@ -72,14 +72,14 @@ class ParseTree:
 
     def phrases(self, rule: str) -> Iterator[Phrase]:
         """Every non-empty phrase of the rule, in the order of the text."""
-        for context in self._find(self._tree, f"//{rule}", self._parser):
+        for context in self._found(rule):
             phrase = _phrase(context)
             if phrase.text:
                 yield phrase
 
     def tokens(self, name: str) -> Iterator[Phrase]:
         """Every keyword of this name (`OVER`)."""
-        for node in self._find(self._tree, f"//{name}", self._parser):
+        for node in self._found(name):
             token = node.getSymbol()
             start, text = token.getStartIndex(), token.getText()
             span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
@@ -88,7 +88,7 @@ class ParseTree:
     def relations(self) -> list[RelationName]:
         """Every relation that is read, with what it could mean."""
         found = []
-        for context in self._find(self._tree, "//identifierReference", self._parser):
+        for context in self._found("identifierReference"):
             table = context.getParent().getParent()
             if _name_of(table) != "TableNameContext":
                 continue
@@ -96,6 +96,11 @@ class ParseTree:
             aliased = bool(table.tableAlias().getText())
             found.append(RelationName(split_name(phrase.text), aliased, phrase.span, self._ctes_around(context)))
         return found
+
+    def _found(self, name: str) -> list[JavaObject]:
+        """Every node of the rule or keyword. (A Java iterator ends by an exception, which is slow to carry over.)"""
+        nodes = self._find(self._tree, f"//{name}", self._parser).toArray()
+        return [nodes[at] for at in range(len(nodes))]
 
     def _ctes_around(self, context: JavaObject) -> frozenset[str]:
         """Names bound by a WITH of any query around the place."""

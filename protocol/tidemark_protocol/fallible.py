@@ -22,6 +22,8 @@ DIVIDE_BY_ZERO = "DIVIDE_BY_ZERO"
 REMAINDER_BY_ZERO = "REMAINDER_BY_ZERO"
 DATETIME_OVERFLOW = "DATETIME_OVERFLOW"
 INVALID_FORMAT = "INVALID_FORMAT"
+BINARY_ARITHMETIC_OVERFLOW = "BINARY_ARITHMETIC_OVERFLOW"
+_EXACT_DIGITS = 34
 
 Errors = Callable[[Call], frozenset[str]]
 NOTHING: frozenset[str] = frozenset()
@@ -37,14 +39,22 @@ def always(code: str) -> Errors:
 
 
 def overflow(call: Call) -> frozenset[str]:
-    """`+ - *`, and one-sided `-` and abs of integers."""
+    """`+ - *`, and abs."""
     if call.type.is_integral:
-        return frozenset({ARITHMETIC_OVERFLOW})
+        narrow = call.type.name in ("tinyint", "smallint") and len(call.arguments) == 2
+        return frozenset({BINARY_ARITHMETIC_OVERFLOW if narrow else ARITHMETIC_OVERFLOW})
     if call.type.is_decimal and len(call.arguments) == 2:
         left, right = call.arguments
         capped = decimals.may_overflow(call.function, left.type, right.type)
         return frozenset({OUT_OF_RANGE}) if capped else NOTHING
     return frozenset({DATETIME_OVERFLOW}) if call.type.name.startswith("timestamp") else NOTHING
+
+
+def negation(call: Call) -> frozenset[str]:
+    """One-sided `-`. Spark negates decimals in 34 digits: one that has more may be rounded up beyond its type."""
+    if call.type.is_decimal:
+        return frozenset({OUT_OF_RANGE}) if call.type.precision > _EXACT_DIGITS else NOTHING
+    return overflow(call)
 
 
 def division(call: Call) -> frozenset[str]:
@@ -74,14 +84,11 @@ def cast(call: Call) -> frozenset[str]:
 
 
 def like(call: Call) -> frozenset[str]:
-    """A pattern that ends with the escape character, or escapes another than `%`, `_` and itself, is an error."""
+    """A pattern that ends with a backslash, or escapes another than `%`, `_` and the backslash, is an error."""
     pattern = call.arguments[1]
-    if not isinstance(pattern, Literal):
-        return frozenset({INVALID_FORMAT})
-    escape = call.arguments[2] if len(call.arguments) == 3 else None
-    character = escape.value if isinstance(escape, Literal) and escape.value else "\\"
-    valid = pattern.value is None or _is_valid_pattern(pattern.value, character)
-    return NOTHING if valid else frozenset({INVALID_FORMAT})
+    if isinstance(pattern, Literal) and (pattern.value is None or _is_valid_pattern(pattern.value)):
+        return NOTHING
+    return frozenset({INVALID_FORMAT})
 
 
 def rounding(call: Call) -> frozenset[str]:
@@ -92,14 +99,16 @@ def rounding(call: Call) -> frozenset[str]:
 
 
 def whole(call: Call) -> frozenset[str]:
-    """`floor`, `ceil`: a decimal of 38 whole digits may need one more."""
+    """`floor`, `ceil`: a decimal of 38 whole digits may need one more, a double may be beyond bigint or no number."""
     of = call.arguments[0].type
+    if of.is_floating:
+        return frozenset({ARITHMETIC_OVERFLOW})
     return frozenset({OUT_OF_RANGE}) if of.is_decimal and of.precision - of.scale >= 38 else NOTHING
 
 
-def _is_valid_pattern(pattern: str, escape: str) -> bool:
+def _is_valid_pattern(pattern: str) -> bool:
     characters = iter(pattern)
-    return all(next(characters, "") in ("%", "_", escape) for c in characters if c == escape)
+    return all(next(characters, "end") in ("%", "_", "\\") for c in characters if c == "\\")
 
 
 def _may_be_zero(expr: ScalarExpr) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark_protocol import fallible, signatures
-from tidemark_protocol.casts import cast_may_be_null
+from tidemark_protocol.casts import ARITHMETIC_OVERFLOW, cast_may_be_null
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, walk
 from tidemark_protocol.fallible import Errors, always, never
 from tidemark_protocol.lir import ErrorValue
@@ -79,7 +79,7 @@ _ENTRIES = (
     Function("/", 2, 2, signatures.arithmetic("/"), fallible.division),
     Function("div", 2, 2, signatures.whole_division, fallible.whole_division),
     Function("%", 2, 2, signatures.arithmetic("%"), fallible.remainder),
-    Function("negate", 1, 1, signatures.number, fallible.overflow),
+    Function("negate", 1, 1, signatures.number, fallible.negation),
     Function("abs", 1, 1, signatures.number, fallible.overflow),
     Function("round", 2, 2, signatures.rounded, fallible.rounding),
     Function("floor", 1, 1, signatures.whole, fallible.whole),
@@ -95,7 +95,7 @@ _ENTRIES = (
     Function("is_null", 1, 1, signatures.predicate_of_any, nullable=not_null),
     Function("is_not_null", 1, 1, signatures.predicate_of_any, nullable=not_null),
     Function("in", 2, None, signatures.comparison),
-    Function("like", 2, 3, signatures.like, fallible.like),
+    Function("like", 2, 2, fixed(BOOLEAN, STRING, STRING), fallible.like),
     Function("case", 2, None, signatures.conditional, nullable=_case_nullable, lazy=True),
     Function("if", 3, 3, signatures.chosen, nullable=_if_nullable, lazy=True),
     Function("coalesce", 1, None, signatures.same_type, nullable=all_arguments, lazy=True),
@@ -105,7 +105,7 @@ _ENTRIES = (
     Function("date_add", 2, 2, fixed(DATE, DATE, INT)),
     Function("date_sub", 2, 2, fixed(DATE, DATE, INT)),
     Function("datediff", 2, 2, fixed(INT, DATE, DATE)),
-    Function("add_months", 2, 2, fixed(DATE, DATE, INT), always(fallible.DATETIME_OVERFLOW)),
+    Function("add_months", 2, 2, fixed(DATE, DATE, INT), always(ARITHMETIC_OVERFLOW)),
     Function("trunc", 2, 2, signatures.truncated_date),
     Function("date_trunc", 2, 2, signatures.truncated_timestamp),
     *(Function(n, 1, 1, fixed(STRING, STRING)) for n in ("upper", "lower")),

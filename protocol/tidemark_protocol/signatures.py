@@ -76,14 +76,6 @@ def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return arguments[0].type.is_numeric and arguments[0].type == result
 
 
-def like(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """value, pattern and, where it is not a backslash, the escape character."""
-    if result != BOOLEAN or set(types_of(arguments)) != {STRING}:
-        return False
-    escape = arguments[2] if len(arguments) == 3 else None
-    return escape is None or (isinstance(escape, Literal) and escape.value is not None and len(escape.value) == 1)
-
-
 def conditional(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`case`: condition, value, condition, value, ..., and an optional last value."""
     paired = len(arguments) // 2 * 2
@@ -97,7 +89,9 @@ def chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    return not _is_interval(result) and cast_errors(arguments[0].type, result) is not None
+    """To another type; a cast to its own type would be no call."""
+    source = arguments[0].type
+    return source != result and not _is_interval(result) and cast_errors(source, result) is not None
 
 
 def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:

@@ -63,11 +63,6 @@ def _case(call: Call, arguments: list[str]) -> str:
     return " ".join(["CASE", *whens, *last, "END"])
 
 
-def _like(call: Call, arguments: list[str]) -> str:
-    escape = f" ESCAPE {arguments[2]}" if len(arguments) == 3 else ""
-    return f"({arguments[0]} LIKE {arguments[1]}{escape})"
-
-
 def _trim(side: str) -> Callable[[Call, list[str]], str]:
     """The second argument, where there is one, is the set of characters that are taken away."""
 
@@ -86,7 +81,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "in": lambda call, a: f"({a[0]} IN ({', '.join(a[1:])}))",
     "cast": lambda call, a: f"CAST({a[0]} AS {str(call.type).upper()})",
     "case": _case,
-    "like": _like,
+    "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
     "ltrim": _trim("LEADING"),
     "rtrim": _trim("TRAILING"),

@@ -32,6 +32,8 @@ def column(of: SqlType, nullable: bool = True) -> ColumnRef:
         (call("div", (column(BIGINT), Literal("-1", BIGINT)), BIGINT), {"ARITHMETIC_OVERFLOW"}),
         (call("%", (column(INT), column(INT)), INT), {"REMAINDER_BY_ZERO"}),
         (call("negate", (column(MONEY),), MONEY), set()),
+        (call("negate", (column(WIDE),), WIDE), {"NUMERIC_VALUE_OUT_OF_RANGE"}),
+        (call("floor", (column(DOUBLE),), BIGINT), {"ARITHMETIC_OVERFLOW"}),
         (call("abs", (column(INT),), INT), {"ARITHMETIC_OVERFLOW"}),
         (call("cast", (column(STRING),), INT), {"CAST_INVALID_INPUT"}),
         (call("cast", (column(INT),), BIGINT), set()),

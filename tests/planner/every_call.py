@@ -1,0 +1,64 @@
+"""Calls of every function of the allow-list over every combination of types that its signature takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from tidemark_protocol import decimals
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import FUNCTIONS, call, is_constant
+from tidemark_protocol.types import SIMPLE_TYPES, ColumnType, SqlType
+
+DECIMALS = tuple(SqlType("decimal", *ps) for ps in ((15, 2), (38, 10), (5, 0)))
+TYPES = (*(SqlType(name) for name in sorted(SIMPLE_TYPES)), *DECIMALS)
+ROW = tuple(ColumnType(of, nullable) for of in TYPES for nullable in (True, False))
+LITERALS = (
+    Literal("2", SqlType("int")),
+    Literal("3", SqlType("bigint")),
+    Literal("MONTH", SqlType("string")),
+    Literal("a\\_%'\n", SqlType("string")),
+    Literal("1.50", DECIMALS[0]),
+    Literal("2020-02-29", SqlType("date")),
+    Literal("2020-02-29T23:59:59.000001", SqlType("timestamp")),
+    Literal("14", SqlType("interval year to month")),
+    Literal("-90061000001", SqlType("interval day to second")),
+)
+_COLUMNS = tuple(ColumnRef(2 * n, of) for n, of in enumerate(TYPES))
+_NOT_NULL = tuple(ColumnRef(2 * n + 1, of, False) for n, of in enumerate(TYPES))
+
+
+def calls_of(function: str) -> Iterator[Call]:
+    """Well-typed calls, none of them over literals alone (those fold)."""
+    entry = FUNCTIONS[function]
+    for count in range(entry.least, min(entry.most or entry.least + 1, 4) + 1):
+        for arguments in _arguments(count):
+            if all(map(is_constant, arguments)):
+                continue
+            for result in _results(arguments):
+                if entry.accepts(Call(function, arguments, result)):
+                    yield call(function, arguments, result)
+
+
+def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
+    pool: tuple[ScalarExpr, ...] = (*_COLUMNS, *LITERALS)
+    if count <= 2:
+        yield from product(pool, repeat=count)
+        return
+    boolean = _COLUMNS[TYPES.index(SqlType("boolean"))]
+    string, integer = _COLUMNS[TYPES.index(SqlType("string"))], LITERALS[0]
+    for n, of in enumerate(_COLUMNS):
+        yield from ((of,) * (count - 1) + (last,) for last in (_NOT_NULL[n], *LITERALS) if last.type == of.type)
+        yield (boolean, *(_NOT_NULL[n],) * (count - 1))
+    yield (boolean, string, boolean, LITERALS[3])[:count]
+    yield (string, integer, integer, integer)[:count]
+
+
+def _results(arguments: tuple[ScalarExpr, ...]) -> list[SqlType]:
+    found = dict.fromkeys(TYPES)
+    of = [a.type for a in arguments if a.type.is_decimal]
+    if len(of) == 2:
+        found |= dict.fromkeys(decimals.result_type(op, of[0], of[1]) for op in "+-*/%")
+    if of:
+        found |= dict.fromkeys(SqlType("decimal", p, s) for p in range(1, 39) for s in (0, 2) if s <= p)
+    return list(found)
