@@ -1,0 +1,108 @@
+"""The cases. Add one per thing that could go wrong; `test_oracle.py` runs each over random histories.
+
+Values are few, so that rows meet, groups fill up and empty, and the same row comes twice.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+from tests.oracle.check import Case
+from tests.oracle.histories import Table
+
+INTS = [0, 1, 2, 3, None]
+T = Table((("a", "bigint"), ("b", "bigint"), ("s", "string")), (INTS, [0, 1, 5, -7, None], ["x", "y", "", None]))
+U = Table((("a", "bigint"), ("d", "decimal(12,2)")), (INTS, [Decimal("0.00"), Decimal("1.25"), Decimal("-3.10"), None]))
+N = Table((("a", "int"), ("f", "double")), ([1, 2, None], [0.0, -0.0, 1.5, 0.1, 1e16, -1e16, math.nan, math.inf, None]))
+EXACT = Table(N.columns, (N.values[0], [0.0, -0.0, 1.5, 0.25, math.nan, math.inf, None]))
+TU = {"t": T, "u": U}
+TEXT = Table((("k", "bigint"), ("t", "string")), ([1, 2, 3], ["1", "22", "no number", "", None]))
+
+CASES = (
+    Case("project", "SELECT b, a FROM t", {"t": T}, duckdb="same"),
+    Case("map", "SELECT a, a * 2 + b AS x, s IS NULL AS n FROM t", {"t": T}, duckdb="same"),
+    Case("filter", "SELECT a, s FROM t WHERE a > 0 AND s <> 'x'", {"t": T}, duckdb="same"),
+    Case("filter or null", "SELECT a, b FROM t WHERE a = 1 OR b IS NULL", {"t": T}, duckdb="same"),
+    Case("divide", "SELECT a, 10 div b AS q FROM t", {"t": T}),
+    Case(
+        "guarded divide",
+        "SELECT a, b FROM t WHERE b <> 0 AND 10 div b > 1",
+        {"t": T},
+        lenient="SELECT a, b FROM t WHERE b <> 0 AND try_divide(10, b) >= 2",
+    ),
+    Case(
+        "guard after",
+        "SELECT a, b FROM t WHERE 10 div b > 1 AND b <> 0",
+        {"t": T},
+        lenient="SELECT a, b FROM t WHERE b <> 0 AND try_divide(10, b) >= 2",
+    ),
+    Case(
+        "or saves",
+        "SELECT a, b FROM t WHERE 10 div b > 1 OR b = 0",
+        {"t": T},
+        lenient="SELECT a, b FROM t WHERE b = 0 OR try_divide(10, b) >= 2",
+    ),
+    Case("lazy case", "SELECT a, CASE WHEN b = 0 THEN -1 ELSE 10 div b END AS q FROM t", {"t": T}),
+    Case("lazy coalesce", "SELECT coalesce(a, 10 div b) AS q FROM t", {"t": T}),
+    Case("unused failure", "SELECT a FROM (SELECT a, 10 div b AS q FROM t)", {"t": T}),
+    Case("bad text", "SELECT k, CAST(t AS int) AS n FROM x", {"x": TEXT}),
+    Case(
+        "union all",
+        "SELECT a, b FROM t UNION ALL SELECT a, CAST(NULL AS bigint) FROM u",
+        TU,
+        duckdb="same",
+    ),
+    Case("count by key", "SELECT a, count(*) AS n, count(b) AS nb FROM t GROUP BY a", {"t": T}, duckdb="same"),
+    Case("sum by key", "SELECT s, sum(a) AS x, sum(a + b) AS y FROM t GROUP BY s", {"t": T}),
+    Case("sum of decimals", "SELECT a, sum(d) AS x, avg(d) AS y FROM u GROUP BY a", {"u": U}),
+    Case("no key", "SELECT count(*) AS n, sum(a) AS x, avg(b) AS y FROM t", {"t": T}),
+    Case("distinct", "SELECT DISTINCT a, s FROM t", {"t": T}, duckdb="same"),
+    Case("having", "SELECT a, count(*) AS n FROM t GROUP BY a HAVING count(*) > 1", {"t": T}, duckdb="same"),
+    Case("having that fails", "SELECT a, sum(b) AS x FROM t GROUP BY a HAVING 10 div sum(b) > 0", {"t": T}),
+    Case(
+        "float sums",
+        "SELECT a, sum(f) AS x, avg(f) AS y FROM n GROUP BY a",
+        {"n": EXACT},
+    ),
+    Case("group by float", "SELECT f, count(*) AS n FROM n GROUP BY f", {"n": N}),
+    Case("join", "SELECT t.a, t.b, u.d FROM t JOIN u ON t.a = u.a", TU, duckdb="same"),
+    Case("null-safe join", "SELECT t.b, u.d FROM t JOIN u ON t.a <=> u.a", TU),
+    Case("cross join", "SELECT t.a, u.d FROM t CROSS JOIN u", TU, duckdb="same", changes=3),
+    Case("join with a filter", "SELECT t.b, u.d FROM t JOIN u ON t.a = u.a AND t.b > u.d", TU),
+    Case("join on an expression", "SELECT t.s, u.d FROM t JOIN u ON t.a + 1 = u.a", TU, duckdb="same"),
+    Case("self join", "SELECT x.b, y.b AS c FROM t x JOIN t y ON x.a = y.a", {"t": T}, duckdb="same", changes=4),
+    Case(
+        "three way join",
+        "SELECT t.b, u.d, x.t FROM t JOIN u ON t.a = u.a JOIN x ON u.a = x.k",
+        {"t": T, "u": U, "x": TEXT},
+        duckdb="same",
+    ),
+    Case(
+        "join that fails",
+        "SELECT t.a, 10 div t.b AS q, u.d FROM t JOIN u ON t.a = u.a",
+        TU,
+    ),
+    Case(
+        "join and reduce",
+        "SELECT t.s, sum(u.d * (1 - t.a)) AS x, count(*) AS n FROM t JOIN u ON t.a = u.a WHERE t.b > -10 GROUP BY t.s",
+        TU,
+    ),
+    Case(
+        "reduce and join",
+        "SELECT t.a, t.b, m.n FROM t JOIN (SELECT a, count(*) AS n FROM u GROUP BY a) m ON t.a = m.a",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "used twice",
+        "WITH g AS (SELECT a, count(*) AS n FROM t GROUP BY a) SELECT x.a, y.n FROM g x JOIN g y ON x.n = y.n",
+        {"t": T},
+        duckdb="same",
+    ),
+    Case(
+        "constants",
+        "SELECT v.w, t.b FROM (VALUES (CAST(1 AS bigint), 'one'), (2, NULL)) v(a, w) JOIN t ON v.a = t.a",
+        {"t": T},
+    ),
+)

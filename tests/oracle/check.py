@@ -1,0 +1,86 @@
+"""The check itself: at every frontier, what the view shows is what a batch answers.
+
+Spark answers        equal rows, values and types; no error shown
+Spark raises         an error is shown, or the rows are those of the lenient text that the case gives
+DuckDB answers       equal rows (only for texts on which the two engines agree by definition)
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.oracle.histories import Table
+from tests.oracle.reference import Answer
+from tests.oracle.world import Updates, contents
+from tidemark_protocol.lir import Plan
+
+DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, the tables it reads, and what is known about it.
+
+    `plan`: LIR to be used in the place of the planner's. `duckdb`: the text for DuckDB, `"same"` for the same.
+    `lenient`: the text that says what is shown where Spark raises and no error is shown.
+    """
+
+    name: str
+    sql: str
+    tables: Mapping[str, Table]
+    plan: Plan | None = None
+    duckdb: str | None = None
+    lenient: str | None = None
+    changes: int = 5
+
+
+class Wrong(AssertionError):
+    """What the view shows is not what it should show."""
+
+
+def check_answers(
+    case: Case, updates: Updates, spark: Mapping[int, Answer], duck: Mapping[int, Answer], lenient: Mapping[int, Answer]
+) -> None:
+    """Raise Wrong at the first frontier where something differs."""
+    for time, answer in spark.items():
+        rows, errors = contents(updates, time)
+        where = f"{case.name} at {time}"
+        negative = [key for key, n in (*rows.items(), *errors.items()) if n < 0]
+        if negative:
+            raise Wrong(f"{where}: negative multiplicities of {negative}")
+        if answer.rows is not None:
+            if errors:
+                raise Wrong(f"{where}: Spark answers, but errors are shown: {dict(errors)}")
+            _equal(where, rows, answer.rows)
+        elif not errors:
+            if time not in lenient or lenient[time].rows is None:
+                raise Wrong(f"{where}: Spark raises, but no error is shown: {dict(rows)}")
+            _equal(f"{where} (lenient)", rows, lenient[time].rows)
+        if time in duck and duck[time].rows is not None and not errors:
+            _equal(f"{where} (DuckDB)", rows, duck[time].rows)
+
+
+def _equal(where: str, found: Mapping[Any, int], expected: Mapping[Any, int] | None) -> None:
+    left, right = _rounded(found), _rounded(expected or {})
+    if left != right:
+        raise Wrong(
+            f"{where}: shown but not expected {dict(left - right)}, expected but not shown {dict(right - left)}"
+        )
+
+
+def _rounded(rows: Mapping[Any, int]) -> Counter[Any]:
+    """Rows with floats to twelve digits: a batch adds up in another order."""
+    made: Counter[Any] = Counter()
+    for row, n in rows.items():
+        made[tuple(_rounded_value(v) for v in row)] += n
+    return made
+
+
+def _rounded_value(value: Any) -> Any:
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.{DIGITS}g}")
+    return value

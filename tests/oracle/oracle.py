@@ -1,0 +1,87 @@
+"""The oracle at work: a case through the planner, the renderer and two batch engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.check import Case, Wrong, check_answers
+from tests.oracle.histories import History, random_bounds, random_history
+from tests.oracle.reference import SparkReference, duckdb_answers
+from tests.oracle.world import INDEX, SINK, Updates, World, world
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.plan import plan
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import DataflowDescription, IndexExport, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
+from tidemark_replica.arrow_types import arrow_type
+
+
+class Oracle:
+    """One session for everything: the planner's, the renderer's, the reference's."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        planning = spark.newSession()
+        for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
+            planning.conf.set(key, value)
+        self._catalyst = Catalyst(planning)
+        self._reference = SparkReference(spark)
+
+    def describe(self, case: Case, of: World) -> DataflowDescription:
+        """The case's dataflow: its plan's, or the planner's for its text."""
+        if case.plan is not None:
+            return of.describe(case.plan)
+        relations = tuple(
+            Relation(name, name, GlobalId(name), table.named, of.shard(name), short=True)
+            for name, table in case.tables.items()
+        )
+        exports = (ExportRequest("i", "index", "v"), ExportRequest("m", "materializedView", "v"))
+        request = PlanRequest("case", (ViewRequest("v", case.sql),), exports, Catalogue(relations), "o/")
+        planned = plan(self._catalyst, request)
+        if isinstance(planned, Refused):
+            raise Wrong(f"{case.name}: the planner refuses it: {planned.diagnostics}")
+        index, view = planned.exports
+        sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), str(of.folder / "sink"), view.columns))
+        description = DataflowDescription(
+            name=case.name,
+            source_imports=planned.source_imports,
+            index_imports=(),
+            objects=planned.objects,
+            index_exports=(IndexExport(INDEX, index.on, index.key, index.columns),),
+            sink_exports=(SinkExport(SINK, view.on, sink),),
+            as_of=Time(of.history.as_of),
+        )
+        check_dataflow(description)
+        return description
+
+    def check(self, case: Case, seed: int, folder: Path) -> None:
+        """Raise Wrong if anything differs at any frontier, or between two ways to cut the history into steps."""
+        history = random_history(case.tables, seed, changes=case.changes)
+        with world(self.spark, folder, case.tables, history) as of:
+            description = self.describe(case, of)
+            updates = of.run(description, random_bounds(history, seed))
+            again = of.run(description, random_bounds(history, seed + 1000))
+        self.check_updates(case, history, description, updates)
+        if updates != again:
+            raise Wrong(f"{case.name}: steps of other bounds give other updates: {_difference(updates, again)}")
+
+    def check_updates(self, case: Case, history: History, description: DataflowDescription, updates: Updates) -> None:
+        """The comparison with the batch engines."""
+        spark, types = self._reference.answers(case.sql, case.tables, history)
+        sink = description.sink_exports[0].sink
+        assert isinstance(sink, MaterializedViewSink)
+        found = [arrow_type(c.type) for c in sink.shard.columns]
+        if found != types:
+            raise Wrong(f"{case.name}: columns of types {found}, Spark's are {types}")
+        text = case.sql if case.duckdb == "same" else case.duckdb
+        duck = {} if text is None else duckdb_answers(text, case.tables, history)
+        lenient = {}
+        if case.lenient is not None and any(a.rows is None for a in spark.values()):
+            lenient = self._reference.answers(case.lenient, case.tables, history)[0]
+        check_answers(case, updates, spark, duck, lenient)
+
+
+def _difference(one: Updates, other: Updates) -> str:
+    return f"only {dict(one - other)} against {dict(other - one)}"

@@ -1,0 +1,177 @@
+"""A small world around one dataflow: shards' files, an arrangement store, and steps with any bounds.
+
+A table's whole history is one Parquet file; a step reads its share of it, as `listen` and `snapshot_parts` would say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.oracle.histories import Change, History, Table
+from tidemark_persist import Part, StagedFile, Time, write_staged
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import (
+    BuildDesc,
+    DataflowDescription,
+    IndexExport,
+    MaterializedViewSink,
+    ShardMetadata,
+    SinkExport,
+    SourceImport,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.ids import Time as At
+from tidemark_protocol.lir import Plan
+from tidemark_protocol.types import Column
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.render import RenderedDataflow, StepOutcome, build
+
+OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")
+Updates = Counter[tuple[tuple[Any, ...], str | None, int]]
+
+
+class World:
+    """Tables with their histories, on disk."""
+
+    def __init__(self, session: Any, folder: Path, tables: Mapping[str, Table], history: History) -> None:
+        self.session, self.folder, self.history = session, folder, history
+        self.tables = tables
+        self.store = ArrangementStore(folder / "arrangements")
+        self._files = {name: self._write(name, table) for name, table in tables.items()}
+
+    def close(self) -> None:
+        self.store.close()
+
+    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+        """Where the table's updates with times in [lower, upper) are."""
+        file = self._files[table]
+        if file is None or file.max_time < lower or file.min_time >= upper:
+            return []
+        return [Part(str(self.folder / table), file.path, Time(lower), Time(upper), file.rows, file.size)]
+
+    def inputs(self, dataflow: RenderedDataflow, upper: int) -> dict[GlobalId, list[Part]]:
+        """What the next step of the dataflow reads."""
+        lower = dataflow.frontier.encode()
+        hydrated = lower != dataflow.description.as_of
+        lower = lower if hydrated else 0
+        imports = dataflow.description.source_imports
+        return {i.id: self.parts(i.id, lower, upper) for i in imports}
+
+    def describe(self, plan: Plan, *, until: int | None = None, as_of: int | None = None) -> DataflowDescription:
+        """The plan over the tables, exported as a sink and as an index on its first column."""
+        columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(plan.schema))
+        location = str(self.folder / "sink")
+        sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), location, columns))
+        description = DataflowDescription(
+            name="case",
+            source_imports=tuple(
+                SourceImport(GlobalId(name), self.shard(name), tuple(range(len(table.columns))))
+                for name, table in self.tables.items()
+            ),
+            index_imports=(),
+            objects=(BuildDesc(OBJECT, plan),),
+            index_exports=(IndexExport(INDEX, OBJECT, (0,) if columns else (), columns),),
+            sink_exports=(SinkExport(SINK, OBJECT, sink),),
+            as_of=At(self.history.as_of if as_of is None else as_of),
+            until=None if until is None else At(until),
+        )
+        check_dataflow(description)
+        return description
+
+    def build(self, description: DataflowDescription, **indexes: Any) -> RenderedDataflow:
+        return build(description, self.session, self.store, self.folder / "scratch", **indexes)
+
+    def step(self, dataflow: RenderedDataflow, upper: int) -> StepOutcome:
+        """One step, committed."""
+        outcome = dataflow.run(dataflow.plan_step(Frontier.at(upper), self.inputs(dataflow, upper)))
+        dataflow.commit(outcome)
+        return outcome
+
+    def run(self, description: DataflowDescription, bounds: Sequence[int]) -> Updates:
+        """The sink's updates, consolidated, over steps that end at `bounds`."""
+        dataflow = self.build(description)
+        try:
+            made: Updates = Counter()
+            for upper in bounds:
+                outcome = self.step(dataflow, upper)
+                made.update(delta(outcome, SINK))
+                outcome.release()
+            return consolidated(made)
+        finally:
+            dataflow.drop()
+
+    def shard(self, name: str) -> ShardMetadata:
+        """The table as imports name it."""
+        return ShardMetadata(ShardId(name), str(self.folder / name), self.tables[name].named)
+
+    def _write(self, name: str, table: Table) -> StagedFile | None:
+        return write_staged(str(self.folder / name), as_table(table, self.history.changes[name]))
+
+
+@contextmanager
+def world(session: Any, folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[World]:
+    """A world that ends with the block."""
+    made = World(session, folder, tables, history)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def as_table(table: Table, changes: Sequence[Change]) -> pa.Table:
+    """Changes as a shard has them."""
+    arrays = {
+        column.name: pa.array([row[i] for row, _, _ in changes], arrow_type(column.type))
+        for i, column in enumerate(table.named)
+    }
+    times = pa.array([time for _, time, _ in changes], pa.int64())
+    diffs = pa.array([diff for _, _, diff in changes], pa.int64())
+    return pa.table({**arrays, "__time": times, "__diff": diffs})
+
+
+def delta(outcome: StepOutcome, sink: GlobalId) -> Updates:
+    """A step's delta of a sink."""
+    return counted(outcome.deltas[sink].batches())
+
+
+def counted(batches: Iterator[Any]) -> Updates:
+    """Batches of updates as a dictionary."""
+    made: Updates = Counter()
+    for batch in batches:
+        *columns, times, diffs, errors = [c.to_pylist() for c in batch.columns]
+        rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+        for row, time, diff, error in zip(rows, times, diffs, errors, strict=True):
+            made[tuple(map(plain, row)), None if error is None else json.loads(error)["code"], time] += diff
+    return made
+
+
+def consolidated(updates: Updates) -> Updates:
+    return Counter({key: diff for key, diff in updates.items() if diff})
+
+
+def contents(updates: Updates, time: int) -> tuple[Counter[tuple[Any, ...]], Counter[str]]:
+    """(rows, errors) at a time."""
+    rows: Counter[tuple[Any, ...]] = Counter()
+    errors: Counter[str] = Counter()
+    for (row, error, at), diff in updates.items():
+        if at <= time and error is None:
+            rows[row] += diff
+        elif at <= time and error is not None:
+            errors[error] += diff
+    return Counter({k: n for k, n in rows.items() if n}), Counter({k: n for k, n in errors.items() if n})
+
+
+def plain(value: Any) -> Any:
+    """A value as SQL groups it: one NaN, one zero."""
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0
+    return value
