@@ -25,6 +25,7 @@ EXIT_SPARK_DIED = 11
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     options = parse(sys.argv[1:])
     try:
         replica = Replica(options)

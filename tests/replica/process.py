@@ -26,7 +26,7 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 from tidemark_protocol.responses import Description, Response
 
-BOUND = 60.0
+BOUND = 120.0
 
 
 class ReplicaProcess:
@@ -138,10 +138,38 @@ def epochs(term: int = 1) -> Iterator[Epoch]:
     return (Epoch(term, n) for n in itertools.count(1))
 
 
-def wait_until(holds: Callable[[], Any], bound: float = BOUND) -> Any:
+def wait_until(holds: Callable[[], Any], bound: float = BOUND, pause: float = 0.05) -> Any:
     """What `holds` gives, once it is true; asked again and again where nothing tells when it changes."""
     deadline = time.monotonic() + bound
     while not (found := holds()):
         assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
+        time.sleep(pause)
     return found
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below `pid` now, all the way down."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(stat.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    found, below = set[int](), {pid}
+    while below:
+        below = {child for child, parent in parents.items() if parent in below}
+        found |= below
+    return found
+
+
+def alive(pids: Iterable[int]) -> set[int]:
+    """Those that still run; what only waits to be reaped does not."""
+    return {pid for pid in pids if _state(pid) not in (None, "Z", "X")}
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

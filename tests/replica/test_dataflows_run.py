@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.replica.plans import copies, shard
-from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
+from tests.replica.plans import SCHEMA, copies, shard
+from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tests.replica.tables import Table, persisted
 from tidemark_persist import open_shard
-from tidemark_protocol.commands import AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
+from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
 from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.responses import Frontiers, Response
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject, Mfp
+from tidemark_protocol.responses import Frontiers, Response, Status
+from tidemark_protocol.types import STRING
 
 pytestmark = pytest.mark.spark
 
@@ -93,3 +97,101 @@ def test_views_follow_their_input(
         assert persisted(view.location, time) == table.at(time)
     assert client.wait_for(reaches("input", index_id, 20))
     assert [d.export_ids for d in client.describe().dataflows] == [dataflow.export_ids]
+
+
+def test_reconnect_reuses_what_is_the_same(
+    replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """The same process, no hydration more, and the new client hears every frontier from its own as_of on."""
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1))
+    kept = copies(unique("kept"), 6, source=table.metadata, index=unique("i"))
+    gone = copies(unique("gone"), 6, source=table.metadata, index=unique("i"))
+    first = connect(*started(kept, gone))
+    for dataflow in (kept, gone):
+        first.wait_for(reaches("output", dataflow.export_ids[0], 10))
+    before = first.describe()
+    table.append(20, ((1, "a"), 11, 1))
+    first.wait_for(reaches("output", kept.export_ids[0], 20))
+    second = connect(*started(replace(kept, as_of=Time(15))))
+    second.wait_for(reaches("output", kept.export_ids[0], 20))
+    after = second.describe()
+
+    assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
+    assert [(d.export_ids, d.as_of) for d in after.dataflows] == [(kept.export_ids, 15)]
+    assert {r.id for r in second.responses if isinstance(r, Frontiers)} == {kept.export_ids[0]}
+    table.append(30)
+    second.wait_for(reaches("output", kept.export_ids[0], 30))
+
+
+def test_a_dropped_dataflow_frees_its_files(
+    replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """Empty frontiers at once, arrangements gone from scratch soon, the shard of a view stays."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 1))
+    dataflow = copies(unique("d"), 6, source=table.metadata, index=unique("i"), view=view)
+    client = connect(*started(dataflow))
+    for id in dataflow.export_ids:
+        client.wait_for(reaches("write", id, 10))
+    assert arrangement_files(replica)
+    client.send(*(AllowCompaction(id, EMPTY) for id in dataflow.export_ids))
+    for id in dataflow.export_ids:
+        client.wait_for(lambda said, id=id: all(furthest(k, id)(said) == EMPTY for k in ("write", "input", "output")))
+    wait_until(lambda: not arrangement_files(replica))
+
+    assert persisted(view.location, 9) == table.at(9)
+    assert client.describe().dataflows == ()
+
+
+def test_an_importer_follows_the_index_it_reads(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:
+    """Also after the controller let go of the index: it lives until its reader is dropped."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 1))
+    index = unique("i")
+    middle = copies(unique("m"), 6, source=table.metadata, index=index)
+    reader = copies(unique("r"), 8, imports_index=index, view=view)
+    client = connect(*started(middle, reader))
+    client.wait_for(reaches("write", reader.export_ids[0], 10))
+    client.send(AllowCompaction(GlobalId(index), EMPTY))
+    client.wait_for(lambda said: furthest("write", index)(said) == EMPTY)
+    table.append(20, ((1, "a"), 12, -1), ((2, "b"), 15, 1))
+    client.wait_for(reaches("write", reader.export_ids[0], 20))
+
+    for time in range(8, 20):
+        assert persisted(view.location, time) == table.at(time)
+
+
+def test_a_view_waits_for_a_source_that_does_not_exist_yet(
+    connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """No failure and no busy loop: it hydrates when the shard is there and complete past the as_of."""
+    dataflow = copies(unique("d"), 5, source=shard("t", str(tmp_path)), index=unique("i"))
+    client = connect(*started(dataflow))
+    client.wait_for(reaches("output", dataflow.export_ids[0], 5))
+    table = Table(tmp_path, "t")
+    table.append(5, ((1, "a"), 3, 1))
+    table.append(9)
+    client.wait_for(reaches("output", dataflow.export_ids[0], 9))
+
+
+def test_a_plan_that_is_not_allowed_harms_no_other(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:
+    """The replica checks plans itself: a bad one is refused by name, the good one beside it runs."""
+    table = Table(tmp_path, "t")
+    table.append(10)
+    good = copies(unique("good"), 6, source=table.metadata, index=unique("i"))
+    bad = copies(unique("bad"), 6, source=table.metadata, index=unique("i"))
+    reflect = Call("reflect", (Literal("java.lang.System", STRING),), STRING)
+    mfp = MapFilterProject(SCHEMA, expressions=(reflect,), projection=(0, 2))
+    bad = replace(bad, objects=(replace(bad.objects[0], plan=Mfp(bad.objects[0].plan, mfp)),))
+    client = connect(*started(bad, good))
+    client.wait_for(reaches("output", good.export_ids[0], 10))
+    refused = client.wait_for(lambda said: [r for r in said if isinstance(r, Status) and r.kind == "refused"])
+
+    assert refused[0].id == bad.export_ids[0]
+    assert "reflect" in refused[0].fields["reason"]
+    assert furthest("output", bad.export_ids[0])(client.responses) == Frontier.at(6)
+
+
+def arrangement_files(replica: ReplicaProcess) -> list[Path]:
+    return list((replica.home / "scratch").glob("*/arrangements/*/*/*"))

@@ -1,0 +1,130 @@
+"""A replica killed at the worst moments: its view has neither gap nor duplicate, and nothing of it is left over."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.replica.plans import copies, shard
+from tests.replica.process import ReplicaProcess, ScriptedClient, alive, descendants, epochs, wait_until
+from tests.replica.tables import Table, Update, contents, persisted
+from tidemark_persist import ShardNotFound, open_shard
+from tidemark_protocol.commands import AllowWrites, CreateDataflow, InstanceConfig, Schedule
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.ids import GlobalId, WriterTerm
+
+pytestmark = pytest.mark.spark
+
+TICK = 10
+FIRST = 5
+EPOCHS = epochs()
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Iterator[ReplicaProcess]:
+    process = ReplicaProcess(tmp_path, "--cores", "2", "--driver-memory", "1g")
+    yield process
+    process.close()
+
+
+class Ticker:
+    """Appends changes to a table, tick after tick, from a thread, until it is stopped."""
+
+    def __init__(self, table: Table, seed: int) -> None:
+        self.table, self._rng = table, random.Random(seed)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.1):
+            self.table.append(self.table.upper + TICK, *self._changes(self.table.upper))
+
+    def _changes(self, tick: int) -> list[Update]:
+        alive = sorted(self.table.at(tick), key=repr)
+        gone: list[Update] = [(self._rng.choice(alive), tick + 3, -1)] if alive and self._rng.random() < 0.5 else []
+        return [((self._rng.randrange(5), self._rng.choice(["a", None])), tick + 1, 1), *gone]
+
+
+def upper_of(view: ShardMetadata) -> int:
+    try:
+        return open_shard(view.location).state().upper
+    except ShardNotFound:
+        return 0
+
+
+def begin(replica: ReplicaProcess, client: ScriptedClient, table: Table, view: ShardMetadata) -> None:
+    """What a controller says to a new process: the view as of the latest time that it can go on from."""
+    as_of = max(FIRST, upper_of(view) - 1)
+    dataflow = copies("view", as_of, source=table.metadata, view=view)
+    id = dataflow.export_ids[0]
+    commands = (CreateDataflow(dataflow), Schedule(id), AllowWrites(id, WriterTerm(1)))
+    client.greet(next(EPOCHS), InstanceConfig("default", str(replica.home)), *commands)
+
+
+def step_runs(replica: ReplicaProcess, view: ShardMetadata) -> bool:
+    return any((replica.home / "scratch").glob("*/dataflows/*/steps/*"))
+
+
+def a_file_is_staged(replica: ReplicaProcess, view: ShardMetadata) -> bool:
+    """A data file beside the shard that the log may not name yet."""
+    known = set(view_files(view))
+    wait_until(lambda: set(view_files(view)) - known)
+    return True
+
+
+def view_files(view: ShardMetadata) -> list[str]:
+    return [path.name for path in Path(view.location).glob("*.parquet")]
+
+
+def test_crash_at_any_moment_leaves_neither_gap_nor_duplicate(replica: ReplicaProcess, tmp_path: Path) -> None:
+    """SIGKILL while a step runs, and between the writing of a file and its commit; then it catches up."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(TICK, ((1, "a"), 3, 2))
+    ticker = Ticker(table, seed=1)
+    moments: list[Callable[[ReplicaProcess, ShardMetadata], bool]] = [step_runs, a_file_is_staged]
+    for moment in moments:
+        client = ScriptedClient(replica.address)
+        begin(replica, client, table, view)
+        wait_until(lambda moment=moment: moment(replica, view), pause=0.001)
+        family = descendants(replica.process.pid)
+        replica.kill()
+        client.close()
+        wait_until(lambda family=family: not alive(family))
+        replica.start()
+    ticker.stop()
+    client = ScriptedClient(replica.address)
+    begin(replica, client, table, view)
+    wait_until(lambda: upper_of(view) == table.upper)
+
+    since = open_shard(view.location).state().since
+    for time in range(since, table.upper, TICK // 5):
+        assert persisted(view.location, time) == contents(table.updates, time), f"at {time}"
+    client.close()
+
+
+def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Path) -> None:
+    """Without its JVM a replica is of no use: exit code 11, so that it is started again."""
+    table = Table(tmp_path, "t")
+    table.append(TICK)
+    client = ScriptedClient(replica.address)
+    dataflow = copies("d", FIRST, source=table.metadata, index="i")
+    client.greet(next(EPOCHS), InstanceConfig("d", "/"), CreateDataflow(dataflow), Schedule(GlobalId("i")))
+    wait_until(lambda: client.describe().hydrations == 1)
+    family = descendants(replica.process.pid)
+    (jvm,) = [pid for pid in family if (Path("/proc") / str(pid) / "comm").read_text().strip() == "java"]
+    os.kill(jvm, signal.SIGKILL)
+
+    assert replica.process.wait(60) == 11
+    wait_until(lambda: not alive(family))
+    client.close()
