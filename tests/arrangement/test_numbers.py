@@ -1,13 +1,13 @@
 """Exact digits against Python's integers and fractions."""
 
 import math
-from decimal import ROUND_HALF_UP, Context, Decimal
-from fractions import Fraction
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.arrangement.exact import exactly, spark_average
 from tests.arrangement.histories import unscaled
 from tidemark_replica.arrangement.numbers import averages, digits, floats
 
@@ -69,14 +69,6 @@ def doubles(rng: np.random.Generator, kind: int, n: int) -> np.ndarray:
     return rng.choice([1.0, 2.0**-53, 2.0**-54, -(2.0**-53), 1 + 2.0**-52, 2.0**-105], n)  # ties and nearly ties
 
 
-def exactly(values: list[float]) -> float:
-    total = sum(map(Fraction, values), Fraction(0))
-    try:
-        return float(total)
-    except OverflowError:
-        return math.inf if total > 0 else -math.inf
-
-
 @pytest.mark.parametrize("seed", range(400))
 def test_sums_of_doubles_are_correctly_rounded(seed: int) -> None:
     """Sums over subnormals, halfway cases and near-overflow equal the exact sum rounded once."""
@@ -115,13 +107,6 @@ def test_nan_and_infinities_win_over_digits() -> None:
     assert floats.with_specials(finite, zero, one, zero) == np.inf
     assert floats.with_specials(finite, zero, zero, one) == -np.inf
     assert floats.with_specials(finite, zero, zero, zero) == 2.5
-
-
-def spark_average(total: int, count: int, sum_scale: int, scale: int) -> Decimal:
-    """Rounded half up, away from zero."""
-    wide = Context(prec=300)
-    quotient = wide.divide(unscaled(total, sum_scale), Decimal(count))
-    return quotient.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, wide)
 
 
 @pytest.mark.parametrize(("precision", "scale"), [(15, 2), (38, 4), (38, 34), (38, 36), (38, 38), (2, 0), (10, 10)])
