@@ -131,16 +131,15 @@ def test_kubectl_get_shows_the_columns_filled(kind: str, plural: str, kubectl: K
     assert len(row.split()) == len(header.split())
 
 
-@pytest.mark.parametrize(
-    ("write", "lag"), [(Frontier.at(int(time.time() * 1000) + 60_000), r"[0-9]s"), (Frontier.at(0), r"\d+y")]
-)
-def test_lag_is_the_age_of_the_write_frontier(write: Frontier, lag: str, kubectl: Kubectl) -> None:
+@pytest.mark.parametrize(("hours_ahead", "lag"), [(1, r"\d+s"), (-30, "30h"), (-400_000, r"\d+y")])
+def test_lag_is_the_age_of_the_write_frontier(hours_ahead: int, lag: str, kubectl: Kubectl) -> None:
     """kubectl computes it when asked; a frontier beyond the clock is no lag at all, rather than invalid."""
     kubectl.create(manifest("Dataflow"))
+    write = Frontier.at(now().ms + hours_ahead * 3_600_000)
     kubectl.set_status(manifest("Dataflow"), dataflow_status(write))
 
     row = kubectl.run("get", "dataflows", "--no-headers").split()
-    assert re.fullmatch(lag, row[4][: len("56y")])
+    assert re.fullmatch(lag, row[4])
 
 
 def test_short_names_and_the_category_find_the_kinds(kubectl: Kubectl) -> None:

@@ -187,8 +187,8 @@ DATA_SOURCES: list[tuple[str, DataSourceFacts, str]] = [
     ("not reported yet", replace(READING, ingester=None), "Ingesting=False/Starting Ready=False/Starting"),
     (
         "the directory is gone",
-        replace(READING, failure=IngestionFailure("DirectoryMissing", "/in")),
-        "Ingesting=False/DirectoryMissing Ready=False/DirectoryMissing",
+        replace(READING, failure=IngestionFailure("SourceUnreadable", "/in")),
+        "Ingesting=False/SourceUnreadable Ready=False/SourceUnreadable",
     ),
     (
         "bad records: what was read well stays right",
@@ -218,7 +218,7 @@ def test_data_source(facts: DataSourceFacts, rows: str) -> None:
         (INSTANCE, False, Answering(2, 2), "InstanceFound=True/Found Online=True/Online Ready=True/Hydrated"),
         (INSTANCE, False, Answering(2, 1), "Online=True/Online Ready=False/Hydrating"),
         (INSTANCE, False, Starting(), "Online=False/Starting Ready=False/Starting"),
-        (INSTANCE, False, Down("OomKilled", "2Gi"), "Online=False/OomKilled Ready=False/OomKilled"),
+        (INSTANCE, False, Down("Killed", "2Gi"), "Online=False/Killed Ready=False/Killed"),
         (INSTANCE, True, Answering(2, 2), "Online=False/Suspended Ready=False/Suspended"),
         (SUSPENDED, False, Down("Stopped", ""), "Online=False/InstanceSuspended"),
         (MISSING, False, Starting(), "InstanceFound=False/InstanceNotFound Online=False/InstanceNotFound"),

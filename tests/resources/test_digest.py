@@ -26,7 +26,6 @@ def digest(spec: dict[str, Any], **metadata: Any) -> str:
     [
         {"readPolicy": {"lag": "5m"}},
         {"suspend": True},
-        {"deletionPolicy": "Delete"},
         {"dialect": "spark"},
     ],
 )

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.durations import duration_ms
@@ -26,13 +25,6 @@ KIND = "DataSource"
 PLURAL = "datasources"
 
 
-class DeletionPolicy(Enum):
-    """What becomes of tables when the object that made them is deleted."""
-
-    RETAIN = "Retain"
-    DELETE = "Delete"
-
-
 @dataclass(frozen=True, slots=True)
 class DataSource:
     meta: Meta
@@ -40,7 +32,6 @@ class DataSource:
     tick_ms: int
     source: SourceSpec
     suspend: bool
-    deletion_policy: DeletionPolicy
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -51,7 +42,6 @@ class DataSource:
             tick_ms=duration_ms(spec, "tick", 100, 3_600_000, "1s"),
             source=_source(spec),
             suspend=spec.flag("suspend", False),
-            deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
         )
 
 

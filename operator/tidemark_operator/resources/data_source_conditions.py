@@ -16,7 +16,7 @@ TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 @dataclass(frozen=True, slots=True)
 class IngestionFailure:
-    """Why the ingesting replica cannot go on. `reason` is CamelCase: DirectoryMissing, SourceChanged ..."""
+    """Why the ingesting replica cannot go on. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced"""
 
     reason: str
     message: str

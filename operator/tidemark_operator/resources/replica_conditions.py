@@ -29,7 +29,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """There is no process that answers. `reason` is CamelCase: OomKilled, Crashed, StartFailed, Incompatible ..."""
+    """There is no process that answers. `reason` is CamelCase: Crashed, Killed, NotConnected ..."""
 
     reason: str
     message: str
