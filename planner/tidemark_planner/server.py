@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from typing import Any
 
 import grpc
-from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from tidemark_planner.catalyst import HEAP, Catalyst
@@ -24,7 +24,7 @@ from tidemark_planner.plan import plan
 from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Diagnostic, PlanPeekRequest, PlanRequest, Refused
+from tidemark_protocol.planning import Catalogue, Diagnostic, PlanPeekRequest, PlanRequest, Refused, ViewRequest
 
 PLAN_SECONDS = 5.0
 _WAITING_AT_MOST = 16
@@ -37,6 +37,13 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_PLAN_BYTES + 4096),
     ("grpc.max_send_message_length", MAX_PLAN_BYTES + 4096),
 )
+# Loads every part of the way before the first caller waits for it.
+_WARM_UP_SQL = """
+WITH c AS (SELECT * FROM VALUES (1, 2.5, 'a', DATE '2020-01-01') AS t(i, m, s, d))
+SELECT a.s, sum(b.m * 2) AS m FROM c a JOIN c b ON a.i = b.i
+WHERE a.d < '2021-01-01' AND 10 / b.i > 1 GROUP BY a.s HAVING count(*) > 0
+"""
+_WARM_UP = PlanRequest("warm-up", (ViewRequest("v", _WARM_UP_SQL),), (), Catalogue(()), "warm-up/")
 log = logging.getLogger(__name__)
 
 
@@ -61,6 +68,10 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
         outcome = self._in_turn(lambda: encode(plan_peek(self._catalyst, asked)), context)
         return planner_pb2.PlanPeekResponse(outcome=outcome)
 
+    def finish(self) -> None:
+        """Wait for the plan that is running; there will be no other."""
+        self._planning.shutdown(wait=True)
+
     def _in_turn(self, act: Callable[[], bytes], context: Any) -> bytes:
         """One plan at a time; a caller that waits too long is sent away, for its text is not to blame."""
         if not self._turn.acquire(timeout=_TURN_SECONDS):
@@ -77,12 +88,12 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
             return self._planning.submit(act).result(timeout=self._plan_seconds)
         except TimeoutError:
             return self._end("TIMEOUT", f"planning took longer than {self._plan_seconds:g} s: simplify the SQL")
-        except (Py4JNetworkError, ConnectionError):
-            return self._end("TOO_LARGE", f"planning took more memory than the planner has ({HEAP})")
         except RecursionError:
             return _refused("TOO_LARGE", "the query is nested too deeply to be planned")
         except Exception as error:
             log.exception("planning failed")
+            if _jvm_has_ended():
+                return self._end("TOO_LARGE", f"planning took more memory than the planner has ({HEAP})")
             return self._end("INTERNAL", f"planning failed: {type(error).__name__}: {str(error)[:500]}")
 
     def _end(self, code: str, message: str) -> bytes:
@@ -93,7 +104,9 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
 
 def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Event | None = None) -> int:
     """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME)."""
-    service = PlannerService(Catalyst.start(), plan_seconds)
+    catalyst = Catalyst.start()
+    plan(catalyst, _WARM_UP)
+    service = PlannerService(catalyst, plan_seconds)
     server = grpc.server(
         ThreadPoolExecutor(_WAITING_AT_MOST), options=_OPTIONS, maximum_concurrent_rpcs=_WAITING_AT_MOST
     )
@@ -108,10 +121,23 @@ def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Ev
     return REPLACE_ME if service.ended.is_set() else 0
 
 
+def _jvm() -> subprocess.Popen[bytes] | None:
+    """The JVM's process, where this process started it."""
+    return getattr(SparkContext._gateway, "proc", None)
+
+
+def _jvm_has_ended() -> bool:
+    """Whether the JVM is gone; it ends itself when its heap is full."""
+    process = _jvm()
+    try:
+        return process is not None and process.wait(timeout=_LAST_WORDS_SECONDS) is not None
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def end_process(status: int) -> None:
     """End at once, with the JVM, whatever its threads are doing."""
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
+    process = _jvm()
     if process is not None:
         process.kill()
     logging.shutdown()

@@ -1,0 +1,87 @@
+"""Queries over one export: what is read, what runs over the rows, how the result is finished."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.peek import plan_peek
+from tidemark_protocol.lir import OrderKey
+from tidemark_protocol.planning import Finishing, PlannedPeek, PlanPeekRequest, Refused
+from tidemark_protocol.sqltext import to_sql
+
+pytestmark = pytest.mark.spark
+
+
+def peek(catalyst: Catalyst, sql: str) -> PlannedPeek:
+    planned = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
+    assert isinstance(planned, PlannedPeek), planned
+    return planned
+
+
+def test_an_index_is_read_by_its_short_name_with_a_literal_key(catalyst: Catalyst) -> None:
+    """All of the index key bound to literals: a lookup; the filter stays, so that it may be ignored."""
+    planned = peek(catalyst, "SELECT k, n + 1 AS m FROM live WHERE 7 = k AND n > 3")
+
+    assert planned.relation == "live.live"
+    assert planned.literals is not None
+    assert [[v.value for v in key] for key in planned.literals] == [["7"]]
+    assert [to_sql(p) for p in planned.mfp.predicates] == ["(7L = c0)", "(c1 > 3L)"]
+    assert [to_sql(e) for e in planned.mfp.expressions] == ["(c1 + 1L)"]
+    assert [(c.name, str(c.type), c.nullable) for c in planned.columns] == [
+        ("k", "bigint", False),
+        ("m", "bigint", False),
+    ]
+    assert planned.finishing == Finishing()
+
+
+def test_several_literal_keys_are_looked_up_each_once(catalyst: Catalyst) -> None:
+    """IN over the key; a NULL in the list matches nothing."""
+    planned = peek(catalyst, "SELECT n FROM live WHERE k IN (3, 1, 3, NULL)")
+
+    assert planned.literals is not None
+    assert [[v.value for v in key] for key in planned.literals] == [["3"], ["1"]]
+
+
+def test_order_by_a_column_that_is_not_shown_adds_it_at_the_end(catalyst: Catalyst) -> None:
+    """ORDER BY, LIMIT and OFFSET are the finishing; hidden columns come after those shown."""
+    planned = peek(catalyst, "SELECT k FROM live ORDER BY n * 2 DESC, k LIMIT 5 OFFSET 2")
+
+    order = (OrderKey(1, descending=True, nulls_last=True), OrderKey(0))
+    assert planned.finishing == Finishing(order, 5, 2, shown=1)
+    assert len(planned.columns) == 2
+    assert planned.literals is None
+
+
+def test_order_by_a_shown_column_hides_nothing(catalyst: Catalyst) -> None:
+    """NULLS LAST is kept as asked."""
+    planned = peek(catalyst, "SELECT n AS z, k FROM live ORDER BY z NULLS LAST")
+
+    assert planned.finishing == Finishing((OrderKey(0, nulls_last=True),))
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "message"),
+    [
+        ("SELECT count(*) AS n FROM live", "UNSUPPORTED", "a query reads one export"),
+        ("SELECT DISTINCT k FROM live", "UNSUPPORTED", "a query reads one export"),
+        ("SELECT a.k FROM live a JOIN totals b ON a.k = b.k", "UNSUPPORTED", "a query reads one export"),
+        ("SELECT k FROM live UNION ALL SELECT k FROM live", "UNSUPPORTED", "a query reads one export"),
+        ("SELECT 1 AS one", "UNSUPPORTED", "a query reads one export"),
+        ("WITH c AS (SELECT k FROM live) SELECT k FROM c", "UNSUPPORTED", "WITH"),
+        ("SELECT k FROM (SELECT k FROM live LIMIT 3) q", "UNSUPPORTED", "LIMIT"),
+        ("SELECT k FROM live LIMIT 1 + 1", "UNSUPPORTED", "LIMIT with an expression"),
+        ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
+        ("DELETE FROM live", "UNSUPPORTED", "is not a query"),
+    ],
+)
+def test_what_would_need_operators_is_refused_with_advice(
+    catalyst: Catalyst, sql: str, code: str, message: str
+) -> None:
+    """A query only reads rows that are there."""
+    refused = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
+
+    assert isinstance(refused, Refused)
+    assert refused.diagnostics[0].code == code
+    assert message in refused.diagnostics[0].message
