@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark_persist.errors import CommitForgotten, Fenced, InvalidStagedFile, InvalidTime, ShardDeleted
+from tidemark_persist.errors import CommitForgotten, Fenced, InvalidTime, ShardDeleted
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import Change, DataFile
 from tidemark_persist.state import ShardState, TableState, UpperMove
@@ -74,7 +74,6 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
         ended = verdict(log, append, tried=tried)
         if ended is not None:
             return ended
-        _refuse_reuse(log, state, files)
         tried = True
         term = append.term if append.term > state.frontiers.term else None
         return Change(append.commit_id, upper=append.new_upper, term=term, adds=tuple(files))
@@ -130,12 +129,6 @@ def check_term(log: DeltaLog, term: Term, now: ShardState) -> None:
 def _refuse_deleted(log: DeltaLog, now: ShardState) -> None:
     if now.term == DELETED:
         raise ShardDeleted(f"shard {log.storage.location} is being deleted")
-
-
-def _refuse_reuse(log: DeltaLog, state: TableState, files: Sequence[DataFile]) -> None:
-    known = next((file.path for file in files if state.holds(file.path)), None)
-    if known is not None:
-        raise InvalidStagedFile(f"shard {log.storage.location}: file {known} was appended before")
 
 
 def _is_ours(log: DeltaLog, append: Append) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,18 @@ def test_maintenance_falls_due_and_is_done_once(tmp_path: Path) -> None:
         shard.run_maintenance(piece)  # twice is no worse than once
     assert [type(piece) for piece in shard.maintenance_due()] == [Vacuum]  # without grace always due
     assert contents(shard.snapshot(4)) == {("n", 4): 1}
+
+
+def test_compaction_tells_other_readers_that_no_data_changed(tmp_path: Path) -> None:
+    """A stream of the table's changes, in whatever tool, must not see the rows again."""
+    shard = open_at(tmp_path, NO_WAIT)
+    fill(shard, 4)
+    run_all(shard)
+
+    entry = Path(shard.location) / "_delta_log" / f"{shard.state().version:020}.json"
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    files = [action.get("add") or action["remove"] for action in actions if "add" in action or "remove" in action]
+    assert [file["dataChange"] for file in files] == [False] * 5
 
 
 def test_compaction_that_was_overtaken_is_dropped(tmp_path: Path) -> None:

@@ -133,12 +133,12 @@ def test_staged_times_outside_the_append_are_refused_whatever_their_writer_says(
 
 
 def test_staged_file_is_appended_once(shard: Shard) -> None:
-    """Neither twice in one commit nor in two: Delta would silently keep one of them."""
+    """Neither twice in one commit nor in two: its times are below the upper by then."""
     file = staged(shard)
     with pytest.raises(InvalidStagedFile, match="given twice"):
         append(shard, file, file)
     append(shard, file)
-    with pytest.raises(InvalidStagedFile):
+    with pytest.raises(InvalidStagedFile, match="outside"):
         shard.compare_and_append([file], expected_upper=9, new_upper=12, term=1)
 
 
