@@ -39,6 +39,10 @@ class SparkReference:
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.optimizer.excludedRules": "",
             "spark.sql.subexpressionElimination.enabled": "true",
+            # one task and no compiler: the tables are tiny
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         }.items():
             self._session.conf.set(key, value)
 

@@ -1,0 +1,212 @@
+"""Peeks: what a collection holds at a time, through a MapFilterProject.
+
+    IndexAt | ShardAt ──> consolidated contents ──mfp──> finish ──> rows, each as often as it is there
+
+Without expressions or filters the files are read right here, and no job runs; a literal key reads only what has that
+key. Otherwise one job: a leaf, Catalyst, and `finish` in a task. Errors come first: a collection that holds one shows
+it and nothing else, whatever the peek asks for. A negative multiplicity is an error too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_persist import open_shard
+from tidemark_protocol.commands import Peek
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.lir import MapFilterProject, Schema
+from tidemark_protocol.types import Column, ColumnType
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
+from tidemark_replica.arrow_types import arrow_schema, arrow_type
+from tidemark_replica.render import catalyst
+from tidemark_replica.render.constants import literal_value
+from tidemark_replica.render.errors import ResultTooLarge, ViewInError
+from tidemark_replica.render.flow import arrow_types
+from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.mfp import compile_mfp, projection_of
+
+TOO_LARGE = "RESULT_TOO_LARGE"
+NEGATIVE = "NEGATIVE_MULTIPLICITY"
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class IndexAt:
+    """An index's contents; errors before rows. `keys`: only rows of these keys."""
+
+    manifest: Manifest
+    directory: Path
+    as_of: int
+    keys: tuple[tuple[Literal, ...], ...] | None = None
+
+    def __call__(self) -> Iterator[Updates]:
+        trace = Trace(self.manifest, BatchCache(self.directory))
+        yield trace.errors_at(self.as_of)
+        if self.keys is None:
+            yield from trace.rows_at(self.as_of)
+        elif self.keys:
+            yield trace.lookup(self._key_columns(), self.as_of)
+
+    def _key_columns(self) -> list[Any]:
+        types = [self.manifest.layout.types[k] for k in self.manifest.layout.key]
+        distinct = list(dict.fromkeys(self.keys or ()))
+        return [pa.array([literal_value(key[i]) for key in distinct], t) for i, t in enumerate(types)]
+
+
+@dataclass(frozen=True)
+class ShardAt:
+    """A shard's contents."""
+
+    location: str
+    columns: tuple[Column, ...]
+    as_of: int
+
+    def __call__(self) -> Iterator[Updates]:
+        schema = update_schema(arrow_type(c.type) for c in self.columns)
+        snapshot = open_shard(self.location).snapshot(self.as_of)
+        for batch in snapshot.to_batches(BATCH_ROWS):
+            columns = [batch.column(c.name).cast(schema.types[i]) for i, c in enumerate(self.columns)]
+            at = np.full(batch.num_rows, self.as_of, np.int64)
+            yield make_updates(columns, at, np.asarray(batch.column("__diff").to_numpy()), batch.column("__error"))
+
+
+def read_index(session: Callable[[], Any], index: IndexTrace, peek: Peek, max_bytes: int) -> pa.Table:
+    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier."""
+    with index.store.pin(index.arrangement) as pinned:
+        manifest = pinned[index.arrangement]
+        manifest.check_readable(peek.timestamp)
+        source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals)
+        return _read(session, source, _schema(index.columns), peek, max_bytes)
+
+
+def read_shard(session: Callable[[], Any], shard: ShardMetadata, peek: Peek, max_bytes: int) -> pa.Table:
+    """The rows of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
+    source = ShardAt(shard.location, shard.columns, peek.timestamp)
+    return _read(session, source, shard.schema, peek, max_bytes)
+
+
+def _read(session: Callable[[], Any], source: Any, schema: Schema, peek: Peek, max_bytes: int) -> pa.Table:
+    finishing = peek.finishing
+    limit = None if finishing.order or finishing.limit is None else finishing.limit + finishing.offset
+    finish = Finish(max_bytes, limit)
+    columns = projection_of(peek.mfp)
+    if columns is not None:
+        batches = finish(_projected(source(), columns))
+    else:
+        batches = _by_job(session(), source, replace(peek.mfp, input=schema), finish)
+    return _table(batches, peek.columns)
+
+
+def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish) -> Iterator[Any]:
+    leaf = session.range(0, 1, 1, 1).mapInArrow(partial(_leaf, source), catalyst.spark_schema(mfp.input))
+    filtered = catalyst.apply(leaf, compile_mfp(mfp))
+    columns = ", ".join([*(f"c{i} {c.type}" for i, c in enumerate(mfp.output)), "__error string"])
+    stage = partial(_finish, finish, arrow_types(mfp.output))
+    yield from filtered.mapInArrow(stage, columns).toArrow().to_batches()
+
+
+def _leaf(source: Callable[[], Iterator[Updates]], rows: Iterable[Any]) -> Iterator[Updates]:
+    for _ in rows:
+        yield from source()
+
+
+def _finish(finish: Finish, types: Sequence[pa.DataType], rows: Iterable[Any]) -> Iterator[Any]:
+    schema = update_schema(types)
+    return finish(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Contents as rows: `c0 ... cn-1, __error`, where a row with `__error` is the only one that matters."""
+
+    max_bytes: int
+    limit: int | None = None
+
+    def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
+        size, rows = 0, 0
+        for batch in contents:
+            if error := first_error(batch):
+                yield _error_row(batch, error)
+                return
+            counts = diffs(batch)
+            if self.limit is not None:
+                counts = _at_most(counts, self.limit - rows)
+            size += _bytes(batch, counts)
+            if size > self.max_bytes:
+                yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
+                return
+            rows += int(counts.sum())
+            repeated = pa.array(np.repeat(np.arange(batch.num_rows), counts))
+            yield _rows(batch.take(repeated))
+
+
+def first_error(batch: Updates) -> str | None:
+    """What is wrong with contents: an error row, or a multiplicity below zero."""
+    found, counts = errors(batch), diffs(batch)
+    for position in np.flatnonzero((counts != 0) & np.asarray(found.is_valid().to_numpy(zero_copy_only=False))):
+        return str(found[int(position)].as_py())
+    return json.dumps({"code": NEGATIVE}) if (counts < 0).any() else None
+
+
+def _at_most(counts: Any, left: int) -> Any:
+    """The first `left` of rows that are there so many times each."""
+    before = np.cumsum(counts) - counts
+    return np.clip(left - before, 0, counts)
+
+
+def _bytes(batch: Updates, counts: Any) -> int:
+    """What the repeated rows take, about."""
+    return int(batch.nbytes * (counts.sum() / max(batch.num_rows, 1)))
+
+
+def _rows(batch: Updates) -> Any:
+    columns = [*row_columns(batch), errors(batch)]
+    names = [*(f"c{i}" for i in range(len(columns) - 1)), "__error"]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _error_row(batch: Updates, error: str) -> Any:
+    columns = [pa.nulls(1, c.type) for c in row_columns(batch)]
+    zero = np.zeros(1, np.int64)
+    return _rows(make_updates(columns, zero, zero, pa.array([error])))
+
+
+def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[Updates]:
+    for batch in contents:
+        row = row_columns(batch)
+        at = np.asarray(batch.column(len(row)).to_numpy())
+        yield make_updates([row[c] for c in columns], at, diffs(batch), errors(batch))
+
+
+def _table(batches: Iterable[Any], columns: Sequence[Column]) -> pa.Table:
+    """The rows under the peek's names, or the error that takes their place."""
+    schema, made = arrow_schema(columns), []
+    for batch in batches:
+        found = batch.column(batch.num_columns - 1)
+        if found.null_count < len(found):
+            raise _error(str(found.drop_null()[0].as_py()))
+        arrays = [c.cast(t) for c, t in zip(batch.columns[:-1], schema.types, strict=True)]
+        made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return pa.Table.from_batches(made, schema)
+
+
+def _error(error: str) -> ViewInError | ResultTooLarge:
+    if json.loads(error).get("code") == TOO_LARGE:
+        return ResultTooLarge("the result is larger than allowed: ask for fewer rows, or raise max_result_bytes")
+    return ViewInError(error)
+
+
+def _schema(columns: Sequence[Column]) -> Schema:
+    return tuple(ColumnType(c.type, c.nullable) for c in columns)
