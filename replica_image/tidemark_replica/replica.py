@@ -10,21 +10,20 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.responses import PeekRows
 from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Describer, Installed
 from tidemark_replica.driver import DataflowDriver, Surroundings
-from tidemark_replica.errors import AddressNotUsable, ReplicaError
+from tidemark_replica.errors import AddressNotUsable
 from tidemark_replica.gate import Gate
 from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.options import Options
+from tidemark_replica.peek_reader import PeekReader
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.rendering import Renderer
@@ -90,16 +89,13 @@ class Replica:
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )
+        read_peek = PeekReader(self._spark.get, self._renderer.find)
         peeks = Peeks(respond, Targets(dataflows, watch, self._spark_jobs, read_peek))
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
 
     def _installed(self, shards: dict[ShardId, str]) -> Installed:
         return self._state.described(shards)
-
-
-def read_peek(peek: Peek, max_result_bytes: int) -> PeekRows:
-    raise ReplicaError(f"{peek.target.id} cannot be read: this build answers no peeks yet")
 
 
 def prepare_address(address: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_persist import open_shard
+from tidemark_protocol.check import check_mfp
+from tidemark_protocol.check_nodes import fits
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_protocol.types import Column, ColumnType
@@ -98,6 +101,7 @@ def read_shard(session: Callable[[], Any], shard: ShardMetadata, peek: Peek, max
 
 
 def _read(session: Callable[[], Any], source: Any, schema: Schema, peek: Peek, max_bytes: int) -> pa.Table:
+    _check(schema, peek)
     finishing = peek.finishing
     limit = None if finishing.order or finishing.limit is None else finishing.limit + finishing.offset
     finish = Finish(max_bytes, limit)
@@ -105,8 +109,17 @@ def _read(session: Callable[[], Any], source: Any, schema: Schema, peek: Peek, m
     if columns is not None:
         batches = finish(_projected(source(), columns))
     else:
-        batches = _by_job(session(), source, replace(peek.mfp, input=schema), finish)
+        batches = _by_job(session(), source, peek.mfp, finish)
     return _table(batches, peek.columns)
+
+
+def _check(schema: Schema, peek: Peek) -> None:
+    """What a frame brings may be anything: raise PlanNotAllowed unless it fits the collection."""
+    check_mfp(peek.mfp)
+    if not fits(schema, peek.mfp.input) or [c.type for c in peek.columns] != [c.type for c in peek.mfp.output]:
+        raise PlanNotAllowed(f"peek {peek.uuid} is over other columns than {peek.target.id} has")
+    if peek.mfp.lower or peek.mfp.upper:
+        raise PlanNotAllowed(f"peek {peek.uuid} has a temporal filter")
 
 
 def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish) -> Iterator[Any]:

@@ -1,0 +1,41 @@
+"""Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.commands import Peek, ShardTarget
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import PeekRows
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.peek import read_index, read_shard
+
+
+class PeekReader:
+    """Called on a pool. The session is started only by peeks that need a job."""
+
+    def __init__(self, session: Callable[[], Any], find: Callable[[GlobalId], IndexTrace | None]) -> None:
+        self._session, self._find = session, find
+
+    def __call__(self, peek: Peek, max_result_bytes: int) -> PeekRows:
+        """The rows; raises what `render.peek` raises, and ReplicaError for an index that is gone."""
+        if isinstance(peek.target, ShardTarget):
+            rows = read_shard(self._session, peek.target.shard, peek, max_result_bytes)
+        else:
+            index = self._find(peek.target.id)
+            if index is None:
+                raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
+            rows = read_index(self._session, index, peek, max_result_bytes)
+        return PeekRows(_stream(rows), rows.num_rows)
+
+
+def _stream(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

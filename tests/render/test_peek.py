@@ -1,0 +1,172 @@
+"""Peeks at indexes and shards: rows as often as they are there, errors before rows, limits kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.oracle.histories import History, Table
+from tests.oracle.world import INDEX, World, as_table, world
+from tidemark_persist import create_or_open
+from tidemark_protocol.commands import IndexTarget, Peek, ShardTarget
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.expr import ColumnRef, Literal
+from tidemark_protocol.functions import call
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.lir import Get, MapFilterProject, Mfp, refs
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.types import BIGINT, BOOLEAN, Column
+from tidemark_replica.arrangement.errors import OutOfFrontier
+from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
+from tidemark_replica.render.peek import read_index, read_shard
+
+pytestmark = pytest.mark.spark
+
+TABLE = Table((("k", "bigint"), ("v", "bigint")), ([], []))
+CHANGES = (
+    ((1, 10), 3, 2),
+    ((2, 20), 4, 1),
+    ((None, 5), 4, 1),
+    ((1, 10), 6, -1),
+    ((3, 0), 8, 1),
+    ((3, 0), 9, -1),
+)
+HISTORY = History({"t": CHANGES}, as_of=4, last=9)
+K, V = refs(TABLE.schema)
+IDENTITY = MapFilterProject.identity(TABLE.schema)
+
+
+@pytest.fixture(scope="module")
+def hydrated(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, IndexTrace]]:
+    """An index of `k, v, 100 div v`'s rows, up to time 10; at 8 there is a row that cannot be computed."""
+    quotient = call("div", (Literal("100", BIGINT), V), BIGINT)
+    plan = Mfp(Get(GlobalId("t"), TABLE.schema), MapFilterProject(TABLE.schema, (quotient,)))
+    with world(spark, tmp_path_factory.mktemp("peek"), {"t": TABLE}, HISTORY) as made:
+        dataflow = made.build(made.describe(plan))
+        for upper in (7, 10):
+            made.step(dataflow, upper).release()
+        yield made, dataflow.indexes[INDEX]
+
+
+def peek(index: IndexTrace, at: int, mfp: MapFilterProject | None = None, **more: Any) -> Peek:
+    mfp = mfp or MapFilterProject.identity(tuple(refs_of(index)))
+    columns = tuple(Column(f"x{i}", c.type) for i, c in enumerate(mfp.output))
+    return Peek("u", IndexTarget(INDEX), Time(at), mfp, more.pop("finishing", Finishing()), columns, **more)
+
+
+def refs_of(index: IndexTrace) -> list[Any]:
+    from tidemark_protocol.types import ColumnType
+
+    return [ColumnType(c.type, c.nullable) for c in index.columns]
+
+
+def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def no_session() -> Any:
+    raise AssertionError("this peek needs no job")
+
+
+def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(hydrated: tuple[World, IndexTrace]) -> None:
+    """At 6 one of the two equal rows is gone; both times are read from one arrangement."""
+    _, index = hydrated
+
+    assert rows(read_index(no_session, index, peek(index, 5), 10_000)) == Counter(
+        {(1, 10, 10): 2, (2, 20, 5): 1, (None, 5, 20): 1}
+    )
+    assert rows(read_index(no_session, index, peek(index, 6), 10_000))[(1, 10, 10)] == 1
+    only = MapFilterProject(tuple(refs_of(index)), projection=(2, 0))
+    assert rows(read_index(no_session, index, peek(index, 6, only), 10_000))[(10, 1)] == 1
+
+
+def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[World, IndexTrace]) -> None:
+    _, index = hydrated
+    one, null, none = (Literal("1", BIGINT),), (Literal(None, BIGINT),), (Literal("7", BIGINT),)
+
+    found = read_index(no_session, index, peek(index, 5, literals=(one, null, none, one)), 10_000)
+
+    assert rows(found) == Counter({(1, 10, 10): 2, (None, 5, 20): 1})
+    assert read_index(no_session, index, peek(index, 5, literals=()), 10_000).num_rows == 0
+
+
+def test_a_filter_runs_as_a_job_and_repeats_equal_rows(hydrated: tuple[World, IndexTrace]) -> None:
+    made, index = hydrated
+    schema = tuple(refs_of(index))
+    above = call(">", (ColumnRef(1, BIGINT, schema[1].nullable), Literal("7", BIGINT)), BOOLEAN)
+    mfp = MapFilterProject(schema, (), (above,), (0,))
+
+    found = read_index(lambda: made.session, index, peek(index, 5, mfp), 10_000)
+
+    assert rows(found) == Counter({(1,): 2, (2,): 1})
+    assert found.schema == pa.schema([("x0", pa.int64())])
+
+
+def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(hydrated: tuple[World, IndexTrace]) -> None:
+    """Row (3, 0) of time 8 fails; at 9 it is gone, and so is the error."""
+    made, index = hydrated
+    nothing = MapFilterProject(tuple(refs_of(index)), (), (Literal("false", BOOLEAN),))
+
+    for asked in (peek(index, 8), peek(index, 8, nothing), peek(index, 8, literals=((Literal("1", BIGINT),),))):
+        with pytest.raises(ViewInError, match="100L DIV"):
+            read_index(lambda: made.session, index, asked, 10_000)
+    assert read_index(no_session, index, peek(index, 9), 10_000).num_rows == 3
+
+
+def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(hydrated: tuple[World, IndexTrace]) -> None:
+    made, index = hydrated
+    schema = tuple(refs_of(index))
+    zero = call("-", (ColumnRef(0, BIGINT, schema[0].nullable), Literal("1", BIGINT)), BIGINT)
+    mfp = MapFilterProject(schema, (call("div", (Literal("1", BIGINT), zero), BIGINT),))
+
+    with pytest.raises(ViewInError, match=r"DIV"):
+        read_index(lambda: made.session, index, peek(index, 5, mfp), 10_000)
+
+
+def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[World, IndexTrace]) -> None:
+    _, index = hydrated
+    two = peek(index, 5, finishing=Finishing(limit=1, offset=1))
+
+    assert read_index(no_session, index, two, 10_000).num_rows == 2
+    with pytest.raises(ResultTooLarge):
+        read_index(no_session, index, peek(index, 5), 10)
+
+
+def test_a_time_that_is_not_complete_or_not_kept_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
+    _, index = hydrated
+    for time in (3, 10):
+        with pytest.raises(OutOfFrontier):
+            read_index(no_session, index, peek(index, time), 10_000)
+
+
+def test_a_peek_over_other_columns_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
+    _, index = hydrated
+    with pytest.raises(PlanNotAllowed):
+        read_index(no_session, index, peek(index, 5, IDENTITY), 10_000)
+
+
+def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
+    """Consolidated, at any time it has, errors included."""
+    location = str(tmp_path / "shard")
+    history = as_table(TABLE, CHANGES)
+    shard = create_or_open(location, history.select(["k", "v"]).schema, shard_id="s")
+    errs = [None] * len(CHANGES) + ['{"code": "DIVIDE_BY_ZERO"}'] * 2
+    wrong = as_table(TABLE, [((None, None), 7, 1), ((None, None), 9, -1)])
+    updates = pa.concat_tables([history, wrong]).append_column("__error", pa.array(errs, pa.string()))
+    shard.compare_and_append(updates, expected_upper=0, new_upper=10, term=1)
+    metadata = ShardMetadata(ShardId("s"), location, TABLE.named)
+
+    def at(time: int) -> Peek:
+        target = ShardTarget(GlobalId("s"), metadata)
+        return Peek("u", target, Time(time), IDENTITY, Finishing(), TABLE.named)
+
+    assert rows(read_shard(no_session, metadata, at(6), 10_000)) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
+    with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
+        read_shard(no_session, metadata, at(7), 10_000)
+    assert rows(read_shard(no_session, metadata, at(9), 10_000)) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
