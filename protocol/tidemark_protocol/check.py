@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from tidemark_protocol.check_nodes import check_node, fits
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import LIR_VERSION, Get, Let, LetRec, Plan, Schema, inputs_of
 
@@ -71,7 +71,13 @@ def _check_exports(dataflow: DataflowDescription, scope: Scope) -> None:
         if tuple(c.type for c in index.columns) != tuple(c.type for c in schema):
             refuse(f"the columns of index {index.id} are not those of {index.on}")
     for sink in dataflow.sink_exports:
-        _exported(sink.id, sink.on, scope)
+        schema = _exported(sink.id, sink.on, scope)
+        if isinstance(sink.sink, MaterializedViewSink | ContinualTaskSink):
+            columns = sink.sink.shard.columns
+        else:
+            columns = sink.sink.columns
+        if tuple(c.type for c in columns) != tuple(c.type for c in schema):
+            refuse(f"the columns of sink {sink.id} are not those of {sink.on}")
 
 
 def _exported(export: GlobalId, on: GlobalId, scope: Scope) -> Schema:

@@ -1,0 +1,37 @@
+"""The SQL reference: every example is planned, or refused with the words that the page gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE, one_view
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.peek import plan_peek
+from tidemark_planner.plan import plan
+from tidemark_protocol.planning import PlanPeekRequest, Refused
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sql.md"
+EXAMPLES = re.findall(r"```sql( query)?(?: refused: ([^\n]*))?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_page_has_examples_of_each_kind() -> None:
+    """The pattern finds planned, refused and query examples."""
+    assert len(EXAMPLES) >= 15
+    assert {(bool(query), bool(why)) for query, why, _ in EXAMPLES} == {(q, r) for q in (0, 1) for r in (0, 1)}
+
+
+@pytest.mark.parametrize(("query", "why", "sql"), EXAMPLES, ids=[" ".join(e[2].split())[:50] for e in EXAMPLES])
+def test_an_example_does_what_the_page_says(catalyst: Catalyst, query: str, why: str, sql: str) -> None:
+    """Planned where nothing else is said, else refused in these words."""
+    if query:
+        outcome: object = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
+    else:
+        outcome = plan(catalyst, one_view(sql))
+    messages = [d.message for d in outcome.diagnostics] if isinstance(outcome, Refused) else []
+
+    assert [why in message for message in messages] == ([True] if why else [])
