@@ -13,7 +13,8 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import ActiveRevision, Parent
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_operator.resources.dataflow_conditions import Plan, Planning, PlanRefused, WaitingForInputs
-from tidemark_protocol.ids import Digest
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Digest, GlobalId
 from tidemark_protocol.planning import Planned
 from tidemark_protocol.responses import IngestionStatus
 from tidemark_protocol.storage import IngestionDescription
@@ -36,7 +37,8 @@ class SourceState:
 @dataclass
 class DataflowState:
     """`active`: what replicas are to run. `outcome`: the planner's answer to the question of
-    that digest. `tried`: how often the last question was asked."""
+    that digest. `tried`: how often the last question was asked.
+    `reached`: write frontiers by compute id, as an earlier operator wrote them."""
 
     key: Key
     uid: str
@@ -51,6 +53,7 @@ class DataflowState:
     deleting: bool = False
     requested_as_of: int | None = None
     lag_ms: int = 0
+    reached: dict[GlobalId, Frontier] = field(default_factory=dict)
 
     @property
     def owner(self) -> str:

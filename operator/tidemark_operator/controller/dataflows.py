@@ -5,6 +5,7 @@ Purely bookkeeping: methods return the commands that follow, in the order in whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
@@ -76,6 +77,13 @@ class Dataflows:
         for collection in self.collections_of(owner):
             collection.dropped, collection.since = True, Frontier.empty()
         return [AllowCompaction(id, Frontier.empty()) for id in dataflow.description.export_ids]
+
+    def seed(self, reached: Mapping[GlobalId, Frontier]) -> None:
+        """How far collections were before anybody told this controller: so that frontiers never go back."""
+        for id, write in reached.items():
+            collection = self._collections.get(id)
+            if collection is not None and not collection.dropped:
+                collection.write = max(write, collection.write or write)
 
     def set_lag(self, owner: str, lag_ms: int) -> None:
         """Another read policy: from the next compaction on."""

@@ -37,7 +37,6 @@ from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.history import History
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import (
-    Description,
     Frontiers,
     IngestionStatus,
     PeekResponse,
@@ -93,13 +92,6 @@ class Instance:
         own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
         link.send([*commands, *own, complete])
-
-    def seed(self, description: Description) -> None:
-        """How far collections were before anybody told this controller: so that frontiers never go back."""
-        for described in description.collections:
-            collection = self.dataflows.collection(described.id)
-            if collection is not None and not collection.dropped:
-                collection.write = max(described.write, collection.write or described.write)
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)

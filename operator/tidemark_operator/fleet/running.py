@@ -181,7 +181,7 @@ class RunningInstance:
             self.core.shards.described(shard)
         self._listener.restore(self, description)
         self.core.connect(replica, connection, now_ms())
-        self.core.seed(description)
+        self.core.dataflows.seed({c.id: c.write for c in description.collections})
         self._listener.replica_changed(self, replica)
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:

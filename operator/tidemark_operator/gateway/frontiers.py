@@ -48,12 +48,14 @@ def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers
         assert state.active is not None
         id = state.active.revision.export_id(export.name)
         collection = running.core.dataflows.collection(id) if running and id else None
+        shard = state.active.revision.view_shard(export.name)
+        stored = world.fleet.book(state.key.namespace).frontiers(shard.shard_id) if shard else None
         yield CollectionFrontiers(
             namespace=state.key.namespace,
             name=f"{state.key.name}.{export.name}",
             kind=export.kind,
             id=id or "",
-            read=_number(collection.since if collection else None),
+            read=_number(stored.since if stored else collection.since if collection and shard is None else None),
             write=_number(collection.write if collection else None),
             input=_number(collection.input if collection else None),
             output=_number(collection.output if collection else None),

@@ -54,9 +54,11 @@ async def prepare(world: World, namespace: str, sql: str, as_of: int | None) -> 
 def choose_time(readable: Readable, as_of: int | None) -> Time:
     """The time to read at; raises QueryRefused, saying which times can be read."""
     since, write, name = readable.since, readable.write, readable.name
+    if write <= since and not write.is_empty:
+        raise QueryRefused(f"{name} has no complete time yet: it is being computed from {since.time} on")
     if as_of is None:
         as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
-    if not write.less_equal(0) and not since.less_equal(as_of):
+    if not since.less_equal(as_of):
         raise QueryRefused(f"{name} cannot be read at {as_of} any more: only from {since.time} on")
     if write.less_equal(as_of):
         raise QueryRefused(f"{name} is not complete at {as_of} yet: its write frontier is {write.time}")

@@ -125,6 +125,7 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
     as_of = choose_as_of(running, registry, state, revision.description, first=False)
     dataflow = Dataflow(state.owner, at(revision.description, as_of), state.lag_ms)
     running.core.create(dataflow, WriterTerm(revision.writer_term))
+    running.core.dataflows.seed(state.reached)
     book.release(_stored(state))
     running.flush()
 

@@ -34,10 +34,12 @@ from tidemark_operator.planning.shards import Place, next_term, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import EditRefused, Planning, PlanRefused, Stored
 from tidemark_operator.resources.digest import spec_digest
+from tidemark_operator.resources.frontier import parse_frontier
 from tidemark_operator.resources.status import Revision
 from tidemark_protocol.codec import digest
 from tidemark_protocol.dataflow import ShardMetadata
-from tidemark_protocol.ids import ShardId
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.planning import Planned
 from tidemark_protocol.responses import DescribedShard
 
@@ -75,6 +77,7 @@ class DataflowReconciler:
         revision = await self._world.revisions.load(state.key.namespace, marked["name"], DataflowRevision)
         if revision is None:
             return
+        state.reached = reached(body)
         number = int(marked["name"].rpartition("-r")[2])
         generation = int(marked.get("generation", 0))
         state.active = ActiveRevision(marked["name"], number, generation, marked["specDigest"], revision)
@@ -235,3 +238,10 @@ class DataflowReconciler:
         ).document()
         await self._publisher.store(state.key, {"revision": document}, state.uid)
         state.active, state.plan = active, Stored(active.name)
+
+
+def reached(body: Body) -> dict[GlobalId, Frontier]:
+    """Write frontiers that the status shows, by compute id: what users saw never goes back."""
+    exports = (body.get("status") or {}).get("exports") or ()
+    shown = {GlobalId(e["id"]): parse_frontier(e.get("writeFrontier")) for e in exports if "id" in e}
+    return {id: frontier for id, frontier in shown.items() if frontier is not None}

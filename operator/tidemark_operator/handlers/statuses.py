@@ -6,6 +6,7 @@ from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.controller.collection import Collection, OnReplica
+from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body
@@ -163,10 +164,11 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports_in_error=tuple(text for c in collections for text in _errors(c)),
     )
     verdicts = dataflow_conditions(facts)
-    return status.dataflow_status(now, verdicts, _exports(state, collections if live else []), _revision(state))
+    exports = _exports(state, collections if live else [], world.fleet.book(state.key.namespace))
+    return status.dataflow_status(now, verdicts, exports, _revision(state))
 
 
-def _exports(state: DataflowState, collections: list[Collection]) -> list[status.ExportStatus]:
+def _exports(state: DataflowState, collections: list[Collection], book: ShardBook) -> list[status.ExportStatus]:
     if state.active is None:
         return []
     revision = state.active.revision
@@ -176,6 +178,7 @@ def _exports(state: DataflowState, collections: list[Collection]) -> list[status
         id = revision.export_id(export.name)
         shard = revision.view_shard(export.name)
         c = by_id.get(id) if id else None
+        stored = book.frontiers(shard.shard_id) if shard else None
         exports.append(
             status.ExportStatus(
                 export.name,
@@ -184,7 +187,7 @@ def _exports(state: DataflowState, collections: list[Collection]) -> list[status
                 location=shard.location if shard else None,
                 columns=export.columns,
                 key=tuple(export.columns[i].name for i in export.key) if shard is None else None,
-                read_frontier=c.since if c else None,
+                read_frontier=stored.since if stored else c.since if c and shard is None else None,
                 write_frontier=c.write if c else None,
                 input_frontier=c.input if c else None,
                 output_frontier=c.output if c else None,
