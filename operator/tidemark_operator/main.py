@@ -91,24 +91,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def run(options: Options) -> int:
     """Until a signal, or until another operator leads."""
     stop, watched = asyncio.Event(), asyncio.Event()
-    async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(Kube.connect(options.kubeconfig, options.namespaces))
+    async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
         operator, world = await _build(kube, options, stop)
-        stack.push_async_callback(world.planner.close)
-        await operator.start()
         gateway = Gateway(world, options.state, options.gateway_port, options.gateway_file)
-        await gateway.start()
-        stack.push_async_callback(gateway.close)
         tasks = Background(stop)
-        for name, work in _work(operator, world):
-            tasks.start(name, work)
-        watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
-        watching.add_done_callback(lambda _: stop.set())
-        await _stopped(stop)
-        await tasks.end()
-        await world.fleet.close()
-        watched.set()
-        await asyncio.gather(watching, return_exceptions=True)
+        watching = None
+        try:
+            await operator.start()
+            await gateway.start()
+            for name, work in _work(operator, world):
+                tasks.start(name, work)
+            watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
+            watching.add_done_callback(lambda _: stop.set())
+            await _stopped(stop)
+        finally:
+            # kopf cancels what still runs when it ends, so it ends last
+            await tasks.end()
+            await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
+            watched.set()
+            if watching is not None:
+                await asyncio.gather(watching, return_exceptions=True)
     return EXIT_NOT_LEADER if tasks.lost_leadership else EXIT_FAILED if tasks.failed else 0
 
 
