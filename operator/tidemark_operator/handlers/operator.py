@@ -21,6 +21,7 @@ from tidemark_operator.controller.notices import (
 from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import installer
+from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
@@ -29,7 +30,7 @@ from tidemark_operator.handlers.statuses import failures, status_of
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key, key_of
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, OURS, REPLICAS, Body, Resource
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, OURS, REPLICAS, ApiError, Body, Resource
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_protocol.ids import ReplicaId
@@ -46,8 +47,9 @@ class Operator:
         self._world, self.stop = world, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
-        self._sources = DataSourceReconciler(world, self.publisher)
-        self._dataflows = DataflowReconciler(world, self.publisher)
+        self._deleter = Deleter(world.kube, world.fleet)
+        self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
+        self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
         self.ready = False
 
     async def start(self) -> None:
@@ -65,14 +67,22 @@ class Operator:
         self._enqueue_all()
 
     async def resync(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. An API server that is away is asked again later."""
         while True:
             await asyncio.sleep(RESYNC_SECONDS)
-            for resource in OURS:
-                listed = await self._world.kube.list(resource)
-                for key in self._world.cache.replace_all(resource, listed):
-                    self._changed(key)
-            self._enqueue_all()
+            try:
+                await self._resync()
+            except ApiError as error:
+                LOG.warning("resync: %s", error)
+
+    async def _resync(self) -> None:
+        for resource in OURS:
+            listed = await self._world.kube.list(resource)
+            for key in self._world.cache.replace_all(resource, listed):
+                self._changed(key)
+        self._enqueue_all()
+        for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
+            await self._deleter.collect(namespace)
 
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
         """A watch saw the object."""
@@ -92,7 +102,10 @@ class Operator:
 
     def notice(self, instance: RunningInstance, notice: Notice) -> None:
         match notice:
-            case ShardAppeared() | DataflowGone() | ShardRemoved():
+            case ShardAppeared() | DataflowGone():
+                self._enqueue_namespace(instance.namespace)
+            case ShardRemoved(answer):
+                self._deleter.shards.answered(answer)
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
                 self.queue.add(Key(DATAFLOWS, instance.namespace, owner.partition("/")[2]))

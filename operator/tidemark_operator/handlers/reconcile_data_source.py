@@ -17,6 +17,7 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_ingester
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
@@ -24,7 +25,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.revisions import Owner, revision_name
 from tidemark_operator.planning.shards import REMAP, Place, free_version
-from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan
@@ -38,8 +39,8 @@ LOOK_AGAIN_SECONDS = 5.0
 
 
 class DataSourceReconciler:
-    def __init__(self, world: World, publisher: Publisher) -> None:
-        self._world, self._publisher = world, publisher
+    def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
+        self._world, self._publisher, self._deleter = world, publisher, deleter
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this very object; another of the same name was another one."""
@@ -79,16 +80,33 @@ class DataSourceReconciler:
         source = DataSource.parse(body)
         state = self.adopt(key, body)
         users = self._world.registry.users(key)
-        await set_finalizer(self._world.kube, self._world.cache, key, wanted=bool(users))
-        if source.meta.deleting and not users:
-            return None
         running = self._world.running(key.namespace, source.instance)
+        if source.meta.deleting and not users:
+            return await self._delete(state, source, running, body)
+        takes_along = source.deletion_policy is DeletionPolicy.DELETE
+        wanted = bool(users) or (takes_along and not source.meta.deleting)
+        await set_finalizer(self._world.kube, self._world.cache, key, wanted)
         if running is None:
             return None
         await self.load(state, source)
         if state.pinned is None and not await self._pin(state, source, running):
             return LOOK_AGAIN_SECONDS
         return await self._ingest(state, source, running)
+
+    async def _delete(
+        self, state: SourceState, source: DataSource, running: RunningInstance | None, body: Body
+    ) -> float | None:
+        """Nobody reads it: the ingestion stops, and with deletionPolicy Delete its tables go first."""
+        if running is not None:
+            running.drop_ingestion(GlobalId(state.uid))
+        if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
+            pinned = state.pinned
+            doomed = [Doomed(t.shard.shard_id, t.shard.location) for t in pinned.tables]
+            doomed.append(Doomed(pinned.remap_id, pinned.remap_location))
+            if not await self._deleter.delete(state.key, state.uid, running, doomed, waited_ms(body)):
+                return 1.0
+        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
+        return None
 
     def report(self, status: IngestionStatus, namespace: str) -> Key | None:
         """A replica says how an ingestion goes."""

@@ -20,6 +20,7 @@ from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.controller.read_policy import DEFAULT_LAG_MS
 from tidemark_operator.errors import PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.installer import choose_as_of, forget_stored, hold_stored, install, view_shards
 from tidemark_operator.handlers.planner_requests import is_final, plan_request, standing
@@ -31,6 +32,7 @@ from tidemark_operator.kube.revisions import Owner, parse_revision
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_operator.planning.shards import Place, next_term, view_shard
+from tidemark_operator.resources.data_source import DeletionPolicy
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import EditRefused, Planning, PlanRefused, Stored
 from tidemark_operator.resources.digest import spec_digest
@@ -48,8 +50,8 @@ MAX_TRIES = 3
 
 
 class DataflowReconciler:
-    def __init__(self, world: World, publisher: Publisher) -> None:
-        self._world, self._publisher = world, publisher
+    def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
+        self._world, self._publisher, self._deleter = world, publisher, deleter
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
         """The state of this very object; another of the same name was another one."""
@@ -99,12 +101,15 @@ class DataflowReconciler:
         state = self.adopt(key, body)
         dataflow = self.read_spec(state, body)
         users = self._world.registry.users(key)
-        if dataflow.meta.deleting:
-            state.deleting = not users
+        state.deleting = dataflow.meta.deleting and not users
         if state.suspended:
             hold_stored(self._world.fleet.book(key.namespace), state)
-        await set_finalizer(self._world.kube, self._world.cache, key, wanted=bool(users))
         running = self._world.running(key.namespace, dataflow.instance)
+        if state.deleting:
+            return await self._delete(state, dataflow, running, body)
+        takes_along = dataflow.deletion_policy is DeletionPolicy.DELETE
+        wanted = bool(users) or (takes_along and not dataflow.meta.deleting)
+        await set_finalizer(self._world.kube, self._world.cache, key, wanted)
         if running is None:
             return None
         try:
@@ -112,10 +117,25 @@ class DataflowReconciler:
         except RevisionUnreadable as error:
             state.plan = PlanRefused("RevisionUnreadable", str(error))
             return None
-        if state.deleting:
-            running.drop(state.owner)
-            return None
         return await self._advance(state, dataflow, running)
+
+    async def _delete(
+        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance | None, body: Body
+    ) -> float | None:
+        """Nobody reads it: replicas drop it, and with deletionPolicy Delete its tables go first."""
+        if running is not None:
+            running.drop(state.owner)
+        if dataflow.deletion_policy is DeletionPolicy.DELETE:
+            waited = waited_ms(body)
+            still = running.core.dataflows.get(state.owner) if running else None
+            if still is not None and waited < PATIENCE_MS:
+                return LOOK_AGAIN_SECONDS
+            shards = view_shards(state.active.revision.description) if state.active else []
+            doomed = [Doomed(shard.shard_id, shard.location) for shard in shards]
+            if not await self._deleter.delete(state.key, state.uid, running, doomed, waited):
+                return LOOK_AGAIN_SECONDS
+        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
+        return None
 
     async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
         """Plans if need be, then installs; what holds it up goes into the state."""

@@ -1,0 +1,114 @@
+"""deletionPolicy Delete: tables go with the object that made them.
+
+    object deleted ─► its dataflow or ingestion stops ─► DeleteShard, until a replica says that it is gone
+                  └─► after 60 s without that: a tombstone, and the object may go; a later replica collects
+
+A tombstone is a ControllerRevision that lists what is left. So no object waits for a replica that never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import REVISIONS, Body, Conflict, Kube
+from tidemark_operator.resources.meta import GROUP
+from tidemark_protocol.commands import DeleteShard
+from tidemark_protocol.ids import ShardId
+from tidemark_protocol.responses import ShardDeleted
+
+PATIENCE_MS = 60_000
+ASK_AGAIN_MS = 10_000
+TOMBSTONE = f"{GROUP}/tombstone"
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """A shard that is to go."""
+
+    id: ShardId
+    location: str
+
+
+class ShardDeletions:
+    """What was asked, and what has been answered. Pure, but for the command put on a replica's link."""
+
+    def __init__(self) -> None:
+        self._asked_ms: dict[ShardId, int] = {}
+        self._gone: set[ShardId] = set()
+
+    def ask(self, running: RunningInstance | None, shards: Iterable[Doomed], now: int) -> list[Doomed]:
+        """Asks a replica for what has not been asked for lately; returns what is not gone yet."""
+        left = [shard for shard in shards if shard.id not in self._gone]
+        replica = running.online[0] if running and running.online else None
+        for shard in left:
+            if running is None or replica is None or now - self._asked_ms.get(shard.id, -ASK_AGAIN_MS) < ASK_AGAIN_MS:
+                continue
+            self._asked_ms[shard.id] = now
+            running.core.send_to(replica, DeleteShard(shard.id, shard.location))
+            running.flush()
+        return left
+
+    def answered(self, answer: ShardDeleted) -> None:
+        """A shard that could not be deleted is asked for again."""
+        if answer.error is None and answer.id in self._asked_ms:
+            self._gone.add(answer.id)
+
+    def forget(self, shards: Iterable[Doomed]) -> None:
+        for shard in shards:
+            self._gone.discard(shard.id)
+            self._asked_ms.pop(shard.id, None)
+
+
+class Deleter:
+    def __init__(self, kube: Kube, fleet: Fleet) -> None:
+        self._kube, self._fleet = kube, fleet
+        self.shards = ShardDeletions()
+
+    async def delete(
+        self, key: Key, uid: str, running: RunningInstance | None, shards: Sequence[Doomed], waited_ms: int
+    ) -> bool:
+        """Whether the object may go: its shards are gone, or a tombstone remembers them."""
+        left = self.shards.ask(running, shards, now_ms())
+        if left and waited_ms < PATIENCE_MS:
+            return False
+        if left:
+            await self._bury(key, uid, left)
+        self.shards.forget(shards)
+        return True
+
+    async def collect(self, namespace: str) -> None:
+        """Goes on with what earlier objects left; a tombstone without shards is removed."""
+        running = next((r for r in self._fleet.of(namespace) if r.online), None)
+        if running is None:
+            return
+        for body in await self._kube.list(REVISIONS, f"{TOMBSTONE}=true", namespace):
+            shards = [Doomed(ShardId(s["id"]), s["location"]) for s in body["data"]["shards"]]
+            if not self.shards.ask(running, shards, now_ms()):
+                metadata = body["metadata"]
+                await self._kube.delete(REVISIONS, namespace, metadata["name"], metadata["uid"])
+                self.shards.forget(shards)
+
+    async def _bury(self, key: Key, uid: str, shards: Sequence[Doomed]) -> None:
+        body: Body = {
+            "metadata": {"name": f"tombstone-{uid}", "labels": {TOMBSTONE: "true"}},
+            "revision": 1,
+            "data": {
+                "of": str(key),
+                "shards": [{"id": shard.id, "location": shard.location} for shard in shards],
+            },
+        }
+        try:
+            await self._kube.create(REVISIONS, key.namespace, body)
+        except Conflict:
+            return
+
+
+def waited_ms(body: Body) -> int:
+    """How long ago the object's deletion was asked for."""
+    asked = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
+    return now_ms() - int(asked.timestamp() * 1000)
