@@ -8,6 +8,7 @@ A tombstone is a ControllerRevision that lists what is left. So no object waits 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ from tidemark_protocol.commands import DeleteShard
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import ShardDeleted
 
+LOG = logging.getLogger(__name__)
 PATIENCE_MS = 60_000
 ASK_AGAIN_MS = 10_000
 TOMBSTONE = f"{GROUP}/tombstone"
@@ -55,6 +57,8 @@ class ShardDeletions:
 
     def answered(self, answer: ShardDeleted) -> None:
         """A shard that could not be deleted is asked for again."""
+        if answer.error is not None:
+            LOG.warning("shard %s is not deleted yet: %s", answer.id, answer.error)
         if answer.error is None and answer.id in self._asked_ms:
             self._gone.add(answer.id)
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from tidemark_operator.handlers.status_budget import StatusBudget
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import OURS, ApiError, Body, Invalid, Kube
+from tidemark_operator.kube.client import OURS, ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.resources.status import urgent
 
 LOG = logging.getLogger(__name__)
 SWEEP_SECONDS = 1.0
 SETTLE_SECONDS = 15.0
+ATTEMPTS = 5
 Build = Callable[[Key, Body], dict[str, Any] | None]
 
 
@@ -45,11 +46,19 @@ class Publisher:
             await self._write(key, change[0])
 
     async def store(self, key: Key, status: dict[str, Any], uid: str) -> None:
-        """Part of a status that must be there before anything is done: raises ApiError."""
-        body = await self._kube.patch_status(
-            key.resource, key.namespace, key.name, {"metadata": {"uid": uid}, "status": status}
-        )
-        self._cache.put(key, body)
+        """Writes (part of) a status of this very object; raises ApiError. The resource version is what makes sure of
+        that, and an object that changed meanwhile is looked at again: a uid would not be compared here."""
+        body = self._cache.get(key)
+        for _ in range(ATTEMPTS):
+            if body is None or body["metadata"]["uid"] != uid:
+                raise Conflict(409, f"{key} is not the object any more that it was")
+            patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": status}
+            try:
+                self._cache.put(key, await self._kube.patch_status(key.resource, key.namespace, key.name, patch))
+                return
+            except Conflict:
+                body = await self._kube.get(key.resource, key.namespace, key.name)
+        raise Conflict(409, f"{key} keeps changing")
 
     async def _sweep(self) -> None:
         moved: dict[Key, dict[str, Any]] = {}

@@ -128,7 +128,7 @@ class Kube:
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 
     async def patch_status(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
-        """A JSON merge patch of status. With metadata.uid in it: Conflict for another object of the same name."""
+        """A JSON merge patch of status. With metadata.resourceVersion in it: Conflict if the object moved."""
         call = self._objects.patch_namespaced_custom_object_status
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 

@@ -1,0 +1,162 @@
+"""What the operator relies on of the API server: the real one must do it so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.controller.test_plans import revision
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
+from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.kube.cache import Cache, Key, key_of
+from tidemark_operator.kube.client import DATAFLOWS, EVENTS, Body, Conflict, Invalid, Kube
+from tidemark_operator.kube.events import Events
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.revisions import Owner, Revisions, parse_revision
+from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.resources.meta import Meta
+
+pytestmark = pytest.mark.cluster
+Scenario = Callable[[Kube], Awaitable[None]]
+
+
+@pytest.fixture
+def run(kinds_installed: ControlPlane) -> Callable[[Scenario], None]:
+    """Runs a scenario with a client of the control plane."""
+
+    def run(scenario: Scenario) -> None:
+        async def with_client() -> None:
+            async with Kube.connect(kinds_installed.kubeconfig) as kube:
+                await scenario(kube)
+
+        asyncio.run(with_client())
+
+    return run
+
+
+def dataflow(name: str) -> Body:
+    return {"metadata": {"name": name}, "spec": {"instance": "default", "sql": "SELECT 1 AS a", "index": {}}}
+
+
+def test_must_each_operator_leads_under_a_higher_term(run: Callable[[Scenario], None], namespace: str) -> None:
+    """One after the other, and both at once; a term that replicas know is surpassed, if nobody else leads."""
+
+    async def scenario(kube: Kube) -> None:
+        first, second = (Leadership(kube, namespace, name) for name in ("first", "second"))
+        assert await first.claim() == 1
+        assert await second.claim() == 2
+        assert sorted(await asyncio.gather(first.claim(), second.claim())) == [3, 4]
+        leader, other = (first, second) if first.term > second.term else (second, first)
+
+        assert await leader.outranked(by=7) == 8
+        with pytest.raises(LeadershipLost, match="under term 8"):
+            await other.outranked(by=8)
+
+    run(scenario)
+
+
+def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], namespace: str) -> None:
+    """Repeated after a crash it is found; another plan under the same number is a conflict; old ones are pruned."""
+
+    async def scenario(kube: Kube) -> None:
+        meta = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("d")))
+        owner, revisions = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), Revisions(kube)
+        name = await revisions.store(owner, 1, revision())
+
+        assert await revisions.store(owner, 1, revision()) == name
+        assert await revisions.load(namespace, name, DataflowRevision) == revision()
+        with pytest.raises(Conflict):
+            await revisions.store(owner, 1, "another plan")
+        newer = await revisions.store(owner, 2, revision())
+        assert [parse_revision(b, DataflowRevision) for b in await revisions.of(meta)] == [revision(), revision()]
+        await revisions.prune(meta, keep=newer)
+        assert [b["metadata"]["name"] for b in await revisions.of(meta)] == [newer]
+
+    run(scenario)
+
+
+def test_a_finalizer_comes_and_goes_whatever_else_changes(run: Callable[[Scenario], None], namespace: str) -> None:
+    """From a stale cache, too; and an object that is being deleted takes no new one."""
+
+    async def scenario(kube: Kube) -> None:
+        cache = Cache()
+        body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
+        key = key_of(DATAFLOWS, body)
+        cache.put(key, body)
+        await kube.patch(DATAFLOWS, namespace, "d", {"metadata": {"labels": {"a": "b"}}})
+
+        assert await set_finalizer(kube, cache, key, wanted=True)
+        await kube.delete(DATAFLOWS, namespace, "d", body["metadata"]["uid"])
+        deleting = await kube.get(DATAFLOWS, namespace, "d")
+        assert deleting is not None
+        assert deleting["metadata"]["finalizers"] == [FINALIZER]
+        cache.put(key, deleting)
+        assert await set_finalizer(kube, cache, key, wanted=False)
+
+        assert await kube.get(DATAFLOWS, namespace, "d") is None
+        assert not await set_finalizer(kube, Cache(), key, wanted=True)
+
+    run(scenario)
+
+
+def test_a_status_is_written_to_this_very_object(run: Callable[[Scenario], None], namespace: str) -> None:
+    """Also when it was edited meanwhile; not to a later one of the same name; and nothing that the schema refuses."""
+
+    async def scenario(kube: Kube) -> None:
+        cache = Cache()
+        publisher = Publisher(kube, cache, lambda key, body: None, lambda key, body: True)
+        body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
+        key, uid = key_of(DATAFLOWS, body), body["metadata"]["uid"]
+        cache.put(key, body)
+        await kube.patch(DATAFLOWS, namespace, "d", {"metadata": {"labels": {"a": "b"}}})
+
+        await publisher.store(key, {"observedGeneration": 1}, uid)
+        written = cache.get(key)
+        assert written is not None
+        assert (written["status"], written["metadata"]["labels"]) == ({"observedGeneration": 1}, {"a": "b"})
+        with pytest.raises(Invalid):
+            await publisher.store(key, {"observedGeneration": "one"}, uid)
+        await kube.delete(DATAFLOWS, namespace, "d", uid)
+        await kube.create(DATAFLOWS, namespace, dataflow("d"))
+        with pytest.raises(Conflict, match="is not the object"):
+            await publisher.store(key, {"observedGeneration": 1}, uid)
+
+    run(scenario)
+
+
+def test_lists_come_whole_though_page_by_page(
+    run: Callable[[Scenario], None], namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their kind, which the items of a list do not say."""
+    monkeypatch.setattr("tidemark_operator.kube.client.PAGE", 2)
+
+    async def scenario(kube: Kube) -> None:
+        for name in ("a", "b", "c", "d", "e"):
+            await kube.create(DATAFLOWS, namespace, dataflow(name))
+        bodies = await kube.list(DATAFLOWS, namespace=namespace)
+
+        assert [b["metadata"]["name"] for b in bodies] == ["a", "b", "c", "d", "e"]
+        assert {b["kind"] for b in bodies} == {"Dataflow"}
+        assert {key_of(DATAFLOWS, b).namespace for b in await kube.list(DATAFLOWS)} >= {namespace}
+
+    run(scenario)
+
+
+def test_an_event_is_said_once(run: Callable[[Scenario], None], namespace: str) -> None:
+    """By this process, and by the next one that finds the same."""
+
+    async def scenario(kube: Kube) -> None:
+        key = Key(DATAFLOWS, namespace, "d")
+        for _ in range(2):
+            events = Events(kube, "reporter")
+            for note in ("column a is unknown", "column a is unknown", "column b is unknown"):
+                await events.warn(key, "uid", "UnresolvedColumn", note)
+
+        notes = [e["note"] for e in await kube.list(EVENTS, namespace=namespace)]
+        assert sorted(notes) == ["column a is unknown", "column b is unknown"]
+
+    run(scenario)
