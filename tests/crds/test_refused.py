@@ -50,7 +50,7 @@ SOURCES = [
     (bent("DataSource", {"tick": "61m"}), "spec.tick: .* from 100ms to 1h"),
     (bent("DataSource", {"tick": "1.5s"}), "spec.tick: .* should match"),
     (bent("DataSource", {"tick": "9" * 30 + "h"}), "spec.tick: "),
-    (bent("DataSource", {"deletionPolicy": "Delete"}), 'unknown field "spec.deletionPolicy"'),
+    (bent("DataSource", {"deletionPolicy": "Keep"}), "spec.deletionPolicy: Unsupported value"),
     (bent("DataSource", {"suspend": "yes"}), "spec.suspend: "),
     (manifest("DataSource", name="a.b"), "metadata.name: .* must be a DNS label"),
     (manifest("DataSource", {"instance": "i", "files": {"path": "/in", "tables": []}}), "spec.files.tables: "),

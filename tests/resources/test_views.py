@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.resources.manifests import body, csv_table, data_source, dataflow
-from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.dataflow import INDEX, MATERIALIZED_VIEW, Dataflow
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
@@ -51,6 +51,7 @@ def test_defaults_are_those_of_the_schema() -> None:
     source = DataSource.parse(data_source({"loadGenerator": {"tpch": {}}}))
 
     assert (flow.as_of, flow.read_policy, flow.suspend) == (None, None, False)
+    assert flow.deletion_policy is DeletionPolicy.RETAIN
     assert instance.read_policy.lag_ms == 60_000
     assert (replica.limits.cores, replica.limits.memory_bytes) == (2, 2 << 30)
     assert (source.tick_ms, source.source) == (1000, TpchSource("0.01", 10, 1))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.durations import duration_ms
@@ -25,6 +26,13 @@ KIND = "DataSource"
 PLURAL = "datasources"
 
 
+class DeletionPolicy(Enum):
+    """What becomes of tables when the object that made them is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
 @dataclass(frozen=True, slots=True)
 class DataSource:
     meta: Meta
@@ -32,6 +40,7 @@ class DataSource:
     tick_ms: int
     source: SourceSpec
     suspend: bool
+    deletion_policy: DeletionPolicy
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -42,6 +51,7 @@ class DataSource:
             tick_ms=duration_ms(spec, "tick", 100, 3_600_000, "1s"),
             source=_source(spec),
             suspend=spec.flag("suspend", False),
+            deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
         )
 
 

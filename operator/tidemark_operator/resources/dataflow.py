@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tidemark_operator.resources.data_source import DeletionPolicy
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.instance import ReadPolicy
@@ -45,6 +46,7 @@ class Dataflow:
     read_policy: ReadPolicy | None
     """None: the instance's."""
     suspend: bool
+    deletion_policy: DeletionPolicy
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Dataflow:
@@ -60,6 +62,7 @@ class Dataflow:
             as_of=Time(spec.integer("asOf")) if spec.has("asOf") else None,
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
+            deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
         )
 
 

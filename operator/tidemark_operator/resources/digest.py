@@ -1,8 +1,8 @@
 """spec_digest: has anything changed that a plan is made from?
 
 It decides whether to plan anew, no more: what the replicas compute has an identity of its own (plan_digest), so
-an edit of white space is planned again, found to be the same plan, and rehydrates nothing. Labels, `readPolicy`
-and `suspend` are not part of it; the two ways to write a Dataflow with one export are equal.
+an edit of white space is planned again, found to be the same plan, and rehydrates nothing. Labels, `readPolicy`,
+`suspend` and `deletionPolicy` are not part of it; the two ways to write a Dataflow with one export are equal.
 """
 
 from __future__ import annotations
