@@ -1,0 +1,194 @@
+"""The whole system for a test: an operator process against a real API server, driven by kubectl and the CLI.
+
+Nothing is reached into but what a user can reach: resources, the command line, the Delta tables on disk, and, to do
+harm, the pids of processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from tidemark_persist import open_shard
+
+from tidemark_devcluster.plane import ControlPlane
+
+CHECKOUT = Path(__file__).parents[2]
+# Generous: the machine may be doing other things. Nothing below asserts on how long anything takes.
+PATIENCE_SECONDS = 240.0
+_GROUP = "compute.tidemark.dev/v1alpha1"
+
+
+def wait_for(what: str, condition: Callable[[], Any], explain: Callable[[], str] = str) -> Any:
+    """The condition's value once it is true; fails with what it was at the end."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        if found := condition():
+            return found
+        assert time.monotonic() < deadline, f"{what} did not come to pass; {explain()}"
+        time.sleep(0.2)
+
+
+@dataclass
+class System:
+    """One operator and one namespace."""
+
+    plane: ControlPlane
+    namespace: str
+    home: Path
+    operator: subprocess.Popen[bytes] | None = None
+
+    # --- processes ---
+
+    def start_operator(self) -> None:
+        """Starts it, and waits until its gateway can be found."""
+        (self.home / "gateway.json").unlink(missing_ok=True)
+        command = [
+            *(sys.executable, "-m", "tidemark_operator", "--orchestrator", "process"),
+            *("--kubeconfig", str(self.plane.kubeconfig), "--state-dir", str(self.home / "operator")),
+            *("--namespace", self.namespace, "--lease-namespace", self.namespace),
+            *("--gateway-file", str(self.home / "gateway.json")),
+        ]
+        with (self.home / "operator.log").open("ab") as log:
+            self.operator = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_for("the gateway", (self.home / "gateway.json").exists, self.log)
+
+    def kill_operator(self) -> None:
+        assert self.operator is not None
+        self.operator.send_signal(signal.SIGKILL)
+        self.operator.wait()
+        self.operator = None
+
+    def replica_pids(self) -> dict[str, int]:
+        """The process of each replica's home, where one is recorded."""
+        records = (self.home / "operator" / "replicas").glob("*/process.json")
+        return {path.parent.name: json.loads(path.read_text())["pid"] for path in records}
+
+    def kill_replica(self) -> None:
+        """SIGKILL to the replica's own process, as an out-of-memory killer would."""
+        (pid,) = self.replica_pids().values()
+        os.kill(pid, signal.SIGKILL)
+
+    def log(self) -> str:
+        """The ends of all logs, for a failed test."""
+        logs = [self.home / "operator.log", *(self.home / "operator").glob("**/log")]
+        return "\n".join(f"--- {path}\n" + path.read_text(errors="replace")[-3000:] for path in logs if path.exists())
+
+    def stop(self) -> None:
+        """Ends the operator and all that it left running."""
+        if self.operator is not None:
+            self.operator.terminate()
+            self.operator.wait(60)
+        stop = [sys.executable, "-m", "tidemark_operator.orchestrator.stop", str(self.home / "operator")]
+        subprocess.run(stop, check=True, timeout=120)
+
+    # --- resources ---
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.plane.kubectl("-n", self.namespace, *arguments, stdin=stdin)
+
+    def apply(self, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> None:
+        body = {"apiVersion": _GROUP, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+        self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+
+    def base(self, memory: str = "1536Mi") -> None:
+        """An instance and a replica."""
+        self.apply("ComputeInstance", "default", {"storage": {"location": str(self.shards)}})
+        limits = {"resources": {"limits": {"cpu": 2, "memory": memory}}}
+        self.apply("ComputeReplica", "r1", {"instance": "default", **limits})
+
+    def dataflow(self, name: str, sql: str, **export: Any) -> None:
+        """A Dataflow of the short form, by default with a materialized view."""
+        self.apply("Dataflow", name, {"instance": "default", "sql": sql, **(export or {"materializedView": {}})})
+
+    def tpch(self, scale_factor: float = 0.001, transactions_per_second: int = 20) -> None:
+        generator = {"scaleFactor": scale_factor, "transactionsPerSecond": transactions_per_second}
+        self.apply("DataSource", "tpch", {"instance": "default", "tick": "1s", "loadGenerator": {"tpch": generator}})
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    def condition(self, kind: str, name: str, type_: str) -> dict[str, Any]:
+        """The condition, if it is about the resource as it is now; else nothing."""
+        body = self.get(kind, name)
+        for condition in body.get("status", {}).get("conditions", []):
+            if condition["type"] == type_ and condition["observedGeneration"] == body["metadata"]["generation"]:
+                return dict(condition)
+        return {}
+
+    def wait_condition(self, kind: str, name: str, type_: str, status: str = "True", reason: str | None = None) -> str:
+        """Waits for the condition and returns its message."""
+
+        def holds() -> dict[str, Any] | None:
+            found = self.condition(kind, name, type_)
+            fits = found.get("status") == status and reason in (None, found.get("reason"))
+            return found if fits else None
+
+        def explain() -> str:
+            return json.dumps(self.get(kind, name).get("status", {}), indent=1) + self.log()
+
+        return str(wait_for(f"{kind}/{name} {type_}={status}", holds, explain)["message"])
+
+    def wait_hydrated(self, *names: str) -> None:
+        for name in names:
+            self.wait_condition("dataflow", name, "Hydrated")
+
+    def frontier(self, name: str) -> int:
+        """The write frontier in the Dataflow's status; -1 where there is none yet."""
+        return int(self.get("dataflow", name).get("status", {}).get("writeFrontier", {}).get("time", -1))
+
+    def live_frontiers(self) -> dict[str, dict[str, Any]]:
+        """What `kubectl tidemark frontiers` shows, by name."""
+        said = json.loads(self.tidemark("frontiers", "-n", self.namespace, "-o", "json").stdout)
+        return {c["name"]: c for c in said.get("collections", [])}
+
+    # --- answers ---
+
+    def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidemark_cli", *arguments, "--gateway-file", str(self.home / "gateway.json")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+    def query(self, sql: str, as_of: int | None = None) -> dict[str, Any]:
+        """The answer as the CLI prints it in JSON."""
+        at = ["--as-of", str(as_of)] if as_of is not None else []
+        done = self.tidemark("query", sql, "-n", self.namespace, "-o", "json", *at)
+        assert done.returncode == 0, done.stderr + self.log()
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    @property
+    def shards(self) -> Path:
+        return self.home / "shards"
+
+    def shard(self, name: str, part: str, version: int = 1) -> Path:
+        """Where the shard of a source's table or of a Dataflow's export is."""
+        return self.shards / self.namespace / name / part / f"v{version}"
+
+    def contents(self, name: str, part: str, as_of: int) -> pa.Table:
+        """A shard's consolidated contents, read off the Delta table."""
+        return open_shard(str(self.shard(name, part))).snapshot(as_of)
+
+
+@contextmanager
+def running(plane: ControlPlane, namespace: str, home: Path) -> Iterator[System]:
+    """A system whose operator runs; nothing of it is left afterwards."""
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHECKOUT / "crds"))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CHECKOUT / "crds"))
+    system = System(plane, namespace, home)
+    try:
+        system.start_operator()
+        yield system
+    finally:
+        system.stop()

@@ -1,0 +1,64 @@
+"""A view over three TPC-H tables, from kubectl apply to the rows: equal to Spark batch and DuckDB at every frontier
+that we look at, read by a query and read off the Delta table."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e.oracle import by_duckdb, by_spark, expanded, rows_of
+from tests.e2e.system import System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+# explicit casts where the two engines' types differ, so that all three give the same digits
+REVENUE = """
+SELECT n.n_name,
+       count(*) AS items,
+       sum(l.l_extendedprice * (1 - l.l_discount)) AS revenue,
+       sum(l.l_quantity) AS quantity
+FROM tpch.orders o
+JOIN tpch.lineitem l ON l.l_orderkey = o.o_orderkey
+JOIN tpch.customer c ON c.c_custkey = o.o_custkey
+JOIN tpch.nation n ON n.n_nationkey = c.c_nationkey
+WHERE o.o_orderdate >= DATE '1995-01-01'
+GROUP BY n.n_name
+"""
+TABLES = ("orders", "lineitem", "customer", "nation")
+LOOKS = 4
+
+
+def test_oracle_a_join_over_a_changing_source_is_right_at_every_frontier(
+    system: System, spark_session: SparkSession
+) -> None:
+    """Hydrated, its frontier advances with the clock; contents are those of batch engines at the same time."""
+    system.base()
+    system.tpch()
+    system.dataflow("revenue", REVENUE)
+    system.dataflow("rich", "SELECT n_name, items FROM revenue WHERE revenue > 1000000", index={"key": ["n_name"]})
+    system.wait_hydrated("revenue", "rich")
+    seen: list[int] = []
+    for _ in range(LOOKS):
+        last = seen[-1] if seen else 0
+        live = wait_for("a new frontier", lambda last=last: _complete(system, last), system.log)
+        at = live - 1
+        seen.append(live)
+        tables = {f"tpch.{t}": expanded(system.contents("tpch", t, at)) for t in TABLES}
+        expected = by_duckdb(REVENUE, tables)
+
+        assert by_spark(spark_session, REVENUE, tables) == expected
+        assert rows_of(expanded(system.contents("revenue", "revenue", at))) == expected
+        answer = system.query("SELECT n_name, items, revenue, quantity FROM revenue", as_of=at)
+        assert sorted((tuple(str(v) for v in r.values()) for r in answer["rows"]), key=repr) == expected
+        rich = {r["n_name"]: r["items"] for r in system.query("SELECT n_name, items FROM rich", as_of=at)["rows"]}
+        assert rich == {name: int(items) for name, items, revenue, _ in expected if float(revenue) > 1_000_000}
+    assert len(set(seen)) == LOOKS
+    wait_for("the status to follow", lambda: system.frontier("revenue") >= seen[0], system.log)
+    assert "revenue" in system.kubectl("get", "dataflows")
+
+
+def _complete(system: System, after: int) -> int:
+    """A time before which both Dataflows are complete, if it is beyond `after`."""
+    live = system.live_frontiers()
+    complete = min(int(live[name].get("write", -1)) for name in ("revenue.revenue", "rich.rich"))
+    return complete if complete > after else 0
