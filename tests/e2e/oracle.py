@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+
 from tidemark_persist import DIFF, ERROR
 
 Rows = list[tuple[Any, ...]]

@@ -20,9 +20,9 @@ from typing import Any
 
 import pyarrow as pa
 import yaml
-from tidemark_persist import open_shard
 
 from tidemark_devcluster.plane import ControlPlane
+from tidemark_persist import open_shard
 
 CHECKOUT = Path(__file__).parents[2]
 # Generous: the machine may be doing other things. Nothing below asserts on how long anything takes.

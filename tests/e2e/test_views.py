@@ -28,12 +28,8 @@ TABLES = ("orders", "lineitem", "customer", "nation")
 LOOKS = 4
 
 
-def test_oracle_a_join_over_a_changing_source_is_right_at_every_frontier(
-    system: System, spark_session: SparkSession
-) -> None:
+def test_oracle_a_join_over_a_changing_source_is_right_at_every_frontier(system: System, spark: SparkSession) -> None:
     """Hydrated, its frontier advances with the clock; contents are those of batch engines at the same time."""
-    system.base()
-    system.tpch()
     system.dataflow("revenue", REVENUE)
     system.dataflow("rich", "SELECT n_name, items FROM revenue WHERE revenue > 1000000", index={"key": ["n_name"]})
     system.wait_hydrated("revenue", "rich")
@@ -46,7 +42,7 @@ def test_oracle_a_join_over_a_changing_source_is_right_at_every_frontier(
         tables = {f"tpch.{t}": expanded(system.contents("tpch", t, at)) for t in TABLES}
         expected = by_duckdb(REVENUE, tables)
 
-        assert by_spark(spark_session, REVENUE, tables) == expected
+        assert by_spark(spark, REVENUE, tables) == expected
         assert rows_of(expanded(system.contents("revenue", "revenue", at))) == expected
         answer = system.query("SELECT n_name, items, revenue, quantity FROM revenue", as_of=at)
         assert sorted((tuple(str(v) for v in r.values()) for r in answer["rows"]), key=repr) == expected

@@ -1,0 +1,121 @@
+"""SIGKILL to the operator, to the replica, and between a plan that is stored and one that is sent: nothing is lost,
+nothing is doubled, nothing is computed again that need not be, and no frontier goes back."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.e2e.oracle import by_duckdb, expanded, rows_of
+from tests.e2e.system import System, wait_for
+from tests.storage.test_crash_ingestion import expected, same
+from tidemark_persist import DIFF, TIME, open_shard, read_part
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+STATUS = """
+SELECT o_orderstatus, count(*) AS orders, sum(o_totalprice) AS total
+FROM tpch.orders
+GROUP BY o_orderstatus
+"""
+
+
+@pytest.fixture(scope="module")
+def status_view(system: System) -> str:
+    """A hydrated Dataflow that the tests of this module watch."""
+    system.dataflow("status", STATUS)
+    system.wait_hydrated("status")
+    return "status"
+
+
+def replica_status(system: System) -> dict[str, object]:
+    return dict(system.get("computereplica", "r1").get("status", {}))
+
+
+def live(system: System, name: str) -> int:
+    return int(system.live_frontiers()[name].get("write", -1))
+
+
+def view_is_right(system: System, at: int) -> None:
+    """The view's table at a time is the SQL over the source's table at that time."""
+    orders = {"tpch.orders": expanded(system.contents("tpch", "orders", at))}
+    assert rows_of(expanded(system.contents("status", "status", at))) == by_duckdb(STATUS, orders)
+
+
+def test_crash_of_the_operator_computes_nothing_anew(system: System, status_view: str) -> None:
+    """The replica goes on without it, the next one adopts it, and no frontier that was shown goes back."""
+    pids, hydrations = system.replica_pids(), replica_status(system)["hydrations"]
+    shown, view = system.frontier(status_view), open_shard(str(system.shard("status", "status")))
+    system.kill_operator()
+    upper = view.refresh().upper
+    wait_for("the replica to go on alone", lambda: view.refresh().upper > upper, system.log)
+    system.start_operator()
+    wait_for("the view to be read", lambda: live(system, "status.status") > upper, system.log)
+    wait_for("the status to move on", lambda: system.frontier(status_view) > shown, system.log)
+
+    assert system.replica_pids() == pids
+    assert replica_status(system)["hydrations"] == hydrations
+    system.wait_hydrated(status_view)
+    view_is_right(system, view.refresh().upper - 1)
+
+
+def test_crash_between_storing_a_plan_and_sending_it(system: System, status_view: str) -> None:
+    """Killed as soon as the revision exists: the next operator sends that one, and stores no second."""
+    for attempt in range(3):
+        name = f"crashed-{attempt}"
+        system.dataflow(name, f"SELECT count(*) AS n FROM tpch.nation WHERE n_nationkey > {attempt}")
+        wait_for("a stored revision", lambda name=name: revisions(system, name), system.log)
+        system.kill_operator()
+        stored = revisions(system, name)
+        system.start_operator()
+        system.wait_hydrated(name)
+
+        assert revisions(system, name) == stored
+        assert len(stored) == 1
+        assert system.query(f"SELECT n FROM `{name}`")["rows"] == [{"n": 24 - attempt}]
+
+
+def revisions(system: System, dataflow: str) -> list[str]:
+    """Names of the stored revisions that the Dataflow owns."""
+    owner = "{range .items[*]}{.metadata.ownerReferences[0].name} {.metadata.name}{'\\n'}{end}"
+    listed = system.kubectl("get", "controllerrevisions", "-o", f"jsonpath={owner}".replace("'\\n'", '"\\n"'))
+    return [line.split()[1] for line in listed.splitlines() if line.split()[0] == dataflow]
+
+
+def test_crash_of_the_replica_at_any_moment(system: System, status_view: str) -> None:
+    """Restarted, rehydrated; the source's tables hold what the bindings say at every one of them, and the view's table
+    is right before, between and after the kills."""
+    moments = random.Random(5)
+    view = open_shard(str(system.shard("status", "status")))
+    times = []
+    for _ in range(3):
+        times.append(view.refresh().upper - 1)
+        pids, upper = system.replica_pids(), view.refresh().upper
+        time.sleep(moments.uniform(0, 2))
+        system.kill_replica()
+        wait_for("another process", lambda pids=pids: system.replica_pids() not in ({}, pids), system.log)
+        wait_for("the view to move on", lambda upper=upper: view.refresh().upper > upper, system.log)
+    times.append(view.refresh().upper - 1)
+    since = view.refresh().since
+
+    for at in times:
+        if at >= max(since, open_shard(str(system.shard("tpch", "orders"))).state().since):
+            view_is_right(system, at)
+    _tables_hold_what_the_bindings_say(system)
+
+
+def _tables_hold_what_the_bindings_say(system: System) -> None:
+    """Against the generator alone, at every binding that can still be read."""
+    folder = next((system.home / "operator" / "replicas").glob("*/scratch"))
+    cache = next(path.parent for path in folder.rglob("tpch-0.001"))
+    remap = open_shard(str(system.shard("tpch", "__remap")))
+    orders = open_shard(str(system.shard("tpch", "orders")))
+    state, checked = orders.refresh(), 0
+    since = max(state.since, remap.refresh().since)
+    for part in remap.listen(since + 1, min(state.upper, remap.state().upper)):
+        for row in (r for batch in read_part(part) for r in batch.to_pylist() if r[DIFF] > 0):
+            assert same(orders.snapshot(row[TIME]), expected(cache, "orders", row["transactions"]))
+            checked += 1
+    assert checked > 0

@@ -1,0 +1,115 @@
+"""What users do right and wrong: names that are not there yet, SQL that cannot be, edits, deletions in any order."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.e2e.system import System, wait_for
+from tidemark_devcluster.errors import KubectlFailed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+NATIONS = "SELECT n_regionkey, count(*) AS nations FROM tpch.nation GROUP BY n_regionkey"
+
+# SQL -> reason, and what the message names
+REFUSED = {
+    "does not parse": ("SELECT n_name FORM tpch.nation", "Syntax", r"line 1, column \d+.*"),
+    "unknown column": ("SELECT n_nam FROM tpch.nation", "UnresolvedColumn", r"line 1, column 8.*n_nam"),
+    "not supported": ("SELECT n_name, rank() OVER (ORDER BY n_name) r FROM tpch.nation", "Unsupported", r"(?i)window"),
+    "not allowed": ("SELECT reflect('java.lang.System', 'exit', 1) c FROM tpch.nation", "ForbiddenFunction", "reflect"),
+    "no name of its own": ("SELECT n_name, n_name FROM tpch.nation", "DuplicateName", "n_name"),
+}
+
+
+def test_sql_that_cannot_be_is_said_where_and_why(system: System) -> None:
+    """`Planned=False` with line, column and word; nothing runs."""
+    for number, (sql, _, _) in enumerate(REFUSED.values()):
+        system.dataflow(f"refused-{number}", sql)
+    for number, (_, reason, said) in enumerate(REFUSED.values()):
+        message = system.wait_condition("dataflow", f"refused-{number}", "Planned", "False", reason)
+        assert re.search(said, message), message
+    for number in range(len(REFUSED)):
+        system.kubectl("delete", "dataflow", f"refused-{number}")
+
+
+def test_what_is_missing_is_waited_for_and_said(system: System) -> None:
+    """A Dataflow may come before what it reads."""
+    system.dataflow("early", "SELECT nations FROM late WHERE nations > 4", index={})
+    message = system.wait_condition("dataflow", "early", "Planned", "False", "WaitingForInputs")
+    assert "late" in message
+    system.dataflow("late", NATIONS)
+    system.wait_hydrated("early")
+
+    assert [r["nations"] for r in system.query("SELECT nations FROM early")["rows"]] == [5] * 5
+    system.kubectl("delete", "dataflow", "early", "late")
+
+
+def test_a_missing_instance_prints_the_manifest_to_apply(system: System) -> None:
+    """And is waited for."""
+    system.apply("Dataflow", "homeless", {"instance": "nowhere", "sql": NATIONS, "index": {}})
+    message = system.wait_condition("dataflow", "homeless", "InstanceFound", "False", "InstanceNotFound")
+
+    assert "kind: ComputeInstance" in message
+    system.kubectl("delete", "dataflow", "homeless")
+
+
+def test_an_edit_replaces_and_what_changes_nothing_rehydrates_nothing(system: System) -> None:
+    """A label and a read policy leave the computation alone; other SQL replaces it; while others read, it may not."""
+    system.dataflow("edited", NATIONS)
+    system.wait_hydrated("edited")
+    hydrations = system.get("computereplica", "r1")["status"]["hydrations"]
+    system.apply(
+        "Dataflow",
+        "edited",
+        {"instance": "default", "sql": NATIONS + "\n", "materializedView": {}, "readPolicy": {"lag": "30s"}},
+        labels={"team": "x"},
+    )
+    system.wait_hydrated("edited")
+    system.wait_condition("dataflow", "edited", "Planned")
+    assert system.get("computereplica", "r1")["status"]["hydrations"] == hydrations
+
+    system.dataflow("reader", "SELECT sum(nations) AS n FROM edited", index={})
+    system.wait_hydrated("reader")
+    other = NATIONS.replace("GROUP BY", "WHERE n_regionkey > 1 GROUP BY")
+    system.dataflow("edited", other)
+    message = system.wait_condition("dataflow", "edited", "Progressing", "False", "EditRefused")
+    assert "reader" in message
+    assert [r["n"] for r in system.query("SELECT n FROM reader")["rows"]] == [25]
+
+    system.kubectl("delete", "dataflow", "reader")
+    system.wait_condition("dataflow", "edited", "Ready")
+    wait_for("the new rows", lambda: len(system.query("SELECT nations FROM edited")["rows"]) == 3, system.log)
+    system.kubectl("delete", "dataflow", "edited")
+
+
+def test_manifests_that_cannot_be_are_refused_with_the_field(system: System) -> None:
+    """By the API server, before the operator sees them."""
+    with pytest.raises(KubectlFailed, match="sql"):
+        system.apply("Dataflow", "bad", {"instance": "default", "index": {}})
+    with pytest.raises(KubectlFailed, match="location"):
+        system.apply("ComputeInstance", "default", {"storage": {"location": "/elsewhere"}})
+
+
+def test_deleting_in_any_order_leaves_nothing_but_tables(system: System) -> None:
+    """The instance first, then the replica, the source, and the views: no process, no scratch, no finalizer."""
+    system.dataflow("first", NATIONS)
+    system.dataflow("second", "SELECT sum(nations) AS n FROM first", index={})
+    system.wait_hydrated("first", "second")
+    table = system.shard("first", "first")
+    system.kubectl("delete", "computeinstance", "default")
+    system.kubectl("delete", "computereplica", "r1")
+    wait_for("the replica's process and home to go", lambda: not system.replica_pids(), system.log)
+    system.kubectl("delete", "datasource", "tpch")
+    system.kubectl("delete", "dataflow", "first", "--wait=false")
+    system.kubectl("delete", "dataflow", "second")
+    wait_for("the kinds to be empty", lambda: not _left(system), lambda: str(_left(system)) + system.log())
+
+    assert (table / "_delta_log").is_dir()
+    assert list((system.home / "operator" / "replicas").iterdir()) == []
+
+
+def _left(system: System) -> str:
+    kinds = "computeinstances,computereplicas,datasources,dataflows,controllerrevisions"
+    return system.kubectl("get", kinds, "-o", "name")
