@@ -101,7 +101,7 @@ def test_deleting_in_any_order_leaves_nothing_but_tables(system: System) -> None
     system.kubectl("delete", "computeinstance", "default")
     system.kubectl("delete", "computereplica", "r1")
     wait_for("the replica's process and home to go", lambda: not system.replica_pids(), system.log)
-    system.kubectl("delete", "datasource", "tpch")
+    system.kubectl("delete", "datasource", "tpch", "--wait=false")
     system.kubectl("delete", "dataflow", "first", "--wait=false")
     system.kubectl("delete", "dataflow", "second")
     wait_for("the kinds to be empty", lambda: not _left(system), lambda: str(_left(system)) + system.log())
