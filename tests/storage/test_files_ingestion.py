@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,15 +25,6 @@ from tidemark_replica.storage.ingester import Ingester
 pytestmark = pytest.mark.spark
 COLUMNS = (Column("a", BIGINT), Column("b", STRING))
 HEADER = (Option("header", "true"),)
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "1g").config("spark.sql.session.timeZone", "UTC")
-    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-    yield session
-    session.stop()
 
 
 class Directory:
@@ -75,8 +66,8 @@ class Directory:
 
 
 @pytest.fixture
-def directory(session: SparkSession, tmp_path: Path) -> Callable[..., Directory]:
-    return lambda **table: Directory(session, tmp_path, **table)
+def directory(spark: SparkSession, tmp_path: Path) -> Callable[..., Directory]:
+    return lambda **table: Directory(spark, tmp_path, **table)
 
 
 def test_new_files_are_picked_up_one_after_the_other(directory: Callable[..., Directory]) -> None:
@@ -295,15 +286,15 @@ def test_names_that_mean_something_to_hadoop_are_just_names(directory: Callable[
     assert [a for a, _ in d.rows()] == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_a_schema_is_inferred_once_from_the_first_file(session: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_is_inferred_once_from_the_first_file(spark: SparkSession, tmp_path: Path) -> None:
     """With Spark's own inference; without a file it is waited for."""
     spec = FilesSource((FilesTable("t", "csv", str(tmp_path), "*.csv", None, HEADER),))
     with pytest.raises(SourceNotReady, match="to infer a schema from"):
-        tables_of(session, spec)
+        tables_of(spark, spec)
     (tmp_path / "1.csv").write_text("a,b,c\n1,x,1.5\n")
 
     expected = (Column("a", SqlType("int")), Column("b", STRING), Column("c", DOUBLE))
-    assert tables_of(session, spec)[0].columns == expected
+    assert tables_of(spark, spec)[0].columns == expected
 
 
 REFUSED = {

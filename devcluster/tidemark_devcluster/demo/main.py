@@ -71,7 +71,7 @@ def up(home: Home, seconds_per_month: float) -> None:
     services.start_feeder(home, seconds_per_month)
     cluster.apply_examples(plane, CHECKOUT, home)
     show.wait_until_hydrated(home, plane, progress, sys.stdout)
-    show.show_frontiers(home, sys.stdout)
+    show.show_frontiers(home, plane, sys.stdout)
     show.say_what_next(home, sys.stdout)
 
 

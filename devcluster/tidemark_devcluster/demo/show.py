@@ -14,7 +14,8 @@ from tidemark_devcluster.progress import Progress
 
 HYDRATION_SECONDS = 600.0
 _POLL_SECONDS = 1.0
-_FRONTIER_LOOKS = 4
+_FRONTIER_LOOKS = 3
+_LOOK_SECONDS = 6.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
@@ -48,14 +49,15 @@ def _stuck(plane: ControlPlane, states: list[cluster.DataflowState], home: Home)
     return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
 
 
-def show_frontiers(home: Home, out: TextIO) -> None:
-    """The same command a few times: the frontiers run with the clock."""
-    for look in range(_FRONTIER_LOOKS):
-        if look:
-            time.sleep(2 * _POLL_SECONDS)
-        print(f"\n$ kubectl tidemark frontiers      # {time.strftime('%H:%M:%S')}", file=out, flush=True)
-        _tidemark(home, "frontiers")
-    print(f'\n$ kubectl tidemark query "{_QUERY}"', file=out, flush=True)
+def show_frontiers(home: Home, plane: ControlPlane, out: TextIO) -> None:
+    """How far everything is, then how the views run with the clock, then rows."""
+    print("\n$ kubectl tidemark frontiers", file=out, flush=True)
+    _tidemark(home, "frontiers")
+    print("\n$ kubectl get dataflows      # a few times: LAG stays small while the clock runs", file=out, flush=True)
+    for _ in range(_FRONTIER_LOOKS):
+        time.sleep(_LOOK_SECONDS)
+        print(f"{time.strftime('%H:%M:%S')}\n{plane.kubectl('get', 'dataflows')}", file=out, flush=True)
+    print(f'$ kubectl tidemark query "{_QUERY}"', file=out, flush=True)
     _tidemark(home, "query", _QUERY)
 
 
