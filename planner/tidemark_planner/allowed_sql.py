@@ -140,6 +140,9 @@ def _check_subqueries(tree: ParseTree) -> None:
     for phrase in tree.phrases("query"):
         if phrase.parent in _SUBQUERIES:
             _refuse_at(phrase, _SUBQUERIES[phrase.parent])
+    for phrase in tree.phrases("setQuantifier"):
+        if phrase.parent == "FunctionCallContext" and phrase.text.upper() == "DISTINCT":
+            _refuse_at(phrase, "DISTINCT inside an aggregate")
     for keyword in ("INTERSECT", "EXCEPT", "SETMINUS"):
         for token in tree.tokens(keyword):
             if token.parent == "SetOperationContext":

@@ -9,6 +9,7 @@ What has no entry is refused by name. Literals are folded where that cannot fail
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from tidemark_planner import fold
 from tidemark_planner.errors import refuse, unsupported
@@ -16,7 +17,8 @@ from tidemark_planner.literals import VOID, literal_of, type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.check_scalar import MAX_EXPR_NODES
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import call, is_constant
 from tidemark_protocol.literals import is_special_time
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType
@@ -138,7 +140,10 @@ class _Lowering:
         if len(definitions) != 1:
             refuse("FORBIDDEN_FUNCTION", "an expression with several shared parts is not supported")
         common = self.lower(definitions[0].children[0])
-        return _Lowering(self._columns, (*self._common, common)).lower(body)
+        written = _Lowering(self._columns, (*self._common, common)).lower(body)
+        if sum(1 for _ in islice(walk(written), MAX_EXPR_NODES + 1)) > MAX_EXPR_NODES:
+            refuse("TOO_LARGE", f"an expression has more than {MAX_EXPR_NODES} parts once it is written out")
+        return written
 
     def shared_use(self, node: Node) -> ScalarExpr:
         if not self._common:

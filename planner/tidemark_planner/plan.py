@@ -73,14 +73,15 @@ def _add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built
     scope = scope_of(request.catalogue, (v.known for v in built.views.values()))
     prefix = f"{request.id_prefix}{view.name}"
     query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), check_no_order, _lower_view)
-    check_output_names(query.lowered.names)
     hir = optimise(query.lowered.hir)
     built.objects += [*query.objects, (GlobalId(prefix), hir)]
     built.views[view.name.lower()] = View(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
 
 
 def _lower_view(tree: Node, context: Context) -> Lowered:
-    return context.lower(tree)
+    lowered = context.lower(tree)
+    check_output_names(lowered.names)
+    return lowered
 
 
 def _known(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> Known:

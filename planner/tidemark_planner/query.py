@@ -83,6 +83,18 @@ def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]
 def _in_original(refusal: Refusal, rewritten: Rewritten) -> Refusal:
     moved = []
     for diagnostic in refusal.diagnostics:
-        line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
+        if diagnostic.line:
+            line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
+        else:
+            line, column = _where(rewritten.original, diagnostic.word)
         moved.append(replace(diagnostic, line=line, column=column))
     return Refusal(*moved)
+
+
+def _where(sql: str, word: str) -> tuple[int, int]:
+    """The position of a word that stands in the text once; (0, 0) where that is not so."""
+    folded = sql.lower()
+    if not word or folded.count(word.lower()) != 1:
+        return (0, 0)
+    before = sql[: folded.index(word.lower())]
+    return (before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, TimeoutError
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -30,6 +32,7 @@ PLAN_SECONDS = 5.0
 _WAITING_AT_MOST = 16
 # Less than a caller's patience beyond PLAN_SECONDS: who has waited this long is told to come back.
 _TURN_SECONDS = 2.5
+_GROWTH_BYTES = 2 << 30
 _LAST_WORDS_SECONDS = 2.0
 # The exit status of a planner that must be replaced.
 REPLACE_ME = 70
@@ -90,6 +93,8 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
             return self._end("TIMEOUT", f"planning took longer than {self._plan_seconds:g} s: simplify the SQL")
         except RecursionError:
             return _refused("TOO_LARGE", "the query is nested too deeply to be planned")
+        except MemoryError:
+            return self._end("TOO_LARGE", "planning took more memory than the planner has")
         except Exception as error:
             log.exception("planning failed")
             if _jvm_has_ended():
@@ -106,6 +111,7 @@ def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Ev
     """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME)."""
     catalyst = Catalyst.start()
     plan(catalyst, _WARM_UP)
+    limit_memory()
     service = PlannerService(catalyst, plan_seconds)
     server = grpc.server(
         ThreadPoolExecutor(_WAITING_AT_MOST), options=_OPTIONS, maximum_concurrent_rpcs=_WAITING_AT_MOST
@@ -119,6 +125,16 @@ def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Ev
         pass
     server.stop(grace=_LAST_WORDS_SECONDS).wait()
     return REPLACE_ME if service.ended.is_set() else 0
+
+
+def limit_memory() -> None:
+    """From here on this process may grow by twice the JVM's heap, and no more: plans are read from there into it.
+
+    The JVM has started by then, and is not held by the limit.
+    """
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + _GROWTH_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def _jvm() -> subprocess.Popen[bytes] | None:

@@ -11,6 +11,7 @@ from tests.planner.fixture_files import HERE, cases, check
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.plan import plan
 from tidemark_protocol.planning import Planned
+from tidemark_protocol.types import ColumnType
 
 pytestmark = pytest.mark.spark
 
@@ -20,6 +21,7 @@ def outcome(catalyst: Catalyst, sql: str) -> str:
     assert isinstance(planned, Planned), planned
     imports = (f"import {i.id} {list(i.columns)}{' monotonic' if i.monotonic else ''}" for i in planned.source_imports)
     export = planned.exports[0]
+    assert planned.objects[-1].plan.schema == tuple(ColumnType(c.type, c.nullable) for c in export.columns)
     columns = ", ".join(f"{c.name} {c.type}{'' if c.nullable else '!'}" for c in export.columns)
     marks = (" unique" if export.unique else "") + (" monotonic" if export.monotonic else "")
     last = f"export key={list(export.key)}{marks} ({columns})"
