@@ -51,6 +51,9 @@ class Driver(Protocol):
     def is_stepping(self) -> bool:
         """Whether a job of it may be writing."""
 
+    def retell(self) -> None:
+        """The client is a new one: whatever was said in a Status and still holds is said again."""
+
     def stop(self) -> None:
         """Cancels what runs and frees what is held; returns at once."""
 
@@ -137,13 +140,18 @@ class Dataflows:
             if verdict.reused:
                 dataflow = kept.pop(export_set(verdict.wanted))
                 dataflow.reuse_for(verdict.wanted)
-                if dataflow.refusal:
-                    self._refuse(dataflow, dataflow.refusal)
+                self._retell(dataflow)
         for orphan in kept.values():
             for export in orphan.exports.values():
                 export.compact(Frontier.empty())
         self._collect()
         return verdicts
+
+    def _retell(self, dataflow: InstalledDataflow) -> None:
+        if dataflow.refusal:
+            self._refuse(dataflow, dataflow.refusal)
+        if driver := self._installed[dataflow]:
+            driver.retell()
 
     def described(self) -> Described:
         alive = {d: driver for d, driver in self._installed.items() if not d.dropped}

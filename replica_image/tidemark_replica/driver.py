@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from tidemark_persist import Part
@@ -23,12 +24,13 @@ from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response, Status
 from tidemark_replica.arrangement.errors import ArrangementError
+from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.jobs import Failed, Job, Jobs, Outcome
+from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
 from tidemark_replica.metrics import Metrics
-from tidemark_replica.render import RenderedDataflow, StepOutcome
+from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
@@ -63,6 +65,7 @@ class DataflowDriver:
         self._backoff = Backoff()
         self._stopped = False
         self._since: dict[GlobalId, Frontier] = {}
+        self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self)
         self._sinks = {
@@ -110,6 +113,11 @@ class DataflowDriver:
             self._since[id] = since
             self._rendered.compact(id, since)
 
+    def retell(self) -> None:
+        """The client is a new one: what is wrong is said again."""
+        for erroring in self._erroring.values():
+            erroring.retell()
+
     def stop(self) -> None:
         self._stopped = True
         self._around.watch.unfollow(self)
@@ -156,9 +164,10 @@ class DataflowDriver:
             except ReplicaError as error:
                 self._failed("step", error)
             else:
-                self._submit(self._around.spark_jobs, "step", lambda: rendered.run(step), commit)
+                self._submit(self._around.spark_jobs, "step", lambda: _run(rendered, step), commit)
 
-        def commit(outcome: StepOutcome) -> None:
+        def commit(ran: tuple[StepOutcome, Mapping[GlobalId, Errors]]) -> None:
+            outcome, errors = ran
             try:
                 rendered.commit(outcome)
             except ArrangementError as error:
@@ -167,6 +176,7 @@ class DataflowDriver:
             self._backoff.reset()
             self._around.metrics.step(time.monotonic() - began)
             self._take(outcome, rendered.frontier)
+            self._tell_errors(rendered, errors)
 
         self._submit(self._around.io_jobs, "step", lambda: self._parts(lower, upper), plan)
 
@@ -193,6 +203,19 @@ class DataflowDriver:
             for id in self._dataflow.exports:
                 self._around.respond(Status(id, "hydration", {"state": "hydrated"}))
 
+    def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, Errors]) -> None:
+        for id, change in changes.items():
+            self._erroring[id].change(change)
+        for id, index in rendered.indexes.items():
+            if self._erroring[id].any or may_be_in_error(index):
+                self._around.io_jobs.submit(
+                    f"errors of {id}", partial(standing, index), partial(self._errors_found, self._erroring[id])
+                )
+
+    def _errors_found(self, erroring: Erroring, outcome: Outcome[tuple[int, Errors]]) -> None:
+        if isinstance(outcome, Done) and not self._stopped:
+            erroring.found(*outcome.value)
+
     def _failed(self, what: str, error: Exception) -> None:
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
@@ -208,6 +231,12 @@ class DataflowDriver:
         if rendered is not None:
             free = self._around.renderer.free
             self._around.io_jobs.submit("free a dropped dataflow", lambda: free(rendered), _freed)
+
+
+def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, Errors]]:
+    """On the pool: the step, and how it changes the errors of each sink."""
+    outcome = rendered.run(step)
+    return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
 
 
 def _freed(outcome: Outcome[None]) -> None:

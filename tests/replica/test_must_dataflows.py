@@ -52,6 +52,13 @@ class Recorder:
     def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
         self.since[id] = since
 
+    @property
+    def is_stepping(self) -> bool:
+        return False
+
+    def retell(self) -> None:
+        self.calls.append("retell")
+
     def stop(self) -> None:
         self.calls.append("stop")
 
