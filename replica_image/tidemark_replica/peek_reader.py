@@ -8,11 +8,16 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_protocol.commands import Peek, ShardTarget
+from tidemark_protocol.frames import MAX_MESSAGE_BYTES
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import PeekRows
 from tidemark_replica.errors import ReplicaError
+from tidemark_replica.finishing import finished
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.peek import read_index, read_shard
+
+# an answer travels as one message: room is left for its envelope, and for what Arrow's stream adds to the rows
+ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
 
 
 class PeekReader:
@@ -22,7 +27,8 @@ class PeekReader:
         self._session, self._find = session, find
 
     def __call__(self, peek: Peek, max_result_bytes: int) -> PeekRows:
-        """The rows; raises what `render.peek` raises, and ReplicaError for an index that is gone."""
+        """The answer, finished; raises what `render.peek` raises, and ReplicaError for an index that is gone."""
+        max_result_bytes = min(max_result_bytes, ANSWER_BYTES_MAX)
         if isinstance(peek.target, ShardTarget):
             rows = read_shard(self._session, peek.target.shard, peek, max_result_bytes)
         else:
@@ -30,7 +36,8 @@ class PeekReader:
             if index is None:
                 raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
             rows = read_index(self._session, index, peek, max_result_bytes)
-        return PeekRows(_stream(rows), rows.num_rows)
+        answer = finished(rows, peek.finishing)
+        return PeekRows(_stream(answer), answer.num_rows)
 
 
 def _stream(rows: pa.Table) -> bytes:

@@ -2,83 +2,34 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.replica.conversing import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
-from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
+from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
 from tidemark_persist import open_shard
-from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, InstanceConfig, Schedule
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.commands import (
+    AllowCompaction,
+)
 from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.lir import MapFilterProject, Mfp
-from tidemark_protocol.responses import Frontiers, Response, Status
+from tidemark_protocol.responses import Frontiers, Status
 from tidemark_protocol.types import STRING
 
 pytestmark = pytest.mark.spark
 
-EPOCHS = epochs()
 EMPTY = Frontier.empty()
 
 
-@pytest.fixture(scope="module")
-def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcess]:
-    process = ReplicaProcess(tmp_path_factory.mktemp("replica"), "--cores", "2", "--driver-memory", "1g")
-    yield process
-    process.close()
-
-
-@pytest.fixture
-def connect(replica: ReplicaProcess) -> Iterator[Callable[..., ScriptedClient]]:
-    """A new client that says these commands in its initialization."""
-    clients = []
-
-    def connect(*commands: Command) -> ScriptedClient:
-        client = ScriptedClient(replica.address)
-        clients.append(client)
-        client.greet(next(EPOCHS), InstanceConfig("default", str(replica.home)), *commands)
-        return client
-
-    yield connect
-    for client in clients:
-        client.close()
-
-
-def started(*dataflows: DataflowDescription) -> list[Command]:
-    """Created, scheduled, their materialized views allowed to write."""
-    commands: list[Command] = [CreateDataflow(d) for d in dataflows]
-    commands += [Schedule(id) for d in dataflows for id in d.export_ids]
-    return commands + [AllowWrites(e.id, WriterTerm(1)) for d in dataflows for e in d.sink_exports]
-
-
-def furthest(kind: str, id: str) -> Callable[[list[Response]], Frontier]:
-    """The last reported frontier of a kind."""
-
-    def last(responses: list[Response]) -> Frontier:
-        found = [getattr(r, kind) for r in responses if isinstance(r, Frontiers) and r.id == id]
-        return max((f for f in found if f is not None), default=Frontier.minimum())
-
-    return last
-
-
-def reaches(kind: str, id: str, time: int) -> Callable[[list[Response]], Any]:
-    return lambda responses: furthest(kind, id)(responses) >= Frontier.at(time)
-
-
-def unique(name: str) -> str:
-    return f"{name}-{uuid.uuid4().hex[:8]}"
-
-
 def test_views_follow_their_input(
-    replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
     """An index and a materialized view hydrate at the as_of, then follow each tick; every time is in the shard."""
     table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
@@ -100,7 +51,7 @@ def test_views_follow_their_input(
 
 
 def test_reconnect_reuses_what_is_the_same(
-    replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
     """The same process, no hydration more, and the new client hears every frontier from its own as_of on."""
     table = Table(tmp_path, "t")
@@ -125,7 +76,7 @@ def test_reconnect_reuses_what_is_the_same(
 
 
 def test_a_dropped_dataflow_frees_its_files(
-    replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
     """Empty frontiers at once, arrangements gone from scratch soon, the shard of a view stays."""
     table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
@@ -134,11 +85,11 @@ def test_a_dropped_dataflow_frees_its_files(
     client = connect(*started(dataflow))
     for id in dataflow.export_ids:
         client.wait_for(reaches("write", id, 10))
-    assert arrangement_files(replica)
+    assert arrangement_files(spark_replica)
     client.send(*(AllowCompaction(id, EMPTY) for id in dataflow.export_ids))
     for id in dataflow.export_ids:
         client.wait_for(lambda said, id=id: all(furthest(k, id)(said) == EMPTY for k in ("write", "input", "output")))
-    wait_until(lambda: not arrangement_files(replica))
+    wait_until(lambda: not arrangement_files(spark_replica))
 
     assert persisted(view.location, 9) == table.at(9)
     assert client.describe().dataflows == ()

@@ -26,13 +26,15 @@ from tidemark_protocol.commands import Peek
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Literal
-from tidemark_protocol.lir import MapFilterProject, Schema
+from tidemark_protocol.lir import MapFilterProject, OrderKey, Schema
+from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrow_types import arrow_schema, arrow_type
+from tidemark_replica.finishing import sorted_indices
 from tidemark_replica.render import catalyst
 from tidemark_replica.render.constants import literal_value
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
@@ -102,15 +104,20 @@ def read_shard(session: Callable[[], Any], shard: ShardMetadata, peek: Peek, max
 
 def _read(session: Callable[[], Any], source: Any, schema: Schema, peek: Peek, max_bytes: int) -> pa.Table:
     _check(schema, peek)
-    finishing = peek.finishing
-    limit = None if finishing.order or finishing.limit is None else finishing.limit + finishing.offset
-    finish = Finish(max_bytes, limit)
+    finish = _finish_of(peek.finishing, max_bytes)
     columns = projection_of(peek.mfp)
     if columns is not None:
         batches = finish(_projected(source(), columns))
     else:
         batches = _by_job(session(), source, peek.mfp, finish)
-    return _table(batches, peek.columns)
+    return _table(batches, peek.columns, max_bytes)
+
+
+def _finish_of(finishing: Finishing, max_bytes: int) -> Finish | FinishTop:
+    if finishing.limit is None:
+        return Finish(max_bytes)
+    wanted = finishing.limit + finishing.offset
+    return FinishTop(max_bytes, wanted, finishing.order) if finishing.order else Finish(max_bytes, wanted)
 
 
 def _check(schema: Schema, peek: Peek) -> None:
@@ -122,7 +129,7 @@ def _check(schema: Schema, peek: Peek) -> None:
         raise PlanNotAllowed(f"peek {peek.uuid} has a temporal filter")
 
 
-def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish) -> Iterator[Any]:
+def _by_job(session: Any, source: Any, mfp: MapFilterProject, finish: Finish | FinishTop) -> Iterator[Any]:
     leaf = session.range(0, 1, 1, 1).mapInArrow(partial(_leaf, source), catalyst.spark_schema(mfp.input))
     filtered = catalyst.apply(leaf, compile_mfp(mfp))
     columns = ", ".join([*(f"c{i} {c.type}" for i, c in enumerate(mfp.output)), "__error string"])
@@ -135,7 +142,7 @@ def _leaf(source: Callable[[], Iterator[Updates]], rows: Iterable[Any]) -> Itera
         yield from source()
 
 
-def _finish(finish: Finish, types: Sequence[pa.DataType], rows: Iterable[Any]) -> Iterator[Any]:
+def _finish(finish: Finish | FinishTop, types: Sequence[pa.DataType], rows: Iterable[Any]) -> Iterator[Any]:
     schema = update_schema(types)
     return finish(pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in rows)
 
@@ -163,6 +170,37 @@ class Finish:
             rows += int(counts.sum())
             repeated = pa.array(np.repeat(np.arange(batch.num_rows), counts))
             yield _rows(batch.take(repeated))
+
+
+@dataclass(frozen=True)
+class FinishTop:
+    """The first `wanted` rows in order, those that cannot be among them thinned away as they come."""
+
+    max_bytes: int
+    wanted: int
+    order: tuple[OrderKey, ...]
+
+    def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
+        kept: list[Any] = []
+        for batch in contents:
+            if error := first_error(batch):
+                yield _error_row(batch, error)
+                return
+            counts = np.minimum(diffs(batch), self.wanted)
+            kept.append(_rows(batch.take(pa.array(np.repeat(np.arange(batch.num_rows), counts)))))
+            if sum(rows.num_rows for rows in kept) > 2 * self.wanted + BATCH_ROWS:
+                kept = self._first(kept)
+            if sum(rows.nbytes for rows in kept) > 2 * self.max_bytes + _bytes(batch, counts):
+                yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
+                return
+        yield from self._first(kept)
+
+    def _first(self, kept: Sequence[Any]) -> list[Any]:
+        if not kept:
+            return []
+        rows = pa.Table.from_batches(kept)
+        found: list[Any] = rows.take(sorted_indices(rows, self.order).slice(0, self.wanted)).to_batches()
+        return found
 
 
 def first_error(batch: Updates) -> str | None:
@@ -203,21 +241,21 @@ def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[
         yield make_updates([row[c] for c in columns], at, diffs(batch), errors(batch))
 
 
-def _table(batches: Iterable[Any], columns: Sequence[Column]) -> pa.Table:
+def _table(batches: Iterable[Any], columns: Sequence[Column], max_bytes: int) -> pa.Table:
     """The rows under the peek's names, or the error that takes their place."""
     schema, made = arrow_schema(columns), []
     for batch in batches:
         found = batch.column(batch.num_columns - 1)
         if found.null_count < len(found):
-            raise _error(str(found.drop_null()[0].as_py()))
+            raise _error(str(found.drop_null()[0].as_py()), max_bytes)
         arrays = [c.cast(t) for c, t in zip(batch.columns[:-1], schema.types, strict=True)]
         made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
     return pa.Table.from_batches(made, schema)
 
 
-def _error(error: str) -> ViewInError | ResultTooLarge:
+def _error(error: str, max_bytes: int) -> ViewInError | ResultTooLarge:
     if json.loads(error).get("code") == TOO_LARGE:
-        return ResultTooLarge("the result is larger than allowed: ask for fewer rows, or raise max_result_bytes")
+        return ResultTooLarge(f"result exceeds max size of {max_bytes} bytes: filter it, limit it, or allow more")
     return ViewInError(error)
 
 

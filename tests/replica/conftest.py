@@ -1,0 +1,35 @@
+"""One replica process with Spark for all tests that only speak to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
+from tidemark_protocol.commands import Command, InstanceConfig
+
+EPOCHS = epochs()
+
+
+@pytest.fixture(scope="session")
+def spark_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcess]:
+    process = ReplicaProcess(tmp_path_factory.mktemp("replica"), "--cores", "2", "--driver-memory", "1g")
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def connect(spark_replica: ReplicaProcess) -> Iterator[Callable[..., ScriptedClient]]:
+    """A new client that says these commands in its initialization."""
+    clients = []
+
+    def connect(*commands: Command) -> ScriptedClient:
+        client = ScriptedClient(spark_replica.address)
+        clients.append(client)
+        client.greet(next(EPOCHS), InstanceConfig("default", str(spark_replica.home)), *commands)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
