@@ -13,8 +13,8 @@ from tidemark_replica.spark_session import SparkHolder, start_spark
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A small local session with the replica's settings."""
+    """A small local session with the replica's settings; a task that fails is tried once more."""
     scratch: Path = tmp_path_factory.mktemp("spark")
-    holder = SparkHolder(lambda: start_spark("local[2]", "1g", scratch))
+    holder = SparkHolder(lambda: start_spark("local[2, 2]", "1g", scratch))
     yield holder.get()
     holder.stop()

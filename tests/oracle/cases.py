@@ -1,25 +1,12 @@
-"""The cases. Add one per thing that could go wrong; `test_oracle.py` runs each over random histories.
-
-Values are few, so that rows meet, groups fill up and empty, and the same row comes twice.
-"""
+"""The cases. Add one per thing that could go wrong; `test_oracle.py` runs each over random histories."""
 
 from __future__ import annotations
 
-import math
-from decimal import Decimal
-
 from tests.oracle.check import Case
-from tests.oracle.histories import Table
+from tests.oracle.plans import PLANS
+from tests.oracle.tables import EXACT, TEXT, TU, N, T, U
 
-INTS = [0, 1, 2, 3, None]
-T = Table((("a", "bigint"), ("b", "bigint"), ("s", "string")), (INTS, [0, 1, 5, -7, None], ["x", "y", "", None]))
-U = Table((("a", "bigint"), ("d", "decimal(12,2)")), (INTS, [Decimal("0.00"), Decimal("1.25"), Decimal("-3.10"), None]))
-N = Table((("a", "int"), ("f", "double")), ([1, 2, None], [0.0, -0.0, 1.5, 0.1, 1e16, -1e16, math.nan, math.inf, None]))
-EXACT = Table(N.columns, (N.values[0], [0.0, -0.0, 1.5, 0.25, math.nan, math.inf, None]))
-TU = {"t": T, "u": U}
-TEXT = Table((("k", "bigint"), ("t", "string")), ([1, 2, 3], ["1", "22", "no number", "", None]))
-
-CASES = (
+QUERIES = (
     Case("project", "SELECT b, a FROM t", {"t": T}, duckdb="same"),
     Case("map", "SELECT a, a * 2 + b AS x, s IS NULL AS n FROM t", {"t": T}, duckdb="same"),
     Case("filter", "SELECT a, s FROM t WHERE a > 0 AND s <> 'x'", {"t": T}, duckdb="same"),
@@ -106,3 +93,5 @@ CASES = (
         {"t": T},
     ),
 )
+
+CASES = (*QUERIES, *PLANS)

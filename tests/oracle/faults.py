@@ -1,0 +1,88 @@
+"""Faults on demand, inside Spark's workers: a stage that raises, dies or hangs at a chosen point, so many times.
+
+reading        the first batch of a shard has been read
+before report  everything was read and written, but nobody was told
+after report   the report is there, the task is not done
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark_replica.arrangement.updates import Updates
+from tidemark_replica.render.description import PROPERTY
+from tidemark_replica.render.pipeline import Drain, Pipeline, Source, Types
+from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.stage import Stage
+
+HANG_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens, where, and how often; each time leaves a file in `folder`."""
+
+    folder: Path
+    where: str
+    how: str
+    times: int
+
+    def strike(self, where: str) -> None:
+        """Happen, if it is the place and it has not happened often enough."""
+        if where == self.where and self._claim():
+            if self.how == "raise":
+                raise RuntimeError("a planted fault")
+            if self.how == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            deadline = time.monotonic() + HANG_SECONDS
+            while time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    @property
+    def strikes(self) -> int:
+        return len(list(self.folder.iterdir()))
+
+    def _claim(self) -> bool:
+        for number in range(self.times):
+            try:
+                os.close(os.open(self.folder / str(number), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            return True
+        return False
+
+
+class FaultyStage(Stage):
+    """A stage in which the fault strikes."""
+
+    fault: Fault
+
+    def evaluate(self, tree: Pipeline) -> Iterator[Updates]:
+        for batch in super().evaluate(tree):
+            yield batch
+            if isinstance(tree, Source):
+                self.fault.strike("reading")
+        if isinstance(tree, Drain):
+            self.fault.strike("before report")
+
+
+def run_faulty(
+    fault: Fault, name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]
+) -> Iterator[Updates]:
+    """In the place of `stage.run_stage`."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    stage = FaultyStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    stage.fault = fault
+    yield from stage.evaluate(tree)
+    stage.report(name)
+    if isinstance(tree, Drain):
+        fault.strike("after report")

@@ -1,0 +1,124 @@
+"""Wrong operators, to see that the oracle sees them. Each is a mistake that is easily made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, times
+from tidemark_replica.render.description import PROPERTY
+from tidemark_replica.render.pipeline import (
+    IndexSource,
+    JoinKernel,
+    Pipeline,
+    Publish,
+    ReduceKernel,
+    Slot,
+    Source,
+    Together,
+    Types,
+)
+from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.stage import Stage
+
+
+class WrongStage(Stage):
+    """A stage in which one thing is done wrongly."""
+
+    mistake: Callable[[WrongStage, Pipeline, Iterator[Updates]], Iterator[Updates]]
+
+    def evaluate(self, tree: Pipeline) -> Iterator[Updates]:
+        return self.mistake(self, tree, super().evaluate(tree))
+
+    @property
+    def hydrates(self) -> bool:
+        return self._context.is_hydration
+
+    @property
+    def last(self) -> int:
+        return self._context.upper - 1
+
+
+def forgets_retractions(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """What goes is not taken out."""
+    for batch in updates:
+        yield batch.filter(pa.array(diffs(batch) > 0)) if isinstance(tree, Source) else batch
+
+
+def ignores_times(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """All of a step's updates happen at its end."""
+    for batch in updates:
+        at = np.full(batch.num_rows, stage.last)
+        yield make_updates(row_columns(batch), at, diffs(batch), errors(batch)) if isinstance(tree, Source) else batch
+
+
+def loses_errors(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """Rows that fail are dropped."""
+    for batch in updates:
+        yield batch.filter(errors(batch).is_null()) if isinstance(tree, Publish | Slot) else batch
+
+
+def counts_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A retry that reads its input again."""
+    for batch in updates:
+        yield batch
+        if isinstance(tree, Source) and not stage.hydrates:
+            yield batch
+
+
+def forgets_its_state(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A reduce that sees only the step."""
+    if isinstance(tree, ReduceKernel):
+        context = stage._context
+        forgotten = {a: replace(m, batches=()) for a, m in context.manifests.items()}
+        stage._context = replace(context, manifests=forgotten)
+        yield from Stage.evaluate(stage, tree)
+        stage._context = replace(stage._context, manifests=context.manifests)
+    else:
+        yield from updates
+
+
+def joins_one_side_only(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """What is new on the right is arranged, but meets nothing."""
+    for batch in updates:
+        if isinstance(tree, JoinKernel) and not stage.hydrates:
+            batch = batch.slice(0, batch.num_rows // 2)
+        yield batch
+
+
+def negates_nothing(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A union that adds what it should subtract."""
+    for batch in updates:
+        wrong = isinstance(tree, Together)
+        diff = np.abs(diffs(batch)) if wrong else diffs(batch)
+        yield make_updates(row_columns(batch), times(batch), diff, errors(batch))
+
+
+def takes_null_for_a_value(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """NULL becomes 0."""
+    for batch in updates:
+        if isinstance(tree, Source | IndexSource):
+            ok = errors(batch).is_null()
+            columns = [c.fill_null(0) if pa.types.is_integer(c.type) else c for c in row_columns(batch)]
+            assert ok.true_count == batch.num_rows
+            batch = make_updates(columns, times(batch), diffs(batch), errors(batch))
+        yield batch
+
+
+def run_wrong(
+    mistake: Any, name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]
+) -> Iterator[Updates]:
+    """In the place of `stage.run_stage`."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    stage = WrongStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    stage.mistake = mistake
+    yield from stage.evaluate(tree)
+    stage.report(name)
