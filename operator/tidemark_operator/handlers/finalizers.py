@@ -30,7 +30,12 @@ async def set_finalizer(kube: Kube, cache: Cache, key: Key, wanted: bool) -> boo
         finalizers = [*present, FINALIZER] if wanted else [f for f in present if f != FINALIZER]
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
         try:
-            cache.put(key, await kube.patch(key.resource, key.namespace, key.name, patch))
+            answer = await kube.patch(key.resource, key.namespace, key.name, patch)
+            # without its last finalizer a deleted object is gone: its body must not come back into the cache
+            if "deletionTimestamp" in metadata and not finalizers:
+                cache.remove(key)
+            else:
+                cache.put(key, answer)
             return True
         except Conflict:
             await asyncio.sleep(0)

@@ -100,7 +100,10 @@ class Publisher:
             LOG.error("the API server takes no such status of %s: %s", key, error)
             self._hopeless[key] = status
         except ApiError as error:
-            # gone, replaced, or unreachable: the next sweep sees what there is then
+            if error.status == 404:
+                self._cache.remove(key)
+                self._budget.forget(key)
+            # replaced, or unreachable: the next sweep sees what there is then
             LOG.info("status of %s not written: %s", key, error)
 
     def _age(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
@@ -9,29 +10,38 @@ from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
 from tidemark_operator.orchestrator.interface import Observation, Phase
-from tidemark_operator.resources import status
-from tidemark_operator.resources.data_source_conditions import DataSourceFacts, data_source_conditions
-from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored, dataflow_conditions
-from tidemark_operator.resources.instance_conditions import instance_conditions
-from tidemark_operator.resources.replica_conditions import (
-    Answering,
-    Down,
-    Process,
-    ReplicaFacts,
-    Starting,
-    replica_conditions,
-)
+from tidemark_operator.resources import data_source_conditions, dataflow_conditions, replica_conditions, status
+from tidemark_operator.resources.data_source import DataSource
+from tidemark_operator.resources.data_source_conditions import DataSourceFacts
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.instance_conditions import READY, instance_conditions, invalid_spec
+from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_operator.resources.replica_conditions import Answering, Down, Process, ReplicaFacts, Starting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
 
 OPERATOR_VERSION = "0.1.0.dev0"
+_KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
+    INSTANCES: (ComputeInstance.parse, (READY,)),
+    REPLICAS: (ComputeReplica.parse, replica_conditions.TYPES),
+    DATA_SOURCES: (DataSource.parse, data_source_conditions.TYPES),
+    DATAFLOWS: (Dataflow.parse, dataflow_conditions.TYPES),
+}
 
 
 def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
     """The status that the object should have; None while there is nothing to say."""
     now = status.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
+    parse, types = _KINDS[key.resource]
+    try:
+        parse(body)
+    except ResourceError as error:
+        return status.invalid_status(now, invalid_spec(types, error))
     if key.resource == INSTANCES:
         return _instance(world, key, now)
     if key.resource == REPLICAS:
@@ -62,7 +72,7 @@ def _replica(world: World, key: Key, body: Body, now: status.Now) -> dict[str, A
     online = state is not None and state.online
     return status.replica_status(
         now,
-        replica_conditions(facts),
+        replica_conditions.replica_conditions(facts),
         _incarnation(observed),
         dataflows=counts[0] if online else None,
         dataflows_hydrated=counts[1] if online else None,
@@ -138,7 +148,7 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
     ingester = state.ingester
     return status.data_source_status(
         now,
-        data_source_conditions(facts),
+        data_source_conditions.data_source_conditions(facts),
         tables,
         ingester.term if ingester else None,
         ingester.replica if ingester else None,
@@ -163,7 +173,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports_hydrated=sum(c.hydrated for c in collections),
         exports_in_error=tuple(text for c in collections for text in _errors(c)),
     )
-    verdicts = dataflow_conditions(facts)
+    verdicts = dataflow_conditions.dataflow_conditions(facts)
     exports = _exports(state, collections if live else [], world.fleet.book(state.key.namespace))
     return status.dataflow_status(now, verdicts, exports, _revision(state))
 

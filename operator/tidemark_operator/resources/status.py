@@ -217,6 +217,11 @@ def replica_status(
     )
 
 
+def invalid_status(now: Now, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Of an object that cannot be read: its conditions alone; the rest stays as it was."""
+    return _status(now, verdicts)
+
+
 def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether a status must be written at once: more than frontiers and counters moved."""
     return bool(_settled(old) != _settled(new))
