@@ -1,0 +1,116 @@
+"""Dataflows of several views and exports: sharing, keys, references, and what is refused about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE, one_view
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.plan import plan
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import DataflowDescription, IndexExport, Settings
+from tidemark_protocol.expr import columns_of
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.lir import Get, Mfp
+from tidemark_protocol.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
+
+pytestmark = pytest.mark.spark
+
+
+def request(views: dict[str, str], *exports: ExportRequest) -> PlanRequest:
+    return PlanRequest("d", tuple(ViewRequest(n, s) for n, s in views.items()), exports, CATALOGUE, "u1/")
+
+
+def planned(catalyst: Catalyst, asked: PlanRequest) -> Planned:
+    outcome = plan(catalyst, asked)
+    assert isinstance(outcome, Planned), outcome
+    return outcome
+
+
+def refused(catalyst: Catalyst, asked: PlanRequest) -> tuple[str, str]:
+    outcome = plan(catalyst, asked)
+    assert isinstance(outcome, Refused)
+    return outcome.diagnostics[0].code, outcome.diagnostics[0].message
+
+
+def test_views_are_built_once_and_shared(catalyst: Catalyst) -> None:
+    """A later view and two exports read the same object; an import holds what both views read of it."""
+    views = {"base": "SELECT k, x FROM s.t", "top": "SELECT b.k, t.m FROM base b JOIN s.t ON b.k = t.k"}
+    exports = (ExportRequest("i", "index", "base"), ExportRequest("m", "materializedView", "top"))
+    outcome = planned(catalyst, request(views, *exports))
+
+    assert [o.id for o in outcome.objects] == ["u1/base", "u1/top"]
+    assert [(i.id, i.columns) for i in outcome.source_imports] == [("s.t", (0, 1, 2))]
+    assert [(e.name, e.on) for e in outcome.exports] == [("i", "u1/base"), ("m", "u1/top")]
+    assert outcome.references == ("s.t",)
+    base = outcome.objects[0].plan
+    assert isinstance(base, Mfp)
+    assert isinstance(base.input, Get)
+
+
+def test_a_view_hides_a_dataflow_of_the_same_name(catalyst: Catalyst) -> None:
+    """`totals` is the view; the Dataflow is still reached in two parts."""
+    views = {"totals": "SELECT k FROM s.u", "v": "SELECT a.k, b.n FROM totals a JOIN totals.totals b ON a.k = b.k"}
+    outcome = planned(catalyst, request(views, ExportRequest("v", "index", "v")))
+
+    assert outcome.references == ("s.u", "totals.totals")
+
+
+def test_the_key_is_unique_where_known_or_as_asked_or_all_columns(catalyst: Catalyst) -> None:
+    """GROUP BY's columns, the export's own key, and every column."""
+    grouped = "SELECT count(*) AS n, x, s FROM s.t GROUP BY s, x"
+    default = planned(catalyst, one_view(grouped)).exports[0]
+    asked = planned(catalyst, one_view(grouped, key=("N",))).exports[0]
+    plain = planned(catalyst, one_view("SELECT x, s FROM s.t")).exports[0]
+
+    assert (default.key, default.unique) == ((2, 1), True)
+    assert (asked.key, asked.unique) == ((0,), False)
+    assert (plain.key, plain.unique) == ((0, 1), False)
+
+
+def test_a_plan_makes_a_dataflow_that_a_replica_accepts(catalyst: Catalyst) -> None:
+    """The replica's check of a description put together from the answer."""
+    outcome = planned(catalyst, one_view("SELECT k, sum(m) AS m FROM s.t WHERE x > 1 GROUP BY k"))
+    export = outcome.exports[0]
+    index = IndexExport(GlobalId("u1/v/index"), export.on, export.key, export.columns)
+
+    check_dataflow(DataflowDescription("d", outcome.source_imports, (), outcome.objects, (index,), (), Time(0)))
+
+
+def test_nothing_that_can_fail_reads_a_column_computed_beside_it(catalyst: Catalyst) -> None:
+    """Predicates and outputs stand on the operator's input alone, so that each fails for itself."""
+    sql = "SELECT q, q + 1 AS r FROM (SELECT 10 / x AS q FROM s.t) WHERE q > 1"
+    node = planned(catalyst, one_view(sql)).objects[0].plan
+
+    assert isinstance(node, Mfp)
+    width = len(node.mfp.input)
+    assert all(c < width for e in (*node.mfp.expressions, *node.mfp.predicates) for c in columns_of(e))
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (request({"a": "SELECT k FROM b", "b": "SELECT k FROM s.t"}), "UNRESOLVED_RELATION"),
+        (request({"a": "SELECT k FROM a"}), "UNRESOLVED_RELATION"),
+        (request({"a": "SELECT k FROM s.t", "A": "SELECT k FROM s.t"}), "DUPLICATE_NAME"),
+        (request({"a": "SELECT k FROM s.t"}, ExportRequest("e", "index", "zz")), "UNRESOLVED_RELATION"),
+        (request({"a": "SELECT k FROM s.t"}, ExportRequest("e", "index", "a", ("zz",))), "UNRESOLVED_COLUMN"),
+        (replace(one_view("SELECT k FROM s.t"), dialect="postgres"), "UNSUPPORTED"),
+        (replace(one_view("SELECT k FROM s.t"), settings=Settings(time_zone="Europe/Berlin")), "UNSUPPORTED"),
+        (one_view("SELECT k FROM s.t WHERE s = '" + "x" * 131_072 + "'"), "TOO_LARGE"),
+        (one_view("SELECT " + "+".join(["x"] * 200) + " AS z FROM s.t"), "TOO_LARGE"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, asked: PlanRequest, code: str) -> None:
+    """Order of views, names, settings and sizes."""
+    assert refused(catalyst, asked)[0] == code
+
+
+def test_a_refusal_names_its_view(catalyst: Catalyst) -> None:
+    """So that the status can say where."""
+    outcome = plan(catalyst, request({"a": "SELECT k FROM s.t", "b": "SELECT zz FROM a"}))
+
+    assert isinstance(outcome, Refused)
+    assert outcome.diagnostics[0].view == "b"
