@@ -1,0 +1,42 @@
+"""Under which circumstances figures were measured, and the form in which every benchmark prints them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+PACKAGES = ("pyspark", "pyarrow", "numpy", "deltalake", "duckdb")
+
+
+def context() -> dict[str, Any]:
+    """The machine and the versions; of the machine only what matters to figures."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(memory / 2**30, 1),
+        "python": platform.python_version(),
+        "java": java.splitlines()[0],
+        "versions": {package: version(package) for package in PACKAGES},
+    }
+
+
+def load() -> float:
+    """How many processes wanted to run, on average over the last minute."""
+    return round(os.getloadavg()[0], 1)
+
+
+def progress(text: str) -> None:
+    """One line for whoever is watching; results go to standard output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def last_line(bench: str, figures: Mapping[str, Any], circumstances: Mapping[str, Any]) -> str:
+    """One JSON object."""
+    return json.dumps({"bench": bench, "figures": dict(figures), "context": dict(circumstances)})

@@ -1,0 +1,127 @@
+"""One view over shards of its own, stepped as a replica's command loop does it.
+
+ingest ──► shards ──listen──► plan ──► run (a Spark job) ──► commit ──► index
+       not timed  └───────────────── a step's time ───────────────┘
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bench.harness.tpch import Table
+from tidemark_persist import DIFF, TIME, Part, Shard, create_or_open, open_shard, write_staged
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.updates import diffs, errors, row_columns
+from tidemark_replica.render import SteppedDataflow, build
+
+AS_OF = 0
+TERM = 1
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Milliseconds of a step: which updates (`listen`), the step (`plan`), Spark (`run`), the new state (`commit`)."""
+
+    listen: float
+    plan: float
+    run: float
+    commit: float
+
+    @property
+    def all(self) -> float:
+        """From the input's commit to the index's."""
+        return self.listen + self.plan + self.run + self.commit
+
+
+class Source:
+    """A shard that holds a table at time 0, and updates from then on."""
+
+    def __init__(self, folder: Path, name: str, table: Table) -> None:
+        self.location, self.schema = folder / name, table.schema
+        self._shard: Shard = create_or_open(str(self.location), table.schema, shard_id=name)
+        staged = write_staged(str(self.location), map(_at_start, table.batches()))
+        self._append([staged] if staged else None)
+        self.reader = open_shard(str(self.location))
+
+    def append(self, updates: pa.Table | None) -> None:
+        """One tick, and the maintenance that falls due; None: nothing happened in it."""
+        self._append(updates)
+        for work in self._shard.maintenance_due():
+            self._shard.run_maintenance(work)
+
+    def _append(self, updates: Any) -> None:
+        upper = self._shard.state().upper
+        self._shard.compare_and_append(updates, expected_upper=upper, new_upper=upper + 1, term=TERM)
+
+
+class View:
+    """A dataflow of one index, over sources that tick together."""
+
+    def __init__(
+        self, session: Any, folder: Path, description: DataflowDescription, sources: Mapping[str, Source]
+    ) -> None:
+        self._sources = {GlobalId(name): source for name, source in sources.items()}
+        self._store = ArrangementStore(folder / "arrangements")
+        self._cache = BatchCache(self._store.directory)
+        self._dataflow: SteppedDataflow = build(description, session, self._store, folder / "scratch")
+        (self._index,) = self._dataflow.indexes.values()
+
+    def hydrate(self) -> StepTimes:
+        """The first step: all that the sources hold."""
+        return self._step(AS_OF + 1, lambda source: source.reader.snapshot_parts(AS_OF))
+
+    def step(self) -> StepTimes:
+        """The tick that was appended last."""
+        lower = self._dataflow.frontier.encode()
+        return self._step(lower + 1, lambda source: source.reader.listen(lower, lower + 1))
+
+    def answer(self) -> pa.Table:
+        """The view's rows, as the index holds them now; raises ValueError for errors and for odd multiplicities."""
+        manifest = self._index.manifest
+        found = list(Trace(manifest, self._cache).rows_at(manifest.upper - 1))
+        if any(errors(u).null_count < u.num_rows or (diffs(u) != 1).any() for u in found):
+            raise ValueError("the view holds errors, or a group more than once")
+        names = [column.name for column in self._index.columns]
+        return pa.concat_tables([pa.table(row_columns(updates), names=names) for updates in found])
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """(rows, bytes) of all arrangements."""
+        manifests = self._store.arrangements()
+        return sum(m.rows for m in manifests), self._store.bytes
+
+    def close(self) -> None:
+        """All state goes."""
+        self._dataflow.drop()
+        self._store.close()
+
+    def _step(self, upper: int, read: Callable[[Source], Sequence[Part]]) -> StepTimes:
+        marks = [time.perf_counter()]
+        inputs = {name: read(source) for name, source in self._sources.items()}
+        marks.append(time.perf_counter())
+        step = self._dataflow.plan_step(Frontier.at(upper), inputs)
+        marks.append(time.perf_counter())
+        outcome = self._dataflow.run(step)
+        marks.append(time.perf_counter())
+        self._dataflow.commit(outcome)
+        marks.append(time.perf_counter())
+        outcome.release()
+        self._dataflow.compact(self._index.id, Frontier.at(upper - 1))
+        return StepTimes(*((end - begin) * 1e3 for begin, end in pairwise(marks)))
+
+
+def _at_start(batch: pa.RecordBatch) -> pa.RecordBatch:
+    times, ones = (pa.repeat(pa.scalar(value, pa.int64()), batch.num_rows) for value in (AS_OF, 1))
+    return batch.append_column(TIME, times).append_column(DIFF, ones)

@@ -1,0 +1,74 @@
+"""A query over the tables, and its plan by the planner, which is a process of its own as it is for the operator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+
+from tidemark_operator.planning.assemble import Named, at
+from tidemark_operator.planning.assemble import describe as assemble
+from tidemark_operator.planning.client import decode_outcome
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.codec import encode
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
+from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRequest, Refused, Relation, ViewRequest
+from tidemark_protocol.types import Column
+from tidemark_replica.arrow_types import sql_type
+
+JOIN_AND_SUM = """
+    SELECT p_brand, l_returnflag, count(*) AS lines, sum(l_extendedprice * (1 - l_discount)) AS revenue,
+           avg(l_quantity) AS quantity
+    FROM {lineitem} JOIN {part} ON l_partkey = p_partkey
+    GROUP BY p_brand, l_returnflag
+"""
+_SECONDS = 120.0
+Planner = Callable[[PlanRequest], Planned | Refused]
+
+
+@contextmanager
+def planner(folder: Path) -> Iterator[Planner]:
+    """The planner's process, for as long as the block lasts."""
+    address = f"unix://{folder / 'planner.sock'}"
+    with (folder / "planner.log").open("wb") as log:
+        process = subprocess.Popen([sys.executable, "-m", "tidemark_planner", "--listen", address], stderr=log)
+    try:
+        with grpc.insecure_channel(address) as channel:
+            stub = planner_pb2_grpc.PlannerStub(channel)  # type: ignore[no-untyped-call]
+
+            def plan(request: PlanRequest) -> Planned | Refused:
+                asked = planner_pb2.PlanRequest(request=encode(request))
+                outcome = stub.Plan(asked, wait_for_ready=True, timeout=_SECONDS).outcome
+                return decode_outcome(outcome, Planned)
+
+            yield plan
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def describe(plan: Planner, sql: str, shards: Mapping[str, tuple[Path, pa.Schema]], as_of: int) -> DataflowDescription:
+    """The query over shards, by table name, exported as an index by its default key."""
+    relations = tuple(_relation(name, *shard) for name, shard in shards.items())
+    text = sql.format_map({name: f"tpch.{name}" for name in shards})
+    view, export = ViewRequest("view", text), ExportRequest("index", "index", "view")
+    planned = plan(PlanRequest("bench", (view,), (export,), Catalogue(relations), "bench/"))
+    if isinstance(planned, Refused):
+        raise ValueError(f"the query cannot be planned: {planned.diagnostics[0].message}")
+    description, _ = assemble(Named("bench", "bench"), planned, {})
+    description = at(description, Time(as_of))
+    check_dataflow(description)
+    return description
+
+
+def _relation(name: str, location: Path, schema: pa.Schema) -> Relation:
+    columns = tuple(Column(f.name, sql_type(f.type), nullable=False) for f in schema)
+    shard = ShardMetadata(ShardId(name), str(location), columns)
+    return Relation("tpch", name, GlobalId(name), columns, shard)

@@ -1,0 +1,90 @@
+"""Spark computing the query anew, as a batch: from Parquet, and from tables that it has cached.
+
+A process of its own with Spark's default settings (adaptive execution, all optimiser rules, full JIT), as a user of
+Spark would run it: `python -m bench.peers.spark_batch JOB`, where JOB is JSON of a `SparkJob`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from bench.harness.clock import p50, timed
+from bench.harness.tpch import Tables
+
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """What to run: the query over two files, so many times."""
+
+    sql: str
+    lineitem: str
+    part: str
+    answer: str
+    memory: str
+    repeat: int
+
+
+@dataclass(frozen=True)
+class SparkTimes:
+    """Milliseconds of one run of the query, at the median."""
+
+    parquet: float
+    cached: float
+
+
+def recompute(tables: Tables, sql: str, folder: Path, memory: str, repeat: int = 5) -> tuple[SparkTimes, pa.Table]:
+    """The times, and the query's rows."""
+    answer = folder / "spark-answer.arrow"
+    job = SparkJob(sql, str(tables.lineitem.file), str(tables.part.file), str(answer), memory, repeat)
+    command = [sys.executable, "-m", "bench.peers.spark_batch", json.dumps(asdict(job))]
+    with (folder / "spark.log").open("wb") as log:
+        printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, check=True).stdout
+    with pa.ipc.open_file(str(answer)) as file:
+        return SparkTimes(**json.loads(printed.splitlines()[-1])), file.read_all()
+
+
+def run(job: SparkJob) -> SparkTimes:
+    """Run it here, and leave the rows in a file."""
+    from pyspark.sql import SparkSession
+
+    cores = len(os.sched_getaffinity(0))
+    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", job.memory)
+    builder = builder.config("spark.sql.shuffle.partitions", str(cores)).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    session = builder.getOrCreate()
+    try:
+        for name, file in (("lineitem", job.lineitem), ("part", job.part)):
+            session.read.parquet(file).createOrReplaceTempView(name)
+        sql = job.sql.format(lineitem="lineitem", part="part")
+        parquet, rows = _measure(lambda: session.sql(sql).toArrow(), job.repeat)
+        for name, key in (("lineitem", "l_"), ("part", "p_")):
+            used = [c for c in session.table(name).columns if c.startswith(key) and c in job.sql]
+            session.table(name).select(used).cache().createOrReplaceTempView(name)
+        cached, _ = _measure(lambda: session.sql(sql).toArrow(), job.repeat)
+    finally:
+        session.stop()
+    with pa.OSFile(job.answer, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return SparkTimes(parquet, cached)
+
+
+def _measure(query: Callable[[], pa.Table], repeat: int) -> tuple[float, Any]:
+    for _ in range(WARM_UP):
+        query()
+    runs = [timed(query) for _ in range(repeat)]
+    return p50([ms for ms, _ in runs]), runs[-1][1]
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(run(SparkJob(**json.loads(sys.argv[1]))))))
