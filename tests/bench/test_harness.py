@@ -1,0 +1,143 @@
+"""What benchmarks rest on: data, deltas, comparisons and clocks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bench.harness.answers import WrongAnswer, check
+from bench.harness.cache import cache_folder, cached
+from bench.harness.clock import cpu_ms, p50, p95
+from bench.harness.deltas import deltas
+from bench.harness.tpch import Table, tables
+
+RIGHT = {"brand": ["a", "b", None], "n": [1, 2, 3], "sum": [Decimal("1.50"), Decimal("2.25"), None]}
+
+
+def test_the_same_rows_in_another_order_are_the_same_answer() -> None:
+    """Order, and a decimal's scale, say nothing."""
+    turned = {name: list(reversed(values)) for name, values in RIGHT.items()}
+    check("q", pa.table(RIGHT), pa.table(turned | {"sum": [None, Decimal("2.2500"), Decimal("1.5000")]}))
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong"),
+    [
+        ("a cent more", RIGHT | {"sum": [Decimal("1.51"), Decimal("2.25"), None]}),
+        ("NULL for a number", RIGHT | {"sum": [None, Decimal("2.25"), None]}),
+        ("another group", RIGHT | {"brand": ["a", "c", None]}),
+        ("a row less", {name: values[:2] for name, values in RIGHT.items()}),
+        ("a column less", {name: RIGHT[name] for name in ("brand", "n")}),
+    ],
+)
+def test_must_refuse_a_wrong_answer(what: str, wrong: dict[str, list[object]]) -> None:
+    """Any difference is refused, whichever side has it."""
+    for ours, theirs in ((RIGHT, wrong), (wrong, RIGHT)):
+        with pytest.raises(WrongAnswer, match=what):
+            check(what, pa.table(ours), pa.table(theirs))
+
+
+def test_a_decimal_agrees_with_a_double_to_its_last_place() -> None:
+    """DuckDB averages decimals as doubles."""
+    ours = pa.table({"avg": [Decimal("25.333333")]})
+    check("avg", ours, pa.table({"avg": [25.333333333]}))
+    with pytest.raises(WrongAnswer):
+        check("avg", ours, pa.table({"avg": [25.33334]}))
+
+
+def test_lines_and_parts_of_a_size_fit_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About as many lines as asked for, a tenth as many parts, and every line finds its part."""
+    monkeypatch.setenv("TIDEMARK_CACHE", str(tmp_path))
+    made = tables(4000)
+    assert 3600 < made.lineitem.rows < 4400
+    assert made.part.rows == 400
+    of_lines = {key for batch in made.lineitem.batches(["l_partkey"]) for key in batch.column(0).to_pylist()}
+    parts = {key for batch in made.part.batches(["p_partkey"]) for key in batch.column(0).to_pylist()}
+    assert of_lines <= parts
+    assert tables(4000) == made
+
+
+def test_deltas_lead_from_the_base_to_the_final_table(tmp_path: Path) -> None:
+    """Base - retractions + insertions = final, half of each delta are retractions, and no row is retracted twice."""
+    n = 1000
+    rows = {"l_orderkey": np.arange(n) // 4, "l_partkey": np.arange(n) % 7, "l_suppkey": np.arange(n)}
+    table = pa.table({**rows, "l_linenumber": pa.array(np.arange(n) % 4, pa.int32())})
+    pq.write_table(table, tmp_path / "base.parquet", row_group_size=128)
+    made = deltas(Table(tmp_path / "base.parquet", table.schema), 20, 10)
+    contents = counted(table)
+    for time, delta in enumerate(made.all):
+        updates = delta.updates(time + 1)
+        assert sorted(updates["__diff"].to_pylist()) == [-1] * 5 + [1] * 5
+        assert set(updates["__time"].to_pylist()) == {time + 1}
+        contents.subtract(counted(delta.retracted))
+        assert min(contents.values()) >= 0
+        contents.update(counted(delta.inserted))
+    final = made.write_final(tmp_path / "final.parquet")
+    assert +contents == counted(pq.read_table(final.file))
+    assert final.rows == n
+
+
+def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
+    return Counter(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def test_crash_while_data_are_made_leaves_nothing(tmp_path: Path) -> None:
+    """A folder of the cache is there completely or not at all."""
+
+    def fails(folder: Path) -> None:
+        (folder / "half").write_text("a")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cached(tmp_path / "data", fails)
+    assert list(tmp_path.iterdir()) == []
+    made = cached(tmp_path / "data", lambda folder: (folder / "all").touch())
+    assert [p.name for p in cached(made, fails).iterdir()] == ["all"]
+
+
+def test_two_runs_that_make_the_same_data_share_one(tmp_path: Path) -> None:
+    """Who comes second takes what the first has made."""
+
+    def overtaken(folder: Path) -> None:
+        (folder / "mine").touch()
+        cached(tmp_path / "data", lambda other: (other / "theirs").touch())
+
+    assert [p.name for p in cached(tmp_path / "data", overtaken).iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"TIDEMARK_CACHE": "/c", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/c/bench"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/tidemark/bench"),
+        ({"HOME": "/h"}, "/h/.cache/tidemark/bench"),
+    ],
+)
+def test_data_are_kept_where_the_environment_says(environ: dict[str, str], folder: str) -> None:
+    """Never in the checkout."""
+    assert cache_folder(environ) == Path(folder)
+
+
+def test_percentiles_are_samples() -> None:
+    """The p95 of 20 samples is exceeded by one, whatever their order."""
+    samples = [float(n) for n in (7, 20, *range(1, 7), *range(8, 20))]
+    assert p95(samples) == 19
+    assert p50(samples) == 10.5
+    assert p95([3.0]) == 3
+
+
+def test_cpu_time_counts_descendants() -> None:
+    """A grandchild that burns 200 ms shows, also after it has ended."""
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True)"
+    before = cpu_ms()
+    subprocess.run([sys.executable, "-c", child], check=True)
+    assert 200 <= cpu_ms() - before < 5000
