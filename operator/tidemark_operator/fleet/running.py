@@ -171,6 +171,9 @@ class RunningInstance:
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
         if served is not None and served.leader_term > self._leadership.term:
             await self._listener.outranked(served.leader_term)
+        if served is not None and served.leader_term == self._leadership.term:
+            # an instance made anew under the same name counts on from where its replicas are
+            self._connections = max(self._connections, served.connection)
         self._connections += 1
         return Epoch(self._leadership.term, self._connections)
 

@@ -102,9 +102,9 @@ class DataflowReconciler:
         dataflow = self.read_spec(state, body)
         users = self._world.registry.users(key)
         state.deleting = dataflow.meta.deleting and not users
-        if state.suspended:
-            hold_stored(self._world.fleet.book(key.namespace), state)
         running = self._world.running(key.namespace, dataflow.instance)
+        if state.suspended or running is None:
+            hold_stored(self._world.fleet.book(key.namespace), state)
         if state.deleting:
             return await self._delete(state, dataflow, running, body)
         takes_along = dataflow.deletion_policy is DeletionPolicy.DELETE

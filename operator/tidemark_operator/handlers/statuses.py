@@ -252,6 +252,8 @@ def _errors(collection: Collection) -> list[str]:
 def failures(on: OnReplica) -> list[str]:
     """What keeps the export from going on there, in the replica's words."""
     said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
+    if "fenced" in on.statuses:
+        said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
     failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
     return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]
 

@@ -1,6 +1,6 @@
 """A thin client: objects are the dicts that the API server speaks of.
 
-The official client's asyncio flavour is used (docs/decisions/0005-operator.md): nothing blocks the loop, requests end
+The official client's asyncio flavour is used (docs/decisions/0008-operator.md): nothing blocks the loop, requests end
 with their task, and credentials come from the same places as kubectl's.
 """
 
