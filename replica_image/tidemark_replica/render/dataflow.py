@@ -112,6 +112,7 @@ class RenderedDataflow:
         step = outcome.step
         self._check_current(step)
         moves = [(old, self._moved(old, outcome)) for old in map(self._store.current, self._fragments.arrangements)]
+        self._check_room(step, moves)
         try:
             for old, new in moves:
                 self._store.commit(old, new)
@@ -144,6 +145,16 @@ class RenderedDataflow:
             raise Broken(f"dataflow {self.description.name} must be dropped and built anew")
         if self._frontier.time != step.lower:
             raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
+
+    def _check_room(self, step: Step, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
+        """Raise StepFailed before anything is committed, not in the middle of it."""
+        left = self._store.bytes_left
+        grown = sum(b.bytes for old, new in moves for b in new.batches if b.file not in old.files)
+        if left is not None and grown > left:
+            raise StepFailed(
+                f"step {step.id} of dataflow {self.description.name} adds {grown} bytes of state, and {left} are left: "
+                "give the replica more scratch or keep less state"
+            )
 
     def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
         """The arrangement after the step."""
