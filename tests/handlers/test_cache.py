@@ -1,0 +1,88 @@
+"""The cache: the newest body of each object, and what of a change matters to a reconcile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidemark_operator.handlers.reconcile_data_source import failure_of
+from tidemark_operator.kube.cache import Cache, key_of
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import IngestionStatus
+
+
+def body(version: int, name: str = "d", **metadata: Any) -> dict[str, Any]:
+    identity = {"namespace": "ns", "name": name, "uid": "u", "generation": 1, "resourceVersion": str(version)}
+    return {"metadata": {**identity, **metadata}, "spec": {}, "status": {"written": version}}
+
+
+KEY = key_of(DATAFLOWS, body(1))
+
+
+def test_an_older_event_does_not_undo_our_own_write() -> None:
+    """The answer to a write is newer than what the watch is still delivering."""
+    cache = Cache()
+    cache.put(KEY, body(7))
+
+    assert not cache.put(KEY, body(6, generation=2))
+    newest = cache.get(KEY)
+    assert newest is not None
+    assert newest["status"] == {"written": 7}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "matters"),
+    [
+        ({}, False),
+        ({"generation": 2}, True),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        ({"finalizers": ["f"]}, True),
+        ({"labels": {"a": "b"}}, True),
+        ({"uid": "another"}, True),
+        ({"managedFields": ["long"], "annotations": {"a": "b"}}, False),
+    ],
+)
+def test_only_what_is_wanted_matters_not_the_status(metadata: dict[str, Any], matters: bool) -> None:
+    """Otherwise each of our writes would cause the next reconcile."""
+    cache = Cache()
+    cache.put(KEY, body(1))
+
+    assert cache.put(KEY, body(2, **metadata)) is matters
+    newest = cache.get(KEY)
+    assert newest is not None
+    assert "managedFields" not in newest["metadata"]
+
+
+def test_a_full_list_tells_what_came_went_and_changed() -> None:
+    """Also what was deleted while nobody watched."""
+    cache = Cache()
+    for name in ("same", "changed", "gone"):
+        cache.put(key_of(DATAFLOWS, body(1, name)), body(1, name))
+
+    listed = [body(1, "same"), body(2, "changed", generation=2), body(3, "new")]
+    news = cache.replace_all(DATAFLOWS, listed)
+
+    assert sorted(key.name for key in news) == ["changed", "gone", "new"]
+    assert sorted(key.name for key, _ in cache.all(DATAFLOWS)) == ["changed", "new", "same"]
+    assert cache.all(DATAFLOWS, "other") == []
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "reason"),
+    [
+        ("running", "", None),
+        ("running", "2 file(s) changed after they were read", None),
+        ("waiting", "starting", None),
+        ("waiting", "ClockSkew: this replica's tick is past the bound", "ClockSkew"),
+        ("failed", "OSError: no such directory", "OSError"),
+        ("failed", "no such directory", "IngestionFailed"),
+        ("fenced", "shard has term 4", "IngestionFenced"),
+    ],
+)
+def test_why_an_ingestion_does_not_run(state: str, message: str, reason: str | None) -> None:
+    """The replica's first word is the reason where it is one."""
+    failure = failure_of(IngestionStatus(GlobalId("u"), state, message))
+
+    assert (failure.reason if failure else None) == reason

@@ -1,0 +1,50 @@
+"""At which time a query is answered: the freshest complete one, or the one asked for, if it can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.worlds import EMPTY, at
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.queries import Readable, choose_time
+from tidemark_protocol.commands import IndexTarget
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+
+
+def readable(since: int, write: Frontier) -> Readable:
+    target = IndexTarget(GlobalId("i"))
+    return Readable("revenue.by-nation", target, None, at(since), write)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("since", "write", "as_of", "time"),
+    [
+        pytest.param(40, at(100), None, 99, id="the freshest complete time"),
+        pytest.param(40, at(100), 40, 40, id="the oldest readable time"),
+        pytest.param(40, at(100), 99, 99, id="the last complete time, asked for"),
+        pytest.param(40, EMPTY, None, 40, id="finished: any time is as good"),
+        pytest.param(40, EMPTY, 5000, 5000, id="finished: also later"),
+    ],
+)
+def test_a_time_that_can_be_read(since: int, write: Frontier, as_of: int | None, time: int) -> None:
+    """Between since and the write frontier."""
+    assert choose_time(readable(since, write), as_of) == time
+
+
+@pytest.mark.parametrize(
+    ("write", "as_of", "said"),
+    [
+        pytest.param(at(100), 39, "revenue.by-nation cannot be read at 39 any more: only from 40 on", id="compacted"),
+        pytest.param(at(100), 100, "is not complete at 100 yet: its write frontier is 100", id="not complete"),
+        pytest.param(EMPTY, 39, "only from 40 on", id="finished, and compacted"),
+        pytest.param(at(40), None, "has no complete time yet", id="still hydrating"),
+        pytest.param(at(40), 40, "has no complete time yet", id="still hydrating, whatever is asked for"),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
+    write: Frontier, as_of: int | None, said: str
+) -> None:
+    """So that the user knows what to ask for instead."""
+    with pytest.raises(QueryRefused, match=said):
+        choose_time(readable(40, write), as_of)
