@@ -1,6 +1,8 @@
-"""One small Spark session for all of the planner's tests."""
+"""The planner's Catalyst, in a session of its own on the JVM that all tests of the process share."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -8,5 +10,5 @@ from tidemark_planner.catalyst import Catalyst
 
 
 @pytest.fixture(scope="session")
-def catalyst() -> Catalyst:
+def catalyst(spark: Any) -> Catalyst:
     return Catalyst.start()
