@@ -91,15 +91,15 @@ _SUBQUERIES = {
     "ExistsContext": "EXISTS",
     "PredicateContext": "IN (subquery)",
 }
-_QUERY_STARTS = ("SELECT", "WITH", "VALUES", "(", "FROM", "TABLE")
 
 
 def check_statement(sql: str, tree: ParseTree) -> None:
     """Refuse what is no query, and every construct without a lowering, by name and position."""
     statement = next(iter(tree.phrases("statement")), None)
-    if statement is None or statement.kind != "StatementDefaultContext":
-        word = sql.split(maxsplit=1)[0].upper() if sql.split() else ""
-        at = (statement.span.line, statement.span.column) if statement else (1, 1)
+    if statement is None or statement.kind != "StatementDefaultContext" or not tree.is_statement:
+        start = statement.span.start if statement and tree.is_statement else 0
+        word = next(iter(sql[start:].split()), "").upper()
+        at = (statement.span.line, statement.span.column) if start and statement else (1, 1)
         refuse("UNSUPPORTED", f"{word} is not a query: a view is a SELECT", *at, word)
     upper = sql.upper()
     for rule, construct in _CLAUSES.items():

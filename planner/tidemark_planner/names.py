@@ -22,14 +22,13 @@ from tidemark_protocol.types import Column
 
 @dataclass(frozen=True)
 class Known:
-    """A relation that names can mean. `readable` False: only peeks can read it."""
+    """A relation that names can mean, and the leaf that stands for it in the analysed text."""
 
     leaf: str
     id: GlobalId
     columns: tuple[Column, ...]
     keys: tuple[tuple[int, ...], ...] = ()
     monotonic: bool = False
-    readable: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def scope_of(catalogue: Catalogue, views: Iterable[Known]) -> Scope:
     two: dict[tuple[str, str], tuple[Known, ...]] = {}
     for r in catalogue.relations:
         leaf = f"{r.parent}.{r.name}"
-        known = Known(leaf, r.id, r.columns, r.keys, r.monotonic, readable=r.shard is not None)
+        known = Known(leaf, r.id, r.columns, r.keys, r.monotonic)
         at = (r.parent.lower(), r.name.lower())
         two[at] = (*two.get(at, ()), known)
         if r.short:

@@ -67,6 +67,8 @@ class ParseTree:
         self._parser = grammar.SqlBaseParser(antlr.CommonTokenStream(lexer))
         self._parser.removeErrorListeners()
         self._tree = self._parser.singleStatement()
+        # What Spark's parser took and is no single statement, such as a script, leaves errors here.
+        self.is_statement = self._parser.getNumberOfSyntaxErrors() == 0
         self._find = antlr.tree.xpath.XPath.findAll
         self._sql = sql
 
@@ -89,11 +91,13 @@ class ParseTree:
         """Every relation that is read, with what it could mean."""
         found = []
         for context in self._found("identifierReference"):
-            table = context.getParent().getParent()
-            if _name_of(table) != "TableNameContext":
+            phrase, table = _phrase(context), context.getParent().getParent()
+            if _name_of(table) == "TableNameContext":
+                aliased = bool(table.tableAlias().getText())
+            elif phrase.parent == "TableContext":  # TABLE a.b, which takes no alias
+                aliased = True
+            else:
                 continue
-            phrase = _phrase(context)
-            aliased = bool(table.tableAlias().getText())
             found.append(RelationName(split_name(phrase.text), aliased, phrase.span, self._ctes_around(context)))
         return found
 

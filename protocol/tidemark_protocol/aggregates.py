@@ -8,7 +8,6 @@ from __future__ import annotations
 from tidemark_protocol.decimals import bounded
 from tidemark_protocol.types import BIGINT, DOUBLE, SqlType
 
-ACCUMULABLE = frozenset({"count", "sum", "avg"})
 HIERARCHICAL = frozenset({"min", "max"})
 
 
