@@ -50,6 +50,10 @@ class Ingestions:
         if self._manager is not None:
             self._manager.drop(id)
 
+    def forget(self, location: str) -> None:
+        """The shard there is deleted."""
+        self._persist.open(location).close("")
+
     def poll(self) -> list[StorageResponse]:
         """What is new since the last call."""
         news, self._news = self._news, []

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from tidemark_persist import EMPTY, delete_shard
+from tidemark_persist import EMPTY, ShardNotFound, delete_shard
 from tidemark_persist import ShardDeleted as ShardIsDeleted
 from tidemark_protocol.commands import AllowShardCompaction, DeleteShard, DropIngestion, RunIngestion, StorageCommand
 from tidemark_protocol.frontier import Frontier
@@ -93,7 +93,7 @@ class StorageState:
         if command.id in self._deleting:
             return
         self._deleting.add(command.id)
-        self._handles.forget(command.location)
+        self._forget(command.location)
         self._jobs.submit(
             f"delete shard {command.id}",
             lambda: delete_shard(command.location, command.id),
@@ -128,16 +128,21 @@ class StorageState:
         compaction.due = time.monotonic() + SINCE_SECONDS
         if isinstance(outcome, Failed):
             LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
-            if isinstance(outcome.error, ShardIsDeleted):
+            if isinstance(outcome.error, ShardIsDeleted | ShardNotFound):
                 self._compactions.pop(id, None)
         elif outcome.value >= compaction.wanted and self._compactions.get(id) is compaction:
             del self._compactions[id]
 
     def _deleted(self, command: DeleteShard, outcome: Outcome[None]) -> None:
         self._deleting.discard(command.id)
-        self._handles.forget(command.location)
+        self._forget(command.location)
         error = str(outcome.error) if isinstance(outcome, Failed) else None
         self._send(ShardDeleted(command.id, error))
+
+    def _forget(self, location: str) -> None:
+        """Nobody here goes on with a handle of what is deleted: another shard may be made at its location."""
+        self._handles.forget(location)
+        self._ingestions.forget(location)
 
 
 def downgrade(handles: ShardHandles, location: str, wanted: Frontier) -> Frontier:

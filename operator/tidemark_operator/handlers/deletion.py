@@ -77,6 +77,8 @@ class Deleter:
         self, key: Key, uid: str, running: RunningInstance | None, shards: Sequence[Doomed], waited_ms: int
     ) -> bool:
         """Whether the object may go: its shards are gone, or a tombstone remembers them."""
+        for shard in shards:
+            self._fleet.book(key.namespace).forget(shard.id)
         left = self.shards.ask(running, shards, now_ms())
         if left and waited_ms < PATIENCE_MS:
             return False
