@@ -181,6 +181,20 @@ def test_a_view_makes_its_shard_known_to_those_who_wait_for_it() -> None:
     assert world.report(R1, at(451)) == []
 
 
+def test_a_view_is_hydrated_when_it_is_written() -> None:
+    """Computed is not enough: a read would find nothing yet."""
+    world = World()
+    world.install(as_of=300)
+    world.connect(R1)
+    view = world.instance.dataflows.collection(VIEW)
+    assert view is not None
+
+    world.hear(R1, Frontiers(VIEW, write=at(300), input=at(450), output=at(450)))
+    assert not view.hydrated
+    world.hear(R1, Frontiers(VIEW, write=at(450)))
+    assert view.hydrated
+
+
 def test_errors_are_news_once() -> None:
     """The same status again is none."""
     world = World()

@@ -84,6 +84,10 @@ class Registry:
         self._sources.pop(key, None)
         self._dataflows.pop(key, None)
 
+    def known(self) -> list[Key]:
+        """Everything that is remembered, whether it is still there or not."""
+        return [*self._sources, *self._dataflows]
+
     def sources(self, namespace: str) -> list[SourceState]:
         return [s for s in self._sources.values() if s.key.namespace == namespace]
 

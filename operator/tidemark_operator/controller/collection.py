@@ -96,7 +96,9 @@ class Collection:
 
     @property
     def hydrated(self) -> bool:
-        return any(r.hydrated for r in self.replicas.values())
+        """A replica has computed the beginning, and of a view it is written: reads give results."""
+        written = self.shard is None or (self.write is not None and Frontier.at(self.as_of) < self.write)
+        return written and any(r.hydrated for r in self.replicas.values())
 
     @property
     def input(self) -> Frontier | None:

@@ -198,10 +198,11 @@ class Instance:
 
     def _view_advanced(self, shard: ShardId | None, write: Frontier | None) -> list[Notice]:
         """A view's write frontier is its shard's upper."""
-        known = self.shards.frontiers(shard) if shard else None
-        if shard is None or known is None or write is None:
+        if shard is None or write is None:
             return []
-        return [ShardAppeared(shard)] if self.shards.observe(shard, write, known.since) else []
+        known = self.shards.frontiers(shard)
+        since = known.since if known else Frontier.minimum()
+        return [ShardAppeared(shard)] if self.shards.observe(shard, write, since) else []
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
         collection = self.dataflows.collection(id)

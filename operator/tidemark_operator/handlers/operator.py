@@ -80,6 +80,8 @@ class Operator:
             listed = await self._world.kube.list(resource)
             for key in self._world.cache.replace_all(resource, listed):
                 self._changed(key)
+        for key in self._world.registry.known():
+            self.queue.add(key)
         self._enqueue_all()
         for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
@@ -88,7 +90,11 @@ class Operator:
         """A watch saw the object."""
         key = key_of(resource, body)
         cache = self._world.cache
-        if cache.remove(key) if deleted else cache.put(key, body):
+        if deleted:
+            # also where the cache knows already: what is remembered of it goes in its reconcile
+            cache.remove(key)
+            self._changed(key)
+        elif cache.put(key, body):
             self._changed(key)
 
     # The fleet's listener.
@@ -159,7 +165,9 @@ class Operator:
         else:
             if body is not None:
                 return await self._reconcile_dataflow(key, body)
-            self._dataflows.forget(key)
+            if self._dataflows.forget(key):
+                # what it read may have waited for it
+                self._enqueue_namespace(key.namespace)
         return None
 
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:

@@ -85,16 +85,17 @@ class DataflowReconciler:
         state.active = ActiveRevision(marked["name"], number, generation, marked["specDigest"], revision)
         hold_stored(self._world.fleet.book(state.key.namespace), state)
 
-    def forget(self, key: Key) -> None:
-        """The object is gone: so is what replicas run of it. Its tables stay."""
+    def forget(self, key: Key) -> bool:
+        """The object is gone: so is what replicas run of it. Its tables stay. Whether anything was known of it."""
         state = self._world.registry.dataflow(key)
         if state is None:
-            return
+            return False
         running = self._world.running(key.namespace, state.instance)
         if running is not None:
             running.drop(state.owner)
         self._world.registry.forget(key)
         forget_stored(self._world.fleet.book(key.namespace), state)
+        return True
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Seconds until it must be looked at again, if time alone can change something."""
