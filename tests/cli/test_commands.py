@@ -34,7 +34,7 @@ class Scripted(GatewayServicer):
         self.asked: list[pb.QueryRequest] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         self.hangs = False
-        self.canceled = threading.Event()
+        self.ended = threading.Event()
 
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:
         self.asked.append(request)
@@ -42,12 +42,13 @@ class Scripted(GatewayServicer):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
         if self.failure:
             context.abort(*self.failure)
+        # before the first reply: of a call that was canceled meanwhile, gRPC asks for no second one
+        if not context.add_callback(self.ended.set):
+            self.ended.set()
         names, types = ROWS.column_names, ["string", "bigint", "decimal(5,2)"]
         yield pb.QueryReply(header=pb.QueryHeader(as_of=1000, export="delays", column_names=names, column_types=types))
         if self.hangs:
-            if not context.add_callback(self.canceled.set):  # it has ended already
-                self.canceled.set()
-            self.canceled.wait(30)
+            self.ended.wait(30)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, ROWS.schema) as writer:
             writer.write_table(ROWS, max_chunksize=2)
@@ -166,7 +167,7 @@ def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypat
 
     monkeypatch.setattr("tidemark_cli.query._print_table", interrupt)
     assert main(["query", "SELECT 1"]) == 130
-    assert gateway.canceled.wait(30)
+    assert gateway.ended.wait(30)
 
 
 @pytest.mark.parametrize(

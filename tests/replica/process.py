@@ -93,6 +93,11 @@ class ScriptedClient:
         hello = Hello(uuid.uuid4().hex, epoch)
         self.send(hello, CreateInstance(config), *commands, InitializationComplete())
 
+    def be_served(self, epoch: Epoch, config: InstanceConfig) -> None:
+        """Greets, and waits until the replica serves it: calls and streams overtake each other on their way."""
+        self.greet(epoch, config)
+        wait_until(lambda: self.describe().epoch == epoch)
+
     def wait_for(self, holds: Callable[[list[Response]], Any], bound: float = BOUND) -> Any:
         """What `holds` gives for the responses so far, once it is true."""
         with self._changed:

@@ -101,8 +101,7 @@ def test_commands_about_unknown_ids_are_ignored(client: ScriptedClient, config: 
 def test_a_newer_client_replaces_the_one_before(replica: ReplicaProcess, config: InstanceConfig) -> None:
     """Of an equal term the newer connection is served; the older is told that it was replaced."""
     older, newer = ScriptedClient(replica.address), ScriptedClient(replica.address)
-    older.greet(next(EPOCHS), config)
-    older.describe()
+    older.be_served(next(EPOCHS), config)
     epoch = next(EPOCHS)
     newer.greet(epoch, config)
 
@@ -115,8 +114,7 @@ def test_an_older_client_is_refused_and_told_the_epoch(replica: ReplicaProcess, 
     """A lower term is refused whatever its connection number; the one that is served is not disturbed."""
     served, late = ScriptedClient(replica.address), ScriptedClient(replica.address)
     epoch = next(EPOCHS)
-    served.greet(epoch, config)
-    served.describe()
+    served.be_served(epoch, config)
     late.greet(Epoch(0, 999), config)
 
     error = late.wait_end()
@@ -144,8 +142,7 @@ def test_another_configuration_ends_the_process(tmp_path: Path) -> None:
     """CreateInstance with another configuration than the running one: exit code 10, for the supervisor to restart."""
     replica = ReplicaProcess(tmp_path)
     first, second = ScriptedClient(replica.address), ScriptedClient(replica.address)
-    first.greet(Epoch(1, 1), InstanceConfig("default", "/a"))
-    first.describe()
+    first.be_served(Epoch(1, 1), InstanceConfig("default", "/a"))
     second.greet(Epoch(1, 2), InstanceConfig("default", "/b"))
 
     assert replica.process.wait(30) == 10
