@@ -19,7 +19,7 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -107,6 +107,13 @@ class ArrangementStore:
             with self._mutex:
                 for manifest in pinned.values():
                     self._drop(manifest)
+
+    def discard(self, batches: Iterable[BatchRef]) -> None:
+        """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
+        with self._mutex:
+            for batch in batches:
+                if batch.file not in self._users:
+                    (self.directory / batch.file).unlink(missing_ok=True)
 
     def sweep(self, running: Collection[StepId]) -> int:
         """Delete files that nobody uses and no running step may be writing; says how many."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -84,6 +85,12 @@ class StepOutcome:
     folder: Path
     jobs: int = 0
     """How many Spark jobs it took."""
+
+    @property
+    def batches(self) -> Iterator[BatchRef]:
+        """Every batch that the step wrote, those that it merged into others at once included."""
+        yield from chain.from_iterable(self.written.values())
+        yield from (merged.result for merged in self.merges if merged.result is not None)
 
     def release(self) -> None:
         """The deltas have been read: their files go. Harmless when repeated."""

@@ -119,6 +119,7 @@ class RenderedDataflow:
         except ArrangementError as cause:
             self._broken = True
             raise Broken(f"dataflow {self.description.name}: commit of {step.id} was cut short: {cause}") from cause
+        self._store.discard(outcome.batches)
         self._frontier, self._hydrated = step.upper, True
         for hold in self._holds:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)

@@ -1,0 +1,51 @@
+"""Dataflows that are stepped for a long time: what they keep on disk follows what is alive, not how long they ran.
+
+tick, tick, tick, ...  (forced, without waiting)  ──►  files, rows and folders of scratch, counted
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.histories import random_history
+from tests.oracle.plans import GET_T, GET_U, counted, joined
+from tests.oracle.tables import TU
+from tests.oracle.world import INDEX, World, world
+from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement.manifest import Manifest, live_files
+
+pytestmark = pytest.mark.spark
+
+TICKS = 60
+# what is read of an index: so many times before its upper
+READABLE = 20
+HISTORY = random_history(TU, 11, times=TICKS)
+
+
+def on_disk(made: World) -> set[str]:
+    """Every file of the arrangement store."""
+    root = made.store.directory
+    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+
+
+def batches_at_most(manifest: Manifest) -> int:
+    """Sizes at least double along a spine."""
+    return 1 + math.ceil(math.log2(manifest.rows + 1))
+
+
+def test_a_dataflow_stepped_for_long_keeps_what_is_alive(spark: Any, tmp_path: Path) -> None:
+    """After every tick scratch holds the manifests' files and no others, with nothing swept; they stay few."""
+    with world(spark, tmp_path, TU, HISTORY) as made:
+        dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_U))))
+        for time in HISTORY.times:
+            made.step(dataflow, time + 1).release()
+            dataflow.compact(INDEX, Frontier.at(max(time - READABLE, HISTORY.as_of)))
+
+            manifests = made.store.arrangements()
+            assert on_disk(made) == live_files(manifests)
+            assert all(len(m.batches) <= batches_at_most(m) for m in manifests)
+        assert list((tmp_path / "scratch").glob("*/steps/*")) == []
