@@ -1,0 +1,87 @@
+"""`python -m tests.soak.growth --home .tidemark --minutes 15`: what grows in a system that is left running.
+
+    every --every seconds:  processes, shards, arrangements, folders, API server ──► one sample
+    at the end:             a table, one line per measure: first, ..., last, and how fast it grows
+
+It only looks, at a system that `make demo` has started. For counters (writes, seconds of CPU) the last column is the
+rate; `--all` shows every shard and every arrangement beside the totals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.soak import folders, processes, requests
+from tests.soak.table import render
+from tidemark_devcluster.demo.home import Home
+
+Sample = dict[str, float]
+
+
+def sample(home: Home) -> Sample:
+    """Everything there is to measure, now."""
+    measured: Sample = {"minute": time.time() / 60}
+    measured |= processes.measures(processes.of_system(home.root.resolve()))
+    measured |= requests.measures(home.plane().kubectl("get", "--raw", "/metrics"))
+    measured |= folders.folder_measures(home.root)
+    measured |= dict(_shards(home.data / "shards"))
+    measured |= dict(_arrangements(home.operator_state))
+    return measured
+
+
+def watch(home: Home, minutes: float, every: float) -> Iterator[Sample]:
+    """Samples until the time is over; at least two."""
+    end = time.monotonic() + 60 * minutes
+    while True:
+        began = time.monotonic()
+        yield sample(home)
+        if began >= end:
+            return
+        time.sleep(max(0.0, min(began + every, end) - time.monotonic()))
+
+
+def _shards(location: Path) -> Iterator[tuple[str, float]]:
+    totals: dict[str, list[float]] = {}
+    for shard in folders.shards(location):
+        for what, value in folders.shard_measures(shard).items():
+            totals.setdefault(what, []).append(value)
+            yield f"shard {shard.relative_to(location)}: {what}", value
+    for what, values in totals.items():
+        yield (f"shards, worst: {what}", max(values)) if "ago" in what else (f"shards: {what}", sum(values))
+
+
+def _arrangements(state: Path) -> Iterator[tuple[str, float]]:
+    sizes = folders.arrangements(state)
+    for name, size in sizes.items():
+        yield f"arrangement {name}: files", float(size.files)
+        yield f"arrangement {name}: MiB", size.bytes / 2**20
+    yield "arrangements: files", float(sum(size.files for size in sizes.values()))
+    yield "arrangements: MiB", sum(size.bytes for size in sizes.values()) / 2**20
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.growth", description=__doc__.splitlines()[0])
+    parser.add_argument("--home", type=Path, default=Path(".tidemark"), help="the demo's folder (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=15.0, help="how long (%(default)s)")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds between samples (%(default)s)")
+    parser.add_argument("--all", action="store_true", help="every shard and arrangement, not only the totals")
+    parser.add_argument("--json", type=Path, help="append the samples to this file, one a line")
+    options = parser.parse_args(arguments)
+    samples: list[Mapping[str, float]] = []
+    for measured in watch(Home(options.home), options.minutes, options.every):
+        samples.append(measured)
+        print(f"sample {len(samples)}", file=sys.stderr, flush=True)
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(measured) + "\n")
+    print(render(samples, everything=options.all))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
