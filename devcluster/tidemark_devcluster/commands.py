@@ -49,7 +49,11 @@ def etcd(binary: Path, layout: Layout, durable: bool) -> Command:
         f"--initial-advertise-peer-urls={NOWHERE}",
         f"--initial-cluster=tidemark={NOWHERE}",
         "--quota-backend-bytes=1073741824",
-        "--snapshot-count=5000",
+        # a week of small writes: what etcd keeps of them in memory and in files stays below what they take in an hour
+        "--snapshot-count=1000",
+        "--snapshot-catchup-entries=100",
+        "--max-wals=2",
+        "--max-snapshots=2",
         "--log-level=warn",
     ]
     if not durable:
