@@ -36,7 +36,8 @@ class Mailbox:
     """A queue into the worker. Its writers bound it: a client has so many frames in flight, a pool so many jobs."""
 
     def __init__(self) -> None:
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        # not a SimpleQueue: a signal that interrupts its timed get just before the end makes it wait for ever
+        self._events: queue.Queue[Event] = queue.Queue()
 
     def post(self, event: Event) -> None:
         self._events.put(event)

@@ -20,10 +20,11 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from tidemark_protocol import codec
-from tidemark_protocol.commands import Command, Hello
+from tidemark_protocol.commands import Command, CreateDataflow, Hello, Peek
 from tidemark_protocol.describe import description_to_proto
 from tidemark_protocol.errors import MalformedFrame, MalformedPlan, ProtocolError, StageViolation
 from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_responses
+from tidemark_protocol.ids import MAX_TIME, MIN_TIME
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import Description
 from tidemark_protocol.stages import Stages
@@ -97,6 +98,7 @@ class Conversation:
 
     def _accept(self, command: Command) -> None:
         self._stages.accept(command)
+        check_times(command)
         if isinstance(command, Hello):
             client = Client(command, self.outbox)
             self._gate.admit(command, client)
@@ -105,6 +107,17 @@ class Conversation:
     def write(self) -> Iterator[pb.Frame]:
         for batch in self.outbox.batches():
             yield from pack_responses(batch)
+
+
+def check_times(command: Command) -> None:
+    """Times inside plans are plain numbers; raises MalformedFrame for one that is no time."""
+    time = None
+    if isinstance(command, CreateDataflow):
+        time = command.dataflow.as_of
+    elif isinstance(command, Peek):
+        time = command.timestamp
+    if time is not None and not MIN_TIME <= time <= MAX_TIME:
+        raise MalformedFrame(f"{type(command).__name__} at time {time}, which is outside {MIN_TIME}..{MAX_TIME}")
 
 
 def parse_frame(data: bytes) -> pb.Frame:

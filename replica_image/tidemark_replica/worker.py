@@ -2,7 +2,7 @@
 
     mailbox ──► commands of the client ──► collected until InitializationComplete, then reconciled, then applied
             ──► ends of jobs           ──► their continuation
-    every INTERVAL: maintenance (steps that became possible, frontiers, compaction)
+    every INTERVAL, and soon after an event: maintenance (steps that became possible, frontiers, compaction)
 
 A client that goes away changes nothing but that no one is told: the replica goes on computing.
 """
@@ -21,6 +21,8 @@ from tidemark_replica.mailbox import Call, ClientGone, CommandsArrived, Event, M
 
 LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.05
+# what an event has made possible begins soon after it; events that come together cost one maintenance
+AFTER_EVENT_SECONDS = 0.005
 
 
 class Worker:
@@ -43,6 +45,7 @@ class Worker:
             event = self._mailbox.take(maintenance)
             if event is not None:
                 self._handle(event)
+                maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
             if time.monotonic() >= maintenance:
                 if self._spark_died():
                     return False

@@ -116,6 +116,10 @@ class ScriptedClient:
         refs = [pb.ShardRef(id=ShardId(i), location=at) for i, at in (shards or {}).items()]
         return description_from_proto(self.stub.Describe(pb.DescribeRequest(shards=refs), timeout=BOUND))
 
+    def cancel(self) -> None:
+        """Breaks the stream off; other calls still work."""
+        self._stream.cancel()
+
     def close(self) -> None:
         self._frames.put(None)
         self._stream.cancel()

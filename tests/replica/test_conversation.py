@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
+from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
-from tidemark_protocol.commands import CreateInstance, Hello, InitializationComplete, InstanceConfig, Schedule
+from tidemark_protocol.commands import (
+    CreateDataflow,
+    CreateInstance,
+    Hello,
+    InitializationComplete,
+    InstanceConfig,
+    Schedule,
+)
 from tidemark_protocol.ids import Epoch, GlobalId
 from tidemark_protocol.pb import compute_pb2 as pb
 
@@ -71,6 +81,17 @@ def test_must_refuse_bytes_that_are_no_frame(replica: ReplicaProcess, client: Sc
 
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert client.describe().incarnation
+
+
+@pytest.mark.parametrize("time", [-1, 2**63 - 1])
+def test_must_refuse_what_is_no_time(
+    client: ScriptedClient, replica: ReplicaProcess, config: InstanceConfig, time: int
+) -> None:
+    """Times inside a plan are checked where they come in."""
+    client.greet(next(EPOCHS), config, CreateDataflow(copies("d", time, index="i")))
+
+    assert code_of(client.wait_end()) == grpc.StatusCode.INVALID_ARGUMENT
+    assert replica.process.poll() is None
 
 
 def test_must_send_nothing_in_the_creation_stage(client: ScriptedClient, config: InstanceConfig) -> None:
@@ -146,6 +167,22 @@ def test_another_configuration_ends_the_process(tmp_path: Path) -> None:
     second.greet(Epoch(1, 2), InstanceConfig("default", "/b"))
 
     assert replica.process.wait(30) == 10
+    replica.close()
+
+
+def test_metrics_are_served_where_asked_for(tmp_path: Path) -> None:
+    """On loopback, in Prometheus' text, with what was received."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    replica = ReplicaProcess(tmp_path, "--metrics-port", str(port))
+    client = ScriptedClient(replica.address)
+    client.greet(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
+    client.describe()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
+        text = page.read().decode()
+
+    assert 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in text
     replica.close()
 
 

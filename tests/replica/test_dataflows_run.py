@@ -75,6 +75,23 @@ def test_reconnect_reuses_what_is_the_same(
     second.wait_for(reaches("output", kept.export_ids[0], 30))
 
 
+def test_a_replica_goes_on_without_a_client(
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """The one who asked is gone; ticks are still processed and written, as Describe tells."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 1))
+    dataflow = copies(unique("d"), 6, source=table.metadata, view=view)
+    client = connect(*started(dataflow))
+    client.wait_for(reaches("write", dataflow.export_ids[0], 10))
+    client.cancel()
+    client.wait_end()
+    table.append(20, ((2, "b"), 12, 1))
+    wait_until(lambda: [c.write for c in client.describe().collections] == [Frontier.at(20)])
+
+    assert persisted(view.location, 19) == table.at(19)
+
+
 def test_a_dropped_dataflow_frees_its_files(
     spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
