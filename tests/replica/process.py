@@ -27,6 +27,12 @@ from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 from tidemark_protocol.responses import Description, Response
 
 BOUND = 120.0
+# a process that is still starting is tried again soon, whatever earlier channels to the same address met
+EAGER = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
 
 
 class ReplicaProcess:
@@ -69,7 +75,7 @@ class ScriptedClient:
     """Sends what it is told to, and keeps all that comes back."""
 
     def __init__(self, address: str) -> None:
-        self.channel = grpc.insecure_channel(address, options=list(GRPC_OPTIONS))
+        self.channel = grpc.insecure_channel(address, options=[*GRPC_OPTIONS, *EAGER])
         grpc.channel_ready_future(self.channel).result(BOUND)
         self.stub = ComputeStub(self.channel)
         self.responses: list[Response] = []
