@@ -34,20 +34,28 @@ class SourceState:
     report: IngestionStatus | None = None
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The planner's outcome for the question of that digest. `again_ms`: when the same question may be asked again,
+    for an outcome that is the planner's fault rather than the text's; `tried`: how often it was asked so far."""
+
+    question: Digest
+    outcome: Planned | PlanRefused | WaitingForInputs
+    tried: int = 1
+    again_ms: int | None = None
+
+
 @dataclass
 class DataflowState:
-    """`active`: what replicas are to run. `outcome`: the planner's answer to the question of
-    that digest. `tried`: how often the last question was asked.
-    `reached`: write frontiers by compute id, as an earlier operator wrote them."""
+    """`active`: what replicas are to run. `answer`: what the planner said last. `reached`: write frontiers by
+    compute id, as an earlier operator wrote them."""
 
     key: Key
     uid: str
     instance: str
     active: ActiveRevision | None = None
     plan: Plan = field(default_factory=Planning)
-    outcome: tuple[Digest, Planned | PlanRefused | WaitingForInputs] | None = None
-    question: Digest | None = None
-    tried: int = 0
+    answer: Answer | None = None
     waiting: tuple[str, ...] = ()
     suspended: bool = False
     deleting: bool = False

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.registry import Answer, DataflowState, SourceState
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.resources import diagnostics
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, WaitingForInputs
-from tidemark_protocol.planning import PlanRequest, Refused
+from tidemark_protocol.ids import Digest
+from tidemark_protocol.planning import Planned, PlanRequest, Refused
+
+PLANNERS_FAULT = ("TIMEOUT", "INTERNAL")
+FIRST_PAUSE_MS = 5_000
+MAX_PAUSE_MS = 600_000
 
 
 def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> PlanRequest:
@@ -33,6 +38,23 @@ def standing(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRef
     return diagnostics.standing(refused)
 
 
-def is_final(refused: Refused) -> bool:
-    """Whether the same question would get the same answer. A planner that was busy, or failed, is asked again."""
-    return not any(d.code in ("TIMEOUT", "INTERNAL") for d in refused.diagnostics)
+def must_ask(answer: Answer | None, question: Digest, now_ms: int) -> bool:
+    """Whether what is known of the question is not an answer to it (any more)."""
+    if answer is None or answer.question != question:
+        return True
+    return answer.again_ms is not None and now_ms >= answer.again_ms
+
+
+def remember(
+    dataflow: Dataflow, said: Planned | Refused, question: Digest, before: Answer | None, now_ms: int
+) -> Answer:
+    """The planner's answer. One that took too long, or failed, may have been busy: it is asked again, ever more rarely,
+    since each such plan costs a planner process."""
+    if isinstance(said, Planned):
+        return Answer(question, said)
+    outcome = standing(dataflow, said)
+    if not any(d.code in PLANNERS_FAULT for d in said.diagnostics):
+        return Answer(question, outcome)
+    tried = before.tried + 1 if before is not None and before.question == question else 1
+    pause = min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(tried - 1, 10))
+    return Answer(question, outcome, tried, now_ms + pause)

@@ -19,11 +19,11 @@ from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.controller.read_policy import DEFAULT_LAG_MS
 from tidemark_operator.errors import PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.installer import choose_as_of, forget_stored, hold_stored, install, view_shards
-from tidemark_operator.handlers.planner_requests import is_final, plan_request, standing
+from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
@@ -46,7 +46,6 @@ from tidemark_protocol.planning import Planned
 from tidemark_protocol.responses import DescribedShard
 
 LOOK_AGAIN_SECONDS = 1.0
-MAX_TRIES = 3
 
 
 class DataflowReconciler:
@@ -152,7 +151,8 @@ class DataflowReconciler:
             return LOOK_AGAIN_SECONDS
         except Rejected as rejected:
             await self._refuse(state, PlanRefused(rejected.reason, str(rejected)))
-        return None
+        again_ms = state.answer.again_ms if state.answer else None
+        return None if again_ms is None else max(0.0, (again_ms - now_ms()) / 1000)
 
     async def _plan(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> None:
         wanted = spec_digest(dataflow)
@@ -185,26 +185,20 @@ class DataflowReconciler:
 
     async def _ask(self, state: DataflowState, dataflow: Dataflow) -> Planned | None:
         """The planner's plan of this spec; None where it refused, and the state says why. The same question, of the
-        same catalogue, is asked once."""
-        namespace = state.key.namespace
-        request = plan_request(
-            dataflow, self._world.registry.sources(namespace), self._world.registry.dataflows(namespace)
-        )
+        same catalogue, is asked once, unless it was the planner that failed."""
+        registry, namespace = self._world.registry, state.key.namespace
+        request = plan_request(dataflow, registry.sources(namespace), registry.dataflows(namespace))
         question = digest(request)
-        if state.outcome is None or state.outcome[0] != question:
-            answer = await self._world.planner.plan(request)
-            final = answer if isinstance(answer, Planned) else standing(dataflow, answer)
-            state.tried = state.tried + 1 if question == state.question else 1
-            state.question = question
-            settled = isinstance(answer, Planned) or is_final(answer) or state.tried >= MAX_TRIES
-            state.outcome = (question, final) if settled else None
-        else:
-            final = state.outcome[1]
-        if isinstance(final, Planned):
-            return final
-        state.plan = final
-        if isinstance(final, PlanRefused):
-            await self._refuse(state, final)
+        if must_ask(state.answer, question, now_ms()):
+            said = await self._world.planner.plan(request)
+            state.answer = remember(dataflow, said, question, state.answer, now_ms())
+        assert state.answer is not None
+        outcome = state.answer.outcome
+        if isinstance(outcome, Planned):
+            return outcome
+        state.plan = outcome
+        if isinstance(outcome, PlanRefused):
+            await self._refuse(state, outcome)
         return None
 
     async def _refuse(self, state: DataflowState, refused: PlanRefused) -> None:

@@ -1,0 +1,73 @@
+"""What is asked of the planner, how often, and what its refusals mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.resources.manifests import body
+from tests.resources.manifests import dataflow as manifest
+from tidemark_operator.catalogue.registry import Answer
+from tidemark_operator.handlers.planner_requests import (
+    FIRST_PAUSE_MS,
+    MAX_PAUSE_MS,
+    must_ask,
+    plan_request,
+    remember,
+    standing,
+)
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.dataflow_conditions import PlanRefused, WaitingForInputs
+from tidemark_protocol.ids import Digest
+from tidemark_protocol.planning import Diagnostic, Planned, Refused
+
+FLOW = Dataflow.parse(manifest({"sql": "SELECT 1 AS a", "index": {}}))
+Q, OTHER = Digest("q"), Digest("other")
+PLANNED = Planned((), (), (), (), "")
+TIMEOUT = Refused((Diagnostic("TIMEOUT", "planning took longer than 5 s"),))
+SYNTAX = Refused((Diagnostic("SYNTAX", "mismatched input", line=1, column=8, word="FORM"),))
+
+
+@pytest.mark.parametrize("said", [PLANNED, SYNTAX])
+def test_the_same_question_is_asked_once(said: Planned | Refused) -> None:
+    """Until the text, or what its names mean, is another."""
+    answer = remember(FLOW, said, Q, None, 0)
+
+    assert must_ask(None, Q, 0)
+    assert not must_ask(answer, Q, 10**12)
+    assert must_ask(answer, OTHER, 0)
+
+
+def test_a_planner_that_was_busy_is_asked_again_ever_more_rarely() -> None:
+    """The pause doubles up to ten minutes; another question begins anew."""
+    answer: Answer | None = None
+    pauses = []
+    for _ in range(12):
+        answer = remember(FLOW, TIMEOUT, Q, answer, 1000)
+        assert answer.again_ms is not None
+        assert not must_ask(answer, Q, answer.again_ms - 1)
+        assert must_ask(answer, Q, answer.again_ms)
+        pauses.append(answer.again_ms - 1000)
+
+    assert pauses[:3] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
+    assert pauses[-1] == MAX_PAUSE_MS
+    assert remember(FLOW, TIMEOUT, OTHER, answer, 1000).again_ms == 1000 + FIRST_PAUSE_MS
+
+
+def missing(*relation: str) -> Refused:
+    return Refused((Diagnostic("UNRESOLVED_RELATION", "no such relation", relation=relation),))
+
+
+def test_a_missing_relation_is_waited_for_but_not_oneself() -> None:
+    """A Dataflow that reads itself would wait for ever."""
+    assert isinstance(standing(FLOW, missing("tpch", "orders")), WaitingForInputs)
+    own = standing(FLOW, missing(FLOW.meta.name))
+    assert isinstance(own, PlanRefused)
+    assert own.reason == "Cycle"
+
+
+def test_the_request_has_the_views_and_exports_as_written() -> None:
+    """And a prefix that makes ids the Dataflow's own."""
+    request = plan_request(FLOW, [], [])
+
+    assert (request.views, request.exports) == (FLOW.views, FLOW.exports)
+    assert request.id_prefix == f"{body('Dataflow', {})['metadata']['uid']}/"
