@@ -107,7 +107,11 @@ class ShardWatch:
         self._watched: dict[ShardId, _Watched] = {}
 
     def follow(self, id: ShardId, location: str, owner: Hashable) -> None:
-        self._watched.setdefault(id, _Watched(id, location)).owners.add(owner)
+        """A newcomer does not take an old look's word that there is no shard: it may have been made since."""
+        watched = self._watched.setdefault(id, _Watched(id, location))
+        if owner not in watched.owners and watched.seen is not None and not watched.seen.exists:
+            watched.seen, watched.due, watched.pause = None, 0.0, LOOK_SECONDS
+        watched.owners.add(owner)
 
     def unfollow(self, owner: Hashable) -> None:
         for shard in list(self._watched.values()):
