@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -32,6 +32,20 @@ def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcess
     process = ReplicaProcess(tmp_path_factory.mktemp("replica"))
     yield process
     process.close()
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Iterator[Callable[..., ReplicaProcess]]:
+    """Processes of the test's own; they end with it, however it ends."""
+    launched = []
+
+    def launch(*arguments: str) -> ReplicaProcess:
+        launched.append(ReplicaProcess(tmp_path, *arguments))
+        return launched[-1]
+
+    yield launch
+    for process in launched:
+        process.close()
 
 
 @pytest.fixture
@@ -159,49 +173,46 @@ def test_describe_tells_missing_and_unreadable_shards_apart(client: ScriptedClie
     assert not (tmp_path / "none").exists()
 
 
-def test_another_configuration_ends_the_process(tmp_path: Path) -> None:
+def test_another_configuration_ends_the_process(launch: Callable[..., ReplicaProcess]) -> None:
     """CreateInstance with another configuration than the running one: exit code 10, for the supervisor to restart."""
-    replica = ReplicaProcess(tmp_path)
+    replica = launch()
     first, second = ScriptedClient(replica.address), ScriptedClient(replica.address)
     first.be_served(Epoch(1, 1), InstanceConfig("default", "/a"))
     second.greet(Epoch(1, 2), InstanceConfig("default", "/b"))
 
     assert replica.process.wait(30) == 10
-    replica.close()
 
 
-def test_metrics_are_served_where_asked_for(tmp_path: Path) -> None:
+def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess]) -> None:
     """On loopback, in Prometheus' text, with what was received."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    replica = ReplicaProcess(tmp_path, "--metrics-port", str(port))
+    replica = launch("--metrics-port", str(port))
     client = ScriptedClient(replica.address)
-    client.greet(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
-    client.describe()
+    client.be_served(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
         text = page.read().decode()
 
     assert 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in text
-    replica.close()
 
 
-def test_sigterm_ends_the_process_and_its_scratch(tmp_path: Path) -> None:
+def test_sigterm_ends_the_process_and_its_scratch(launch: Callable[..., ReplicaProcess], tmp_path: Path) -> None:
     """Exit code 0, nothing left in scratch but the lock; a second process may not share it meanwhile."""
-    replica = ReplicaProcess(tmp_path)
+    replica = launch()
     ScriptedClient(replica.address).close()
-    rival = ReplicaProcess(tmp_path)
+    rival = launch()
 
     assert rival.process.wait(30) == 2
     assert replica.stop() == 0
     assert os.listdir(tmp_path / "scratch") == ["lock"]
-    replica.close()
-    rival.close()
 
 
-def test_scratch_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> None:
+def test_scratch_of_a_killed_process_is_removed_by_the_next(
+    launch: Callable[..., ReplicaProcess], tmp_path: Path
+) -> None:
     """SIGKILL leaves files; the next start takes them away."""
-    replica = ReplicaProcess(tmp_path)
+    replica = launch()
     client = ScriptedClient(replica.address)
     before = client.describe().incarnation
     replica.kill()
@@ -211,4 +222,3 @@ def test_scratch_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> N
 
     assert after != before
     assert sorted(os.listdir(tmp_path / "scratch")) == sorted(["lock", after])
-    replica.close()
