@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.replica.plans import copies
-from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
+from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tidemark_protocol.commands import (
     CreateDataflow,
     CreateInstance,
@@ -190,11 +190,14 @@ def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess
         port = probe.getsockname()[1]
     replica = launch("--metrics-port", str(port))
     client = ScriptedClient(replica.address)
-    client.be_served(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
-        text = page.read().decode()
+    client.greet(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
 
-    assert 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in text
+    def page() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    assert wait_until(lambda: 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in page())
 
 
 def test_sigterm_ends_the_process_and_its_scratch(launch: Callable[..., ReplicaProcess], tmp_path: Path) -> None:
