@@ -79,7 +79,7 @@ class DeltaLog:
             if entry.schema_changed:
                 self.load()
                 return
-            self.state.apply(entry)
+            self.state.apply(entry, self.clock())
         now = self.clock()
         if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
             self._checked_for_gap = now
@@ -102,7 +102,7 @@ class DeltaLog:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
                 raise SlotUnknown(f"{error}; {silence}") from error
-        self.state.apply(landed(change, slot))
+        self.state.apply(landed(change, slot), self.clock())
         return True
 
     def read_entry(self, version: int) -> LogEntry | None:

@@ -165,4 +165,4 @@ class Maintenance:
             self.log.follow()
             state = self.log.state
             live = frozenset(file.path for file in state.files())
-            return vacuum.Referred(self.log.version, live, frozenset(state.removed_paths()) - live)
+            return vacuum.Referred(self.log.version, live, state.removed_paths() - live)

@@ -16,7 +16,10 @@ from tidemark_persist.log_entry import DataFile, LogEntry
 from tidemark_persist.times import Term, Time, show
 
 RECENT_LIMIT = 256  # appends remembered, to recognise a retry without reading the log
-REMOVED_LIMIT = 100_000  # paths remembered as removed, for vacuum
+# Paths remembered as removed, for vacuum: long enough for its two rounds. Whatever it misses for that, it takes as
+# files of unknown origin, a day later.
+REMOVED_SECONDS = 3600.0
+REMOVED_LIMIT = 100_000
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,19 @@ class TableState:
         self._files = {file.path: file for file in files}
         self._by_time = sorted((file.max_time, file.path) for file in self._files.values())
         self._moves: OrderedDict[Time, UpperMove] = OrderedDict()
-        self._removed: OrderedDict[str, int] = OrderedDict()
+        self._removed: OrderedDict[str, float] = OrderedDict()
 
-    def apply(self, entry: LogEntry) -> None:
-        """Move to the entry's version, which must be the next one."""
+    def apply(self, entry: LogEntry, now: float) -> None:
+        """Move to the entry's version, which must be the next one; it was seen at `now`, in seconds."""
         before = self.frontiers
         if entry.version != before.version + 1:
             raise AssertionError(f"entry {entry.version} does not follow version {before.version}")
         for path in entry.removed_paths:
-            self._forget(path, entry.version)
+            self._forget(path)
+            self._removed[path] = now
+        self._trim_removed(now)
         for file in entry.adds:
-            self._forget(file.path, None)  # an add of a known path replaces it
+            self._forget(file.path)  # an add of a known path replaces it
             self._files[file.path] = file
             insort(self._by_time, (file.max_time, file.path))
         if entry.upper is not None and entry.upper != before.upper:
@@ -94,9 +99,9 @@ class TableState:
         """The append that left the upper `lower`, if it is among those remembered."""
         return self._moves.get(lower)
 
-    def removed_paths(self) -> dict[str, int]:
-        """Paths seen to be removed, and at which version."""
-        return dict(self._removed)
+    def removed_paths(self) -> frozenset[str]:
+        """Paths seen to be removed in the last REMOVED_SECONDS."""
+        return frozenset(self._removed)
 
     def remember(self, other: TableState) -> None:
         """Take over what an older state of the same shard had seen."""
@@ -108,13 +113,16 @@ class TableState:
         for path in paths:
             self._removed.pop(path, None)
 
-    def _forget(self, path: str, removed_at: int | None) -> None:
+    def _forget(self, path: str) -> None:
         file = self._files.pop(path, None)
         if file is not None:
             del self._by_time[bisect_left(self._by_time, (file.max_time, path))]
-        if removed_at is not None:
-            self._removed[path] = removed_at
-            _trim(self._removed, REMOVED_LIMIT)
+
+    def _trim_removed(self, now: float) -> None:
+        """In a handle that never vacuums nothing else would take them away."""
+        while self._removed and next(iter(self._removed.values())) < now - REMOVED_SECONDS:
+            self._removed.popitem(last=False)
+        _trim(self._removed, REMOVED_LIMIT)
 
 
 def _trim(mapping: OrderedDict[Any, Any], limit: int) -> None:
