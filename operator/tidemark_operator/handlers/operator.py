@@ -18,7 +18,7 @@ from tidemark_operator.controller.notices import (
     ShardAppeared,
     ShardRemoved,
 )
-from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
+from tidemark_operator.errors import LeadershipLost, OperatorError, RevisionUnreadable
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import installer
 from tidemark_operator.handlers.deletion import Deleter
@@ -55,7 +55,7 @@ class Operator:
     async def start(self) -> None:
         """Everything known before anything is done: instances, then what is stored, then processes."""
         for resource in OURS:
-            self._world.cache.replace_all(resource, await self._world.kube.list(resource))
+            self._world.cache.replace_all(resource, await self._list(resource))
         for key, _ in self._world.cache.all(INSTANCES):
             await reconcile_instance(self._world, key)
         for key, body in self._world.cache.all(DATA_SOURCES):
@@ -65,6 +65,15 @@ class Operator:
         self.ready = True
         align_replicas(self._world)
         self._enqueue_all()
+
+    async def _list(self, resource: Resource) -> list[Body]:
+        try:
+            return await self._world.kube.list(resource)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            name = f"{resource.plural}.{resource.group}"
+            raise OperatorError(f"CustomResourceDefinition {name} is not installed: kubectl apply -f crds/") from None
 
     async def resync(self) -> None:
         """Until cancelled. An API server that is away is asked again later."""

@@ -74,12 +74,16 @@ class Kube:
     @staticmethod
     @asynccontextmanager
     async def connect(kubeconfig: Path | None, namespaces: tuple[str, ...] = ()) -> AsyncIterator[Kube]:
-        """`kubeconfig` None: in a pod, by its service account."""
+        """`kubeconfig` None: in a pod, by its service account. Raises OperatorError where that cannot be read."""
         configuration = client.Configuration()
-        if kubeconfig is None:
-            config.load_incluster_config(client_configuration=configuration)
-        else:
-            await config.load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+        try:
+            if kubeconfig is None:
+                config.load_incluster_config(client_configuration=configuration)
+            else:
+                await config.load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
+        except config.ConfigException as error:
+            where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
+            raise OperatorError(f"cannot use {where}: {error}") from None
         async with client.ApiClient(configuration) as api:
             yield Kube(api, namespaces)
 
