@@ -184,10 +184,12 @@ def test_users_are_those_whose_active_plan_reads_the_object() -> None:
     registry.put_source(source_state("src", "s"))
     for name in ("z", "a"):
         registry.put_dataflow(dataflow_state(name, PLANNED))
-    registry.put_dataflow(DataflowState(Key(DATAFLOWS, "ns", "unplanned"), "u", "default"))
+    unplanned = registry.put_dataflow(DataflowState(Key(DATAFLOWS, "ns", "unplanned"), "u", "default"))
 
     assert [k.name for k in registry.users(Key(DATA_SOURCES, "ns", "src"))] == ["a", "z"]
     assert registry.users(Key(DATA_SOURCES, "other", "src")) == []
+    unplanned.claims = (Parent("DataSource", "src"),)
+    assert [k.name for k in registry.users(Key(DATA_SOURCES, "ns", "src"))] == ["a", "unplanned", "z"]
     assert parents(registry.sources("ns"), registry.dataflows("ns"), [GlobalId("s/a")]) == (
         Parent("DataSource", "src"),
     )

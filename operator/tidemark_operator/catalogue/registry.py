@@ -47,7 +47,8 @@ class Answer:
 
 @dataclass
 class DataflowState:
-    """`active`: what replicas are to run. `answer`: what the planner said last. `reached`: write frontiers by
+    """`active`: what replicas are to run. `answer`: what the planner said last. `claims`: what a revision that is just
+    being stored reads. `reached`: write frontiers by
     compute id, as an earlier operator wrote them."""
 
     key: Key
@@ -56,12 +57,17 @@ class DataflowState:
     active: ActiveRevision | None = None
     plan: Plan = field(default_factory=Planning)
     answer: Answer | None = None
+    claims: tuple[Parent, ...] = ()
     waiting: tuple[str, ...] = ()
     suspended: bool = False
     deleting: bool = False
     requested_as_of: int | None = None
     lag_ms: int = 0
     reached: dict[GlobalId, Frontier] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> tuple[Parent, ...]:
+        return self.claims + (self.active.revision.reads if self.active else ())
 
     @property
     def owner(self) -> str:
@@ -105,5 +111,5 @@ class Registry:
     def users(self, key: Key) -> list[Key]:
         """Dataflows whose plan reads the object, in order of name."""
         parent = Parent(key.resource.kind, key.name)
-        readers = [d for d in self.dataflows(key.namespace) if d.active and parent in d.active.revision.reads]
+        readers = [d for d in self.dataflows(key.namespace) if parent in d.reads]
         return sorted((d.key for d in readers if d.key != key), key=lambda k: k.name)

@@ -181,7 +181,11 @@ class DataflowReconciler:
         seen = [shard.term for s in view_shards(description) if (shard := book.get(s.shard_id))]
         term = next_term(*seen, state.active.revision.writer_term if state.active else 0)
         revision = DataflowRevision(at(description, as_of), planned.exports, reads, identity, term, wanted)
-        await self._activate(state, dataflow, revision)
+        state.claims = reads
+        try:
+            await self._activate(state, dataflow, revision)
+        finally:
+            state.claims = ()
 
     async def _ask(self, state: DataflowState, dataflow: Dataflow) -> Planned | None:
         """The planner's plan of this spec; None where it refused, and the state says why. The same question, of the
