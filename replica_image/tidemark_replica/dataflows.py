@@ -121,9 +121,10 @@ class Dataflows:
             self._collect()
 
     def maintain(self) -> None:
+        readers = self._readers()
         for dataflow, driver in list(self._installed.items()):
             if driver is not None:
-                self._compact_indexes(dataflow, driver)
+                self._compact_indexes(dataflow, driver, readers.get(dataflow, []))
                 if dataflow.scheduled:
                     driver.advance()
             self._report(dataflow, driver)
@@ -169,10 +170,17 @@ class Dataflows:
             if driver is not None:
                 driver.stop()
 
-    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
+    def _readers(self) -> dict[InstalledDataflow, list[Frontier]]:
+        """From when on the importers of each dataflow read it."""
+        found: dict[InstalledDataflow, list[Frontier]] = {}
+        for importer in self._installed:
+            for exporter in importer.imports.values():
+                found.setdefault(exporter, []).append(importer.reads_from)
+        return found
+
+    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver, readers: list[Frontier]) -> None:
         """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
         for export in dataflow.description.index_exports:
-            readers = [d.reads_from for d in self._importers(dataflow)]
             holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
             since = meet(holds)
             if not since.is_empty:
@@ -180,7 +188,11 @@ class Dataflows:
 
     def _collect(self) -> None:
         """Ends dataflows of which no export is wanted and that no other dataflow imports, importers first."""
-        while ended := [d for d in self._installed if d.dropped and not self._importers(d)]:
+        while True:
+            read = self._readers()
+            ended = [d for d in self._installed if d.dropped and d not in read]
+            if not ended:
+                return
             for dataflow in ended:
                 driver = self._installed.pop(dataflow)
                 for id in dataflow.exports:
@@ -188,9 +200,6 @@ class Dataflows:
                         del self._by_export[id]
                 if driver is not None:
                     driver.stop()
-
-    def _importers(self, dataflow: InstalledDataflow) -> list[InstalledDataflow]:
-        return [d for d in self._installed if dataflow in d.imports.values()]
 
     def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
         write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}

@@ -23,6 +23,7 @@ from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.jobs import Failed, Jobs, Outcome
 
 LOOK_SECONDS = 0.1
+LOOKS_PER_SECOND_MAX = 200
 LOOK_SECONDS_MAX = 5.0
 
 
@@ -154,7 +155,8 @@ class ShardWatch:
         shard.looking = False
         found = unreadable(shard.id, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
         well = found.exists and found.error is None
-        shard.pause = LOOK_SECONDS if well else min(shard.pause * 2, LOOK_SECONDS_MAX)
+        often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
+        shard.pause = often if well else min(shard.pause * 2, LOOK_SECONDS_MAX)
         shard.due = time.monotonic() + shard.pause
         if shard.seen is None or well:
             shard.seen = found
