@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Get, Plan, inputs_of
 from tidemark_replica.arrangement.layout import Layout
@@ -116,7 +116,7 @@ def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
 
 
 def check_sinks(description: DataflowDescription) -> None:
-    """Raise NotRendered for sinks that have no delta of the kind rendered here."""
+    """Raise NotRendered for sinks that nobody here would feed with what a step changes."""
     for export in description.sink_exports:
-        if not isinstance(export.sink, MaterializedViewSink | SubscribeSink):
+        if not isinstance(export.sink, MaterializedViewSink):
             raise NotRendered(f"export {export.id} of dataflow {description.name}: {type(export.sink).__name__}")
