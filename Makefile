@@ -10,8 +10,9 @@ INSTALLED := $(VENV)/.installed
 # Spark's workers are whatever python3 PATH finds first
 IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 PYTEST := $(IN_VENV) $(BIN)/python -m pytest
-# these start no Spark and no servers, so several run beside each other
-FAST := -m "not (slow or spark or cluster or e2e)" -n auto --maxprocesses 4
+# these start no Spark and no control plane, so several run beside each other; neighbours stay in one process, and
+# share what their module set up, until another has nothing left to do
+FAST := -m "not (slow or spark or cluster or e2e)" -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help
 help: ## this list

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.hashing import hash_rows
@@ -34,6 +35,11 @@ TYPES = [
     pa.timestamp("us"),
 ]
 NAN_WITH_PAYLOAD = float(np.uint64(0x7FF8000000000123).view(np.float64))
+
+
+def seeds(quick: int, slow: int) -> list:
+    """The first few for every run, the others for the slow one."""
+    return [*range(quick), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(quick, slow))]
 
 
 def unscaled(value: int, scale: int) -> decimal.Decimal:

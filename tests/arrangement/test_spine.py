@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, updates
+from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, seeds, updates
 from tidemark_replica.arrangement.columns import is_bytes
 from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
 from tidemark_replica.arrangement.kernels.arrange import arrange
@@ -26,7 +26,7 @@ def random_rows(rng: np.random.Generator, types: list[pa.DataType], lower: int, 
     return rows
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(6, 24))
 def test_every_time_from_since_on_reads_as_a_dictionary_does(seed: int, tmp_path: Path) -> None:
     """Random steps, since moving up at random, merges after each commit; 1 to 3 buckets; small chunks."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.persist.model import COLUMNS, contents
 from tidemark_persist import create_or_open
 
-TICKS = 60
+TICKS = 40
 
 
 def start(*args: str) -> subprocess.Popen[str]:
@@ -26,10 +27,9 @@ def start(*args: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("writers", [2, 4])
-def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path, writers: int) -> None:
+def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path) -> None:
     """Appending, downgrading, compacting and cleaning up at once: every time has one winner, who knows it."""
-    location, names = str(tmp_path / "shard"), [f"w{i}" for i in range(writers)]
+    location, names = str(tmp_path / "shard"), ["w0", "w1", "w2", "w3"]
     processes = [start("race", location, name, str(TICKS)) for name in names]
     for process in processes:
         assert process.stdin is not None
@@ -58,16 +58,30 @@ def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(tmp_path: Path,
 
 
 def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(tmp_path: Path) -> None:
-    """Again and again: in an append, a checkpoint, a compaction, a vacuum, or while opening."""
+    """Again and again: in an append, a checkpoint, a compaction, or a vacuum."""
     location, dice, uppers = str(tmp_path / "shard"), random.Random(4), [0]
-    for _ in range(8):
+    for ticks in (0, 9, 1, 5, 12, 3):
         process = start("tick", location, "none")
-        time.sleep(dice.uniform(0.0, 0.3))  # not a wait for anything: the moment of death
+        wait_for(lambda least=uppers[-1] + ticks: noted(tmp_path) >= least)
+        time.sleep(dice.uniform(0.0, 0.03))  # not a wait for anything: the moment of death
         process.kill()
         process.wait()
         uppers.append(check_ticks(location))
-    assert uppers == sorted(uppers)
-    assert uppers[-1] > 20
+        assert uppers[-1] >= uppers[-2] + ticks
+
+
+def noted(folder: Path) -> int:
+    """The tick that the writer is about to append: those before it are in the shard."""
+    note = folder / "note.json"
+    return int(json.loads(note.read_text())[0]) if note.exists() else 0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds, within a generous bound."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def check_ticks(location: str) -> int:

@@ -74,10 +74,25 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, min_size=4, max_size=14))
+HISTORIES = st.lists(STEPS, min_size=4, max_size=14)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(HISTORIES)
 def test_oracle_random_history_reads_the_same_at_every_time(steps: list[object]) -> None:
     """Two handles, one history: snapshots and listings equal the model's, and nothing else is readable."""
+    read_at_every_time(steps)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(HISTORIES)
+def test_oracle_many_random_histories_read_the_same_at_every_time(steps: list[object]) -> None:
+    """Others each time."""
+    read_at_every_time(steps)
+
+
+def read_at_every_time(steps: list[object]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         location = str(Path(folder) / "shard")
         shard, watcher, model = open_it(location), open_it(location), Model()
