@@ -153,7 +153,9 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
         registry=Registry(),
         fleet=Fleet(leadership),
         orchestrator=orchestrator,
-        planner=PlannerClient(options.planner or orchestrator.planner_address, orchestrator.kill_planner),
+        planner=PlannerClient(
+            options.planner or orchestrator.planner_address, orchestrator.kill_planner, orchestrator.explain_planner
+        ),
         revisions=Revisions(kube),
         events=Events(kube, identity),
         leadership=leadership,

@@ -11,10 +11,10 @@ import pytest
 
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
-from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.interface import Exit, ReplicaSpec
 from tidemark_operator.orchestrator.liveness import is_running
 from tidemark_operator.orchestrator.process import MAX_SOCKET_BYTES, ProcessOrchestrator, replica_command, socket_folder
-from tidemark_operator.orchestrator.record import Home
+from tidemark_operator.orchestrator.record import Attempts, Home
 from tidemark_operator.orchestrator.stop import main
 
 REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
@@ -93,4 +93,17 @@ def test_a_planner_that_runs_elsewhere_is_not_started_here(tmp_path: Path) -> No
     orchestrator.kill_planner()
 
     assert orchestrator.observe_planner().incarnation is None
+    assert orchestrator.explain_planner() == ""
     assert not (tmp_path / "planner" / "process.json").exists()
+
+
+def test_why_the_planner_does_not_answer_is_said(tmp_path: Path) -> None:
+    """With its exit code and where its log is: no Java, for instance."""
+    home = Home(tmp_path / "planner")
+    home.create()
+    home.write_attempts(Attempts(3, 3, Exit(1, 0)))
+
+    said = ProcessOrchestrator(tmp_path, {}).explain_planner()
+
+    assert "exit code 1" in said
+    assert f"{tmp_path}/planner/log" in said

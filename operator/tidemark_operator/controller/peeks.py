@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_protocol.commands import IndexTarget, Peek
+from tidemark_protocol.commands import Peek
 from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows
 
 
@@ -37,10 +37,3 @@ class PeekBook:
         if response.uuid not in self._pending or not isinstance(response.result, PeekRows | PeekError):
             return None
         return PeekAnswer(response.uuid, response.result)
-
-    def of_index(self, id: str) -> list[str]:
-        """Peeks that read the index."""
-        return [p.uuid for p in self._pending.values() if isinstance(p.target, IndexTarget) and p.target.id == id]
-
-    def __len__(self) -> int:
-        return len(self._pending)

@@ -58,6 +58,15 @@ class ProcessOrchestrator:
     def observe_planner(self) -> Observation:
         return self._planner.observe()
 
+    def explain_planner(self) -> str:
+        """Why the planner does not answer, as far as its process tells; empty where nothing is known."""
+        last = self.observe_planner().last_exit
+        if last is None:
+            return ""
+        return (
+            f"its process ended last with exit code {last.code}; it is started again (log: {self._state / PLANNER}/log)"
+        )
+
     def ensure(self, replica: ReplicaSpec) -> None:
         child = self._children.setdefault(replica.key, Child(Home(self._replicas / replica.key)))
         child.want(self._replica_shape(replica))

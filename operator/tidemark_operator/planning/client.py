@@ -32,12 +32,13 @@ T = TypeVar("T")
 
 
 class PlannerClient:
-    """Open for as long as the operator runs; `kill` ends the process, which is then started again."""
+    """Open for as long as the operator runs; `kill` ends the process, which is then started again; `explain` says what
+    is known of a process that does not answer."""
 
-    def __init__(self, address: str, kill: Callable[[], None]) -> None:
+    def __init__(self, address: str, kill: Callable[[], None], explain: Callable[[], str] = str) -> None:
         self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
         self._stub = planner_pb2_grpc.PlannerStub(self._channel)  # type: ignore[no-untyped-call]
-        self._kill = kill
+        self._kill, self._explain = kill, explain
 
     async def plan(self, request: PlanRequest) -> Planned | Refused:
         """Raises PlannerUnavailable while the process is not there."""
@@ -58,7 +59,9 @@ class PlannerClient:
             return decode_outcome(answer.outcome, expected)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise PlannerUnavailable(f"the planner does not answer: {error.code().name}") from None
+                raise PlannerUnavailable(
+                    f"the planner does not answer: {self._explain() or error.code().name}"
+                ) from None
             LOG.warning("a plan took longer than %.0f s: the planner is started again", PLAN_SECONDS)
             self._kill()
             return Refused(
