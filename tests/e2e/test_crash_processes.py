@@ -27,6 +27,7 @@ def status_view(system: System) -> str:
     """A hydrated Dataflow that the tests of this module watch."""
     system.dataflow("status", STATUS)
     system.wait_hydrated("status")
+    wait_for("the replica's count of hydrations", lambda: replica_status(system).get("hydrations"), system.log)
     return "status"
 
 

@@ -11,6 +11,7 @@ for the present one's. A replica that hangs without closing is found by asking i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,7 @@ class ReplicaConnection:
         self.replica, self.address = replica, address
         self._host = host
         self._stub: compute_pb2_grpc.ComputeStub | None = None
+        self.probe_now = asyncio.Event()
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -152,9 +154,12 @@ class ReplicaConnection:
             self._host.received(self.replica, connection, unpacker.feed(frame))
 
     async def _probe(self, stub: compute_pb2_grpc.ComputeStub) -> None:
-        """A replica that does not answer within the timeout is as good as dead."""
+        """A replica that does not answer within the timeout is as good as dead. `probe_now` asks out of turn."""
         while True:
-            await asyncio.sleep(PROBE_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.probe_now.wait()
+            self.probe_now.clear()
             self._host.probed(self.replica, await self._describe(stub, ()))
 
     async def _describe(self, stub: compute_pb2_grpc.ComputeStub, shards: Iterable[tuple[ShardId, str]]) -> Description:

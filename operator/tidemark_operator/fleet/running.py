@@ -35,7 +35,7 @@ from tidemark_protocol.commands import (
 )
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description, PeekError, PeekRows, Response
+from tidemark_protocol.responses import Description, PeekError, PeekRows, Response, Status
 from tidemark_protocol.storage import IngestionDescription, SourceSpec
 
 LOG = logging.getLogger(__name__)
@@ -204,6 +204,8 @@ class RunningInstance:
         now = now_ms()
         for response in responses:
             self._notify(self.core.receive(replica, connection, response, now))
+        if any(isinstance(r, Status) and r.kind == "hydration" for r in responses) and replica in self.replicas:
+            self.replicas[replica].connection.probe_now.set()
         self.flush()
 
     def probed(self, replica: ReplicaId, description: Description) -> None:
