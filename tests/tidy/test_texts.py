@@ -1,0 +1,79 @@
+"""Pages point at what is there, and no file knows on whose machine it was written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.tidy.checkout import ROOT, files, name
+
+FENCE = re.compile(r"^( *)```.*?^\1```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]\n]*\]\(\s*<?([^)>\s]+)>?[^)\n]*\)")
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
+MACHINE = re.compile(r"(?<![\w.$})/-])/(?:root|work|home/\w+|Users/\w+)(?![\w.-])")
+DECISION = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub names them."""
+    titles = re.findall(r"^#+ +(.+?) *#*$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken(page: Path, root: Path = ROOT) -> list[str]:
+    """The links of a page that lead nowhere."""
+    wrong = []
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if ELSEWHERE.match(link):
+            continue
+        target, _, anchor = unquote(link).partition("#")
+        there = (page.parent / target).resolve() if target else page
+        nowhere = not there.exists() or not there.is_relative_to(root)
+        if nowhere or (anchor and there.suffix == ".md" and anchor not in headings(there)):
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize("page", files("*.md"), ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To files of the project, and to headings in them."""
+    assert broken(page) == []
+
+
+def test_a_broken_link_is_seen(tmp_path: Path) -> None:
+    """The test above would pass on anything if it saw no links."""
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n[a](no.md) [b](#a-page) [c](#b) [d](https://x.org) [e](..)\n```\n[f](no.md)\n```\n")
+    assert broken(page, tmp_path) == ["no.md", "#b", ".."]
+
+
+def test_no_file_names_a_folder_of_somebodys_machine() -> None:
+    """Home directories and the like are nobody else's."""
+    found = []
+    for path in files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue  # not a text
+        found += [f"{name(path)}: {match}" for match in MACHINE.findall(text)]
+    assert found == []
+
+
+def test_a_decision_has_a_number_of_its_own() -> None:
+    """Each number is there once, and the title has it too."""
+    titles: dict[str, str] = {}
+    for path in files("docs/decisions/*.md"):
+        match = DECISION.fullmatch(path.name)
+        assert match, f"{path.name} is not called NNNN-title.md"
+        number = match[1]
+        assert number not in titles, f"{path.name} has the number of another"
+        titles[number] = path.read_text().partition("\n")[0]
+    assert {number: title for number, title in titles.items() if not title.startswith(f"# {number} ")} == {}
+
+
+def test_what_changed_is_told() -> None:
+    """The changelog has a place for what is not released yet."""
+    assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text().replace("[", "").replace("]", "")
