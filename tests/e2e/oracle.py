@@ -38,7 +38,7 @@ def by_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> Rows:
             connection.register("incoming", table)
             connection.execute(f"CREATE TABLE {source}.{part} AS SELECT * FROM incoming")
             connection.unregister("incoming")
-        return rows_of(connection.execute(sql).to_arrow_table())
+        return rows_of(connection.sql(sql).to_arrow_table())
 
 
 def by_spark(session: SparkSession, sql: str, tables: Mapping[str, pa.Table]) -> Rows:

@@ -27,6 +27,7 @@ from tidemark_persist import open_shard
 CHECKOUT = Path(__file__).parents[2]
 # Generous: the machine may be doing other things. Nothing below asserts on how long anything takes.
 PATIENCE_SECONDS = 240.0
+TPCH_SEED = 7
 _GROUP = "compute.tidemark.dev/v1alpha1"
 
 
@@ -113,7 +114,7 @@ class System:
         self.apply("Dataflow", name, {"instance": "default", "sql": sql, **(export or {"materializedView": {}})})
 
     def tpch(self, scale_factor: float = 0.001, transactions_per_second: int = 20) -> None:
-        generator = {"scaleFactor": scale_factor, "transactionsPerSecond": transactions_per_second}
+        generator = {"scaleFactor": scale_factor, "transactionsPerSecond": transactions_per_second, "seed": TPCH_SEED}
         self.apply("DataSource", "tpch", {"instance": "default", "tick": "1s", "loadGenerator": {"tpch": generator}})
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
