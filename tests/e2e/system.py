@@ -182,6 +182,13 @@ class System:
         return open_shard(str(self.shard(name, part))).snapshot(as_of)
 
 
+def revisions(system: System, dataflow: str) -> list[str]:
+    """Names of the stored revisions that the Dataflow owns."""
+    owner = "{range .items[*]}{.metadata.ownerReferences[0].name} {.metadata.name}{'\\n'}{end}"
+    listed = system.kubectl("get", "controllerrevisions", "-o", f"jsonpath={owner}".replace("'\\n'", '"\\n"'))
+    return [line.split()[1] for line in listed.splitlines() if line.split()[0] == dataflow]
+
+
 @contextmanager
 def running(plane: ControlPlane, namespace: str, home: Path) -> Iterator[System]:
     """A system whose operator runs; nothing of it is left afterwards."""

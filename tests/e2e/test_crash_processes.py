@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
-from tests.e2e.system import System, wait_for
+from tests.e2e.system import System, revisions, wait_for
 from tests.storage.test_crash_ingestion import expected, same
 from tidemark_persist import DIFF, TIME, open_shard, read_part
 
@@ -76,13 +76,6 @@ def test_crash_between_storing_a_plan_and_sending_it(system: System, status_view
         assert revisions(system, name) == stored
         assert len(stored) == 1
         assert system.query(f"SELECT n FROM `{name}`")["rows"] == [{"n": 24 - attempt}]
-
-
-def revisions(system: System, dataflow: str) -> list[str]:
-    """Names of the stored revisions that the Dataflow owns."""
-    owner = "{range .items[*]}{.metadata.ownerReferences[0].name} {.metadata.name}{'\\n'}{end}"
-    listed = system.kubectl("get", "controllerrevisions", "-o", f"jsonpath={owner}".replace("'\\n'", '"\\n"'))
-    return [line.split()[1] for line in listed.splitlines() if line.split()[0] == dataflow]
 
 
 def test_crash_of_the_replica_at_any_moment(system: System, status_view: str) -> None:
