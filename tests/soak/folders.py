@@ -60,20 +60,26 @@ def arrangements(operator_state: Path) -> dict[str, Size]:
     return {folder.name: size_of(folder) for folder in folders if folder.is_dir()}
 
 
-def folder_measures(home: Path) -> dict[str, float]:
-    """Everything but shards and arrangements."""
-    operator = home / "operator"
-    logs = [path for path in home.rglob("*") if path.is_file() and (path.name == "log" or path.suffix == ".log")]
-    measured = {
-        "step folders": float(len(list(operator.glob("replicas/*/scratch/*/dataflows/*/steps/*")))),
-        "logs KiB": sum(_length(path) for path in logs) / 2**10,
-        "etcd MiB": size_of(home / "control-plane" / "etcd").bytes / 2**20,
-    }
+def scratch_measures(operator_state: Path) -> dict[str, float]:
+    """What replicas keep beside their arrangements."""
+    steps = operator_state.glob("replicas/*/scratch/*/dataflows/*/steps/*")
+    measured = {"step folders": float(len(list(steps)))}
     for name in ("spark", "sources"):
-        found = [size_of(folder) for folder in operator.glob(f"replicas/*/scratch/*/{name}")]
+        found = [size_of(folder) for folder in operator_state.glob(f"replicas/*/scratch/*/{name}")]
         measured[f"scratch/{name}: files"] = float(sum(size.files for size in found))
         measured[f"scratch/{name}: MiB"] = sum(size.bytes for size in found) / 2**20
     return measured
+
+
+def logs_kib(root: Path) -> float:
+    """All logs below the folder."""
+    logs = [path for path in _files(root) if path.name == "log" or path.suffix == ".log"]
+    return sum(_length(path) for path in logs) / 2**10
+
+
+def etcd_mib(control_plane: Path) -> float:
+    """What etcd keeps."""
+    return size_of(control_plane / "etcd").bytes / 2**20
 
 
 def _length(path: Path) -> int:

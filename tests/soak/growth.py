@@ -14,32 +14,50 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.soak import folders, processes, requests
 from tests.soak.table import render
 from tidemark_devcluster.demo.home import Home
+from tidemark_devcluster.plane import ControlPlane
 
 Sample = dict[str, float]
 
 
-def sample(home: Home) -> Sample:
+@dataclass(frozen=True)
+class Places:
+    """Where a system is: the folder that its processes' command lines name, its parts, its API server."""
+
+    root: Path
+    operator_state: Path
+    shards: Path
+    plane: ControlPlane
+
+    @staticmethod
+    def of_demo(folder: Path) -> Places:
+        home = Home(folder.resolve())
+        return Places(home.root, home.operator_state, home.data / "shards", home.plane())
+
+
+def sample(places: Places) -> Sample:
     """Everything there is to measure, now."""
     measured: Sample = {"minute": time.time() / 60}
-    measured |= processes.measures(processes.of_system(home.root.resolve()))
-    measured |= requests.measures(home.plane().kubectl("get", "--raw", "/metrics"))
-    measured |= folders.folder_measures(home.root)
-    measured |= dict(_shards(home.data / "shards"))
-    measured |= dict(_arrangements(home.operator_state))
+    measured |= processes.measures(processes.of_system(places.root))
+    measured |= requests.measures(places.plane.kubectl("get", "--raw", "/metrics"))
+    measured |= folders.scratch_measures(places.operator_state)
+    measured |= {"logs KiB": folders.logs_kib(places.root), "etcd MiB": folders.etcd_mib(places.plane.layout.root)}
+    measured |= dict(_shards(places.shards))
+    measured |= dict(_arrangements(places.operator_state))
     return measured
 
 
-def watch(home: Home, minutes: float, every: float) -> Iterator[Sample]:
+def watch(places: Places, minutes: float, every: float) -> Iterator[Sample]:
     """Samples until the time is over; at least two."""
     end = time.monotonic() + 60 * minutes
     while True:
         began = time.monotonic()
-        yield sample(home)
+        yield sample(places)
         if began >= end:
             return
         time.sleep(max(0.0, min(began + every, end) - time.monotonic()))
@@ -73,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="append the samples to this file, one a line")
     options = parser.parse_args(arguments)
     samples: list[Mapping[str, float]] = []
-    for measured in watch(Home(options.home), options.minutes, options.every):
+    for measured in watch(Places.of_demo(options.home), options.minutes, options.every):
         samples.append(measured)
         print(f"sample {len(samples)}", file=sys.stderr, flush=True)
         if options.json:
