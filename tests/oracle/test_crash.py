@@ -17,6 +17,7 @@ from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepCancelled, StepFailed, prepare
 
 pytestmark = pytest.mark.spark
@@ -56,6 +57,12 @@ def run(made: World, dataflow: RenderedDataflow, upper: int) -> Updates:
     return delta(outcome, SINK)
 
 
+def batch_files(made: World) -> set[str]:
+    """All that is in the arrangement store."""
+    root = made.store.directory
+    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+
+
 def state(made: World) -> list[Any]:
     return sorted(made.store.arrangements(), key=lambda m: m.arrangement)
 
@@ -81,6 +88,25 @@ def test_crash_a_step_that_fails_leaves_the_state_and_runs_again(
     made: Counter[Any] = Counter(delta(outcome, SINK))
     made.update(run(disturbed, dataflow, END))
     assert consolidated(made) == undisturbed
+
+
+def test_crash_a_step_that_fails_again_and_again_leaves_files_of_one_run_at_most(
+    oracle: Oracle, disturbed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run takes away what the one before left behind, with no sweep of everything; a good one the last of it."""
+    runs = 4
+    dataflow, _ = build(oracle, disturbed, monkeypatch, "after report", "raise", runs * ATTEMPTS)
+    step = dataflow.plan_step(Frontier.at(MIDDLE), disturbed.inputs(dataflow, MIDDLE))
+    left = []
+    for _ in range(runs):
+        with pytest.raises(StepFailed):
+            dataflow.run(step)
+        left.append(len(batch_files(disturbed)))
+    assert left == [left[0]] * runs
+    assert left[0] > 0
+
+    dataflow.commit(dataflow.run(step))
+    assert batch_files(disturbed) == live_files(state(disturbed))
 
 
 @pytest.mark.parametrize("where", ["reading", "before report", "after report"])

@@ -115,11 +115,14 @@ class ArrangementStore:
                 if batch.file not in self._users:
                     (self.directory / batch.file).unlink(missing_ok=True)
 
-    def sweep(self, running: Collection[StepId]) -> int:
-        """Delete files that nobody uses and no running step may be writing; says how many."""
+    def sweep(self, running: Collection[StepId], of: str = "") -> int:
+        """Delete files that nobody uses and no running step may be writing; says how many.
+
+        `of`: only of steps whose names begin so.
+        """
         deleted = 0
         with self._mutex:
-            for path in list(self.directory.glob("*/*")):
+            for path in list(self.directory.glob(f"*/{of}*")):
                 file = str(path.relative_to(self.directory))
                 if file not in self._users and path.name.rsplit("-", 2)[0] not in running:
                     path.unlink(missing_ok=True)

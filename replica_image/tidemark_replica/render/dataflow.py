@@ -50,7 +50,7 @@ class RenderedDataflow:
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
         self._store, self._jobs, self._folder = store, jobs, folder
         self._frontier = Frontier.at(description.as_of)
-        self._hydrated, self._broken, self._steps = False, False, 0
+        self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
         self.running: StepId | None = None
         for arrangement, layout in fragments.arrangements.items():
             store.install(Manifest.empty(arrangement, layout, description.as_of))
@@ -86,6 +86,7 @@ class RenderedDataflow:
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
         self._jobs.begin()
+        self._sweep()
         self._steps += 1
         run = StepId(f"{step.id}r{self._steps}")
         self.running = run
@@ -98,10 +99,10 @@ class RenderedDataflow:
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._left_behind(folder)
             raise StepFailed(f"step {run} of dataflow {self.description.name} failed: {cause}") from cause
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._left_behind(folder)
             raise
         finally:
             self.running = None
@@ -140,6 +141,17 @@ class RenderedDataflow:
         for arrangement in self._fragments.arrangements:
             self._store.remove(arrangement)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _left_behind(self, folder: Path) -> None:
+        """A run failed: what its tasks wrote, or are still writing, goes before the next one."""
+        shutil.rmtree(folder, ignore_errors=True)
+        self._unswept = True
+
+    def _sweep(self) -> None:
+        """No other run of this dataflow is under way. A replica that always steps never sweeps everything at once."""
+        if self._unswept:
+            self._unswept = False
+            self._store.sweep((), of=f"{self._folder.name}-")
 
     def _check_current(self, step: Step) -> None:
         if self._broken:
