@@ -2,7 +2,7 @@
 
     ShardHandles   one handle per location, opened on whatever thread needs it; a slow location delays no other
     ShardWatch     on the worker's thread: looks at every followed shard now and then (on a pool), remembers what it
-                   saw, and tells the client what is new
+                   saw, and tells the client what is new. What this process writes itself is `noticed` without a look
 
 A shard that is missing or cannot be read now is looked at again, more and more rarely.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark_persist import PersistError, Shard, ShardNotFound, ShardReader, create_or_open, open_shard
 from tidemark_protocol.dataflow import ShardMetadata
@@ -25,6 +25,8 @@ from tidemark_replica.jobs import Failed, Jobs, Outcome
 LOOK_SECONDS = 0.1
 LOOKS_PER_SECOND_MAX = 200
 LOOK_SECONDS_MAX = 5.0
+# While this process moves a shard, another's moves can wait a little.
+NOTICED_SECONDS = 1.0
 
 
 class ShardHandles:
@@ -96,6 +98,7 @@ class _Watched:
     seen: DescribedShard | None = None
     reported: ShardFrontiers | None = None
     looking: bool = False
+    overtaken: bool = False
     due: float = 0.0
     pause: float = LOOK_SECONDS
 
@@ -125,11 +128,16 @@ class ShardWatch:
         watched = self._watched.get(id)
         return None if watched is None else watched.seen
 
-    def noticed(self, id: ShardId, upper: Frontier) -> None:
-        """Someone here moved the shard's upper: no need to look."""
+    def noticed(self, id: ShardId, upper: Frontier, since: Frontier | None = None) -> None:
+        """Someone here moved the shard: no need to look for now. A look that is under way may have seen it before."""
         watched = self._watched.get(id)
-        if watched is not None and watched.seen is not None and upper > watched.seen.upper:
-            watched.due = 0.0
+        if watched is None or watched.seen is None or watched.seen.error is not None or upper <= watched.seen.upper:
+            return
+        since = join((since or Frontier.minimum(), watched.seen.since))
+        watched.seen = replace(watched.seen, exists=True, upper=upper, since=since)
+        watched.overtaken = watched.looking
+        watched.due = time.monotonic() + NOTICED_SECONDS
+        self._report(watched)
 
     def report_anew(self) -> None:
         """The client is a new one: it has been told nothing."""
@@ -153,6 +161,9 @@ class ShardWatch:
 
     def _looked(self, shard: _Watched, outcome: Outcome[DescribedShard]) -> None:
         shard.looking = False
+        if shard.overtaken:
+            shard.overtaken = False
+            return
         found = unreadable(shard.id, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
         well = found.exists and found.error is None
         often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)

@@ -103,7 +103,7 @@ class StorageState:
     def maintain(self) -> None:
         for news in self._ingestions.poll():
             if isinstance(news, ShardFrontiers):
-                self._watch.noticed(news.id, news.upper)
+                self._watch.noticed(news.id, news.upper, news.since)
             else:
                 self._send(news)
         now = time.monotonic()

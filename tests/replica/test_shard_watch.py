@@ -1,28 +1,90 @@
-"""Who follows a shard, and what an old look at it is worth."""
+"""The watch on shards: what others do is looked for, what this process does itself is told at once."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 from tests.replica.loop import Loop
-from tests.replica.tables import Table
+from tidemark_persist import Shard, create_or_open
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
+from tidemark_protocol.responses import DescribedShard, ShardFrontiers
+from tidemark_replica.shards import ShardHandles
+
+ID = ShardId("s")
 
 
-def test_a_newcomer_does_not_take_an_old_looks_word_that_there_is_no_shard(tmp_path: Path) -> None:
-    """It was looked for too early, and then more and more rarely; whoever comes after it was made sees it at once."""
-    loop, id, location = Loop(), ShardId("late"), str(tmp_path / "late")
-    loop.watch.follow(id, location, "dataflow")
-    loop.run_until(lambda: loop.watch.seen(id))
-    early = loop.watch.seen(id)
-    assert early is not None
-    assert not early.exists
-    Table(tmp_path, "late")
+@pytest.fixture
+def shard(tmp_path: Path) -> Shard:
+    """A shard that is complete before time 5."""
+    made = create_or_open(str(tmp_path / "s"), pa.schema([("k", pa.int64())]), shard_id=ID)
+    made.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
+    return made
 
-    loop.watch.follow(id, location, "peek")
 
-    assert loop.watch.seen(id) is None
-    loop.run_until(lambda: loop.watch.seen(id))
-    fresh = loop.watch.seen(id)
-    assert fresh is not None
-    assert fresh.exists
+class SlowHandles(ShardHandles):
+    """Looks end when they are let go, with what they saw at their beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.go = threading.Event()
+        self.go.set()
+
+    def look(self, id: ShardId, location: str) -> DescribedShard:
+        self.looks += 1
+        seen = super().look(id, location)
+        self.go.wait(20)
+        return seen
+
+
+def upper(loop: Loop) -> int | None:
+    seen = loop.watch.seen(ID)
+    return None if seen is None else seen.upper.encode()
+
+
+def test_a_move_by_another_process_is_found_by_looking(shard: Shard) -> None:
+    loop = Loop()
+    loop.watch.follow(ID, shard.location, "test")
+    loop.run_until(lambda: upper(loop) == 5)
+
+    shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1)
+    loop.run_until(lambda: ShardFrontiers(ID, Frontier.at(9), Frontier.at(0)) in loop.said)
+
+
+def test_a_move_by_this_process_is_told_without_a_look(shard: Shard) -> None:
+    """And the next look waits, for nothing is to be expected from others."""
+    handles = SlowHandles()
+    loop = Loop(handles)
+    loop.watch.follow(ID, shard.location, "test")
+    loop.run_until(lambda: upper(loop) == 5)
+    looks = handles.looks
+
+    loop.watch.noticed(ID, Frontier.at(9), Frontier.at(2))
+
+    assert loop.said[-1] == ShardFrontiers(ID, Frontier.at(9), Frontier.at(2))
+    loop.watch.maintain()
+    assert handles.looks == looks
+
+
+def test_a_look_that_began_before_a_move_does_not_take_it_back(shard: Shard) -> None:
+    """It saw the shard as it was; the look after it counts again."""
+    handles = SlowHandles()
+    loop = Loop(handles)
+    loop.watch.follow(ID, shard.location, "test")
+    loop.run_until(lambda: upper(loop) == 5)
+    handles.go.clear()
+    looks = handles.looks
+    loop.run_until(lambda: handles.looks > looks)
+
+    shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1)
+    loop.watch.noticed(ID, Frontier.at(9))
+    handles.go.set()
+    seen: set[int | None] = set()
+    loop.run_until(lambda: handles.looks > looks + 1, lambda: seen.add(upper(loop)))
+
+    assert seen == {9}
