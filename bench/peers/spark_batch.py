@@ -58,6 +58,7 @@ def run(job: SparkJob) -> SparkTimes:
     """Run it here, and leave the rows in a file."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = len(os.sched_getaffinity(0))
     builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", job.memory)
     builder = builder.config("spark.sql.shuffle.partitions", str(cores)).config("spark.ui.enabled", "false")

@@ -9,6 +9,7 @@ The session is small (one local thread, a bounded heap), in ANSI mode and UTC. R
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ class Catalyst:
     @staticmethod
     def start() -> Catalyst:
         """Start the JVM (seconds) and plan once, so that the first request finds everything loaded."""
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before any setting is
         builder = SparkSession.builder
         for key, value in _JVM.items():
             builder = builder.config(key, value)

@@ -106,8 +106,7 @@ class Peek:
     """Read a collection at `timestamp`. Exactly one PeekResponse is owed.
 
     `mfp` runs over the collection's columns; `columns` name its output. `literals`: if not None, only rows whose
-    index key equals one of these. Rows may come back unordered and more than `limit`: the final word of `finishing`
-    is the controller's.
+    index key equals one of these. A replica is a whole copy, so its answer is final: `finishing` has been applied.
     """
 
     uuid: str

@@ -39,6 +39,9 @@ def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
     from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        # read before any setting is: whatever is not told where to listen does so on loopback only, too
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("tidemark-replica")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
