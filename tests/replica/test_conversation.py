@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -193,9 +194,12 @@ def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess
     client.greet(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))
 
     def page() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            text: str = answer.read().decode()
-            return text
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                text: str = answer.read().decode()
+                return text
+        except urllib.error.URLError:
+            return ""  # clients are served a moment earlier than metrics
 
     assert wait_until(lambda: 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in page())
 

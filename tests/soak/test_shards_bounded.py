@@ -13,7 +13,7 @@ from tidemark_persist.log_entry import DataFile, LogEntry
 from tidemark_persist.state import REMOVED_SECONDS, ShardState, TableState
 from tidemark_persist.times import Term, Time
 
-TICKS = 300
+TICKS = 150
 READABLE = 10
 EAGER = MaintenancePolicy(
     checkpoint_commits=8, compact_runs=4, vacuum_grace_seconds=0.0, orphan_age_seconds=0.0, log_retention_seconds=0
