@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.replica.loop import Loop
-from tidemark_persist import Shard, open_shard
+from tidemark_persist import CommitForgotten, Shard, open_shard
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
@@ -245,6 +245,64 @@ def test_crash_lost_replies_are_retried_under_the_same_commit_id(tmp_path: Path)
     view = View(tmp_path / "r1", tmp_path / "shard", updates, 0, Loop(CutShort()))
     view.sink.allow_writes(WriterTerm(1))
     for upper in (6, 12, 24):
+        view.step(upper)
+        view.write_until(upper)
+
+    assert_exact(tmp_path / "shard", updates, 24)
+
+
+def test_crash_an_append_that_came_too_late_is_given_up(tmp_path: Path) -> None:
+    """The shard moved on, and what it would be compared with is compacted: the sink goes on from where the shard is."""
+    updates = history(6, 40)
+    fast = View(tmp_path / "fast", tmp_path / "shard", updates, 0, Loop())
+    late = View(tmp_path / "late", tmp_path / "shard", updates, 2, Loop())
+    fast.sink.allow_writes(WriterTerm(1))
+    late.sink.allow_writes(WriterTerm(1))
+    fast.step(10)
+    fast.write_until(10)
+    late.loop.run_until(lambda: late.sink.write_frontier == Frontier.at(10), late.sink.advance)
+    fast.step(30)
+    fast.write_until(30)
+    fast.loop.handles.existing_writer(str(tmp_path / "shard")).downgrade_since(29)
+    late.step(15)
+    late.sink.advance()  # expects the upper to be 10 still
+    late.step(40)
+    late.write_until(40)
+
+    assert_exact(tmp_path / "shard", updates, 40)
+
+
+class Forgetful(ShardHandles):
+    """The log was cleaned before the reply of an append was known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgotten: str | None = None
+
+    def writer(self, shard: ShardMetadata) -> Shard:
+        real = super().writer(shard)
+        outer = self
+
+        class Cleaned:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def compare_and_append(self, *arguments: Any, **named: Any) -> Any:
+                result = real.compare_and_append(*arguments, **named)
+                outer.forgotten = outer.forgotten or named["commit_id"]
+                if named["commit_id"] == outer.forgotten:
+                    raise CommitForgotten("nobody knows whose commit it was", current_upper=result.upper)
+                return result
+
+        return Cleaned()  # type: ignore[return-value]
+
+
+def test_crash_an_append_of_unknown_outcome_is_compared_with_what_is_there(tmp_path: Path) -> None:
+    """When even the log has forgotten, the sink begins from the shard as it is."""
+    updates = history(8, 24)
+    view = View(tmp_path / "r1", tmp_path / "shard", updates, 0, Loop(Forgetful()))
+    view.sink.allow_writes(WriterTerm(1))
+    for upper in (6, 24):
         view.step(upper)
         view.write_until(upper)
 

@@ -15,7 +15,7 @@ import logging
 import uuid
 from collections.abc import Callable
 
-from tidemark_persist import Appended, Fenced, ShardDeleted, UpperMismatch
+from tidemark_persist import Appended, CommitForgotten, Fenced, ShardDeleted, Time, UpperMismatch
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -108,15 +108,21 @@ class MaterializedViewSink:
     def _append(self, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
         """On the pool. Raises PersistError and OSError."""
         shard = self._handles.writer(self._shard)
-        if shard.refresh().upper == 0:
+        upper = shard.refresh().upper
+        if upper == 0:
             shard.downgrade_since(self._as_of)  # before its as_of the view is not known
-        result = shard.compare_and_append(
-            stage(shard, append),
-            expected_upper=append.expected_upper,
-            new_upper=append.new_upper,
-            term=term,
-            commit_id=append.commit_id,
-        )
+        # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
+        files = stage(shard, append) if upper == append.expected_upper else None
+        try:
+            result = shard.compare_and_append(
+                files,
+                expected_upper=append.expected_upper,
+                new_upper=append.new_upper,
+                term=term,
+                commit_id=append.commit_id,
+            )
+        except CommitForgotten as forgotten:
+            return UpperMismatch(Time(forgotten.current_upper))
         if isinstance(result, Appended) and append.expected_upper <= self._as_of:
             shard.downgrade_since(self._as_of)
         return result
