@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.controller.worlds import EMPTY, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_protocol import commands as c
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Frontiers
+from tidemark_protocol.responses import Frontiers, Status
 
 
 def create(name: str) -> c.CreateDataflow:
@@ -72,6 +74,18 @@ def test_dropping_what_waits_gives_no_slot_away() -> None:
 
     assert g.observe(output(index("a"), 9)) == []
     assert g.observe(output(view("a"), 9)) == [index("c")]
+
+
+@pytest.mark.parametrize("kind", ["refused", "step_failed", "render_failed", "sink_failed", "fenced"])
+def test_what_fails_keeps_nobody_waiting(kind: str) -> None:
+    """A dataflow that a replica refuses never hydrates: its slot goes to the next."""
+    g = gate("a", "b")
+    g.absorb(index("a")), g.absorb(view("a"))
+    g.absorb(index("b")), g.absorb(view("b"))
+
+    assert g.observe(Status(index("a").id, "hydration", {})) == []
+    assert g.observe(Status(index("a").id, kind, {})) == []
+    assert g.observe(Status(view("a").id, kind, {})) == [index("b"), view("b")]
 
 
 def test_what_hydrates_unprompted_still_gets_its_schedule() -> None:

@@ -3,8 +3,9 @@
     absorb(command) -> commands to send now          observe(response) -> commands to send now
 
 Only Schedule is ever held back. A dataflow starts once all of its exports are scheduled, so its exports pass the gate
-together; its slot frees when each of them has produced output beyond where it began, or is gone. One gate belongs to
-one connection: it begins empty, and what the replica has hydrated already frees its slot with the first report.
+together; its slot frees when each of them has produced output beyond where it began, has failed, or is gone: one that
+is refused, or fails again and again, keeps nobody waiting. One gate belongs to one connection: it begins empty, and
+what the replica has hydrated already frees its slot with the first report.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dataclasses import dataclass, field
 from tidemark_protocol.commands import AllowCompaction, Command, CreateDataflow, Schedule
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Frontiers, Response
+from tidemark_protocol.responses import Frontiers, Response, Status
 
 DEFAULT_CONCURRENCY = 4
+_STUCK = ("refused", "fenced")
 
 
 @dataclass(eq=False)
@@ -56,6 +58,8 @@ class HydrationGate:
             group = self._groups.get(response.id)
             if group is not None and group.as_of < response.output:
                 return self._done(response.id)
+        if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
+            return self._done(response.id)
         return []
 
     def _schedule(self, group: _Group, command: Schedule) -> list[Command]:
