@@ -7,6 +7,7 @@ set of `storage_options` (and one set of credentials) serves the log and the dat
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class Storage:
             return
         target = self.local_path / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{id(data):x}.tmp")
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         draft.write_bytes(data)
         draft.replace(target)
 

@@ -275,6 +275,19 @@ def test_vacuum_waits_for_leases_of_older_versions_only(tmp_path: Path) -> None:
         assert data_files(shard) == live_files(shard)
 
 
+def test_crash_in_the_middle_of_a_lease_leaves_a_draft_that_holds_nothing_up(tmp_path: Path) -> None:
+    """Also one that is just being written by another thread: it is no lease yet."""
+    shard = open_at(tmp_path, NO_WAIT)
+    fill(shard, 20)
+    shard.lease().release()
+    (Path(shard.location) / "_tidemark" / "leases" / ".a.json.1f.tmp").write_bytes(b"")
+    fill(shard, 20, tidy=True)
+
+    assert data_files(shard) == live_files(shard)
+    shard.delete()
+    assert not Path(shard.location).exists()
+
+
 def test_lease_that_expired_holds_nothing_and_is_tidied_away(tmp_path: Path) -> None:
     """A reader that died does not keep files for ever."""
     shard = open_at(tmp_path, NO_WAIT)
