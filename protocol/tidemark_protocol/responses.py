@@ -115,7 +115,8 @@ class ShardFrontiers:
 
 @dataclass(frozen=True)
 class IngestionStatus:
-    """`state`: running, waiting, fenced, failed; `message` says why; counters: files, records, bad_records, ..."""
+    """`state`: running, waiting, fenced, failed; `message` says why, or what a running one noticed. Counters of files:
+    `files`, `waiting_files`, `changed_files`, and since the ingester began `bad_files`."""
 
     id: GlobalId
     state: str

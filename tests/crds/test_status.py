@@ -56,21 +56,22 @@ def data_source_status() -> dict[str, Any]:
         columns=COLUMNS,
         read_frontier=Frontier.at(0),
         write_frontier=Frontier.at(now().ms - 5000),
-        files=status.FileCounters(1, 2, 3, 4),
     )
-    return status.data_source_status(now(), [yes("Ready", "Ingesting")], [table], writer_term=0, replica="r1")
+    return status.data_source_status(
+        now(), [yes("Ready", "Ingesting")], [table], 0, "r1", status.FileCounters(1, 2, 3, 4)
+    )
 
 
 def replica_status() -> dict[str, Any]:
     exit = status.LastExit("OomKilled", 137, now().ms)
     incarnation = status.Incarnation("i-1", now().ms, restarts=1, last_exit=exit)
     verdicts = [yes("Online", "Online"), yes("Ready", "Hydrated")]
-    return status.replica_status(now(), verdicts, incarnation, "0.1", dataflows=2, dataflows_hydrated=2, hydrations=3)
+    return status.replica_status(now(), verdicts, incarnation, dataflows=2, dataflows_hydrated=2, hydrations=3)
 
 
 def instance_status() -> dict[str, Any]:
     facts = InstanceFacts(Namespace("ns"), InstanceName("x"), found=True, replicas=2, online=1)
-    return status.instance_status(now(), [yes("Ready", "ReplicasOnline")], facts, 7, "0.1", ["0.1", "0.1"])
+    return status.instance_status(now(), [yes("Ready", "ReplicasOnline")], facts, 7, "0.1")
 
 
 STATUSES = {

@@ -191,9 +191,14 @@ DATA_SOURCES: list[tuple[str, DataSourceFacts, str]] = [
         "Ingesting=False/SourceUnreadable Ready=False/SourceUnreadable",
     ),
     (
-        "bad records: what was read well stays right",
-        replace(READING, bad_records=2),
+        "files refused: what was read well stays right",
+        replace(READING, refused_files=2),
         "Erroring=True/BadInput Ready=True/Ingesting",
+    ),
+    (
+        "a file is half written: nothing to mend yet",
+        replace(READING, warning="x.csv: waiting"),
+        "Ingesting=True/Ingesting Erroring=False/NoErrors Ready=True/Ingesting",
     ),
     (
         "to be deleted while read",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
@@ -56,7 +56,7 @@ def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any]
 def _instance(world: World, key: Key, now: status.Now) -> dict[str, Any]:
     facts = world.instance_facts(key.namespace, key.name)
     term = world.leadership.term
-    return status.instance_status(now, instance_conditions(facts), facts, term, OPERATOR_VERSION, ())
+    return status.instance_status(now, instance_conditions(facts), facts, term, OPERATOR_VERSION)
 
 
 def _replica(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
@@ -134,7 +134,8 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
             )
         )
     reported = bool(tables) and all(table.write_frontier is not None for table in tables)
-    counters = state.report.counters if state.report else {}
+    report = state.report
+    files = _files(report.counters) if report else None
     facts = DataSourceFacts(
         instance=world.instance_facts(state.key.namespace, state.instance),
         suspended=bool(body["spec"].get("suspend", False)),
@@ -142,8 +143,8 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
         schema_unknown_of=state.schema_unknown_of,
         ingester=state.ingester.replica if state.ingester and reported else None,
         failure=state.failure,
-        refused_files=counters.get("bad_files", 0),
-        bad_records=counters.get("bad_records", 0),
+        refused_files=files.refused if files else 0,
+        warning=report.message if report and report.state == "running" else "",
     )
     ingester = state.ingester
     return status.data_source_status(
@@ -152,6 +153,16 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
         tables,
         ingester.term if ingester else None,
         ingester.replica if ingester else None,
+        files,
+    )
+
+
+def _files(counters: Mapping[str, int]) -> status.FileCounters | None:
+    """None for sources without files."""
+    if "files" not in counters:
+        return None
+    return status.FileCounters(
+        counters["files"], counters["waiting_files"], counters["changed_files"], counters["bad_files"]
     )
 
 

@@ -34,7 +34,8 @@ class DataSourceFacts:
     """The replica that ingests, once its tables' frontiers are known."""
     failure: IngestionFailure | None = None
     refused_files: int = 0
-    bad_records: int = 0
+    warning: str = ""
+    """What the ingester noticed and goes on in spite of: half-written files, files that changed afterwards."""
 
 
 def data_source_conditions(facts: DataSourceFacts) -> list[Verdict]:
@@ -63,18 +64,18 @@ def _ingesting(facts: DataSourceFacts) -> Verdict:
         return no(INGESTING, facts.failure.reason, facts.failure.message)
     if facts.ingester is None:
         return no(INGESTING, "Starting", "no replica has reported the tables' frontiers yet")
-    return yes(INGESTING, "Ingesting", f"on replica {facts.ingester}")
+    return yes(INGESTING, "Ingesting", _where(facts))
+
+
+def _where(facts: DataSourceFacts) -> str:
+    return f"on replica {facts.ingester}" + (f"; {facts.warning}" if facts.warning else "")
 
 
 def _erroring(facts: DataSourceFacts) -> Verdict:
-    if facts.ingester is None and not (facts.refused_files or facts.bad_records):
+    if facts.refused_files:
+        return yes(ERRORING, "BadInput", f"{facts.refused_files} files were refused: each is a row in error")
+    if facts.ingester is None:
         return unknown(ERRORING, "NotIngesting")
-    if facts.refused_files or facts.bad_records:
-        return yes(
-            ERRORING,
-            "BadInput",
-            f"{facts.refused_files} files refused, {facts.bad_records} bad records; status.tables[].files counts them",
-        )
     return no(ERRORING, "NoErrors")
 
 
@@ -84,4 +85,4 @@ def _ready(facts: DataSourceFacts, *needed: Verdict) -> Verdict:
     for verdict in needed:
         if not verdict.holds:
             return because(READY, verdict)
-    return yes(READY, "Ingesting", f"on replica {facts.ingester}")
+    return yes(READY, "Ingesting", _where(facts))

@@ -6,8 +6,8 @@ and `urgent` tells a move of frontiers and counters, which can wait, from everyt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark_operator.resources.conditions import Verdict, merge_conditions
@@ -90,10 +90,12 @@ class ExportStatus:
 
 @dataclass(frozen=True, slots=True)
 class FileCounters:
-    ingested: int
+    """Files of a source: taken up, not complete yet, changed after they were read, become an error row."""
+
+    read: int
     waiting: int
+    changed: int
     refused: int
-    bad_records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,6 @@ class TableStatus:
     columns: tuple[Column, ...] = ()
     read_frontier: Reported = None
     write_frontier: Reported = None
-    files: FileCounters | None = None
 
     def document(self, now_ms: int) -> dict[str, Any]:
         return _present(
@@ -114,7 +115,6 @@ class TableStatus:
             columns=_columns(self.columns),
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
-            files=None if self.files is None else _file_counters(self.files),
         )
 
 
@@ -167,6 +167,7 @@ def data_source_status(
     tables: Sequence[TableStatus],
     writer_term: int | None,
     replica: str | None,
+    files: FileCounters | None = None,
 ) -> dict[str, Any]:
     ingester = None if writer_term is None else _present(replica=replica, writerTerm=writer_term)
     return _status(
@@ -174,6 +175,7 @@ def data_source_status(
         verdicts,
         writeFrontier=frontier_status(meet(table.write_frontier for table in tables), now.ms),
         ingester=ingester,
+        files=None if files is None else asdict(files),
         tables=[table.document(now.ms) for table in tables],
     )
 
@@ -184,7 +186,6 @@ def instance_status(
     facts: InstanceFacts,
     leader_term: int,
     operator_version: str,
-    replica_versions: Iterable[str],
 ) -> dict[str, Any]:
     return _status(
         now,
@@ -193,7 +194,6 @@ def instance_status(
         replicasOnline=facts.online,
         epoch=leader_term,
         operatorVersion=operator_version,
-        replicaVersions=sorted(set(replica_versions)),
     )
 
 
@@ -201,7 +201,6 @@ def replica_status(
     now: Now,
     verdicts: Sequence[Verdict],
     incarnation: Incarnation | None,
-    version: str | None = None,
     dataflows: int | None = None,
     dataflows_hydrated: int | None = None,
     hydrations: int | None = None,
@@ -210,7 +209,6 @@ def replica_status(
         now,
         verdicts,
         process=None if incarnation is None else incarnation.document(),
-        version=version,
         dataflows=dataflows,
         dataflowsHydrated=dataflows_hydrated,
         hydrations=hydrations,
@@ -259,15 +257,6 @@ def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
         hydrated=replica.hydrated,
         writeFrontier=frontier_status(replica.write_frontier, now_ms),
     )
-
-
-def _file_counters(files: FileCounters) -> dict[str, Any]:
-    return {
-        "ingested": files.ingested,
-        "waiting": files.waiting,
-        "refused": files.refused,
-        "badRecords": files.bad_records,
-    }
 
 
 def _present(**fields: Any) -> dict[str, Any]:
