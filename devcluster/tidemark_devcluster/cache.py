@@ -80,14 +80,14 @@ def existing_ancestor(path: Path) -> Path:
     return path
 
 
-def require_disk(path: Path, needed: int, purpose: str) -> None:
+def require_disk(path: Path, needed: int, purpose: str, elsewhere: str = "TIDEMARK_CACHE, --state") -> None:
     """Refuse to begin when the file system of `path` has less than `needed` bytes free."""
     figures = os.statvfs(existing_ancestor(path))
     free = figures.f_bavail * figures.f_frsize
     if free < needed:
         raise NotEnoughRoom(
             f"{purpose} needs {needed / GIB:.1f} GiB of disk at {path}, {free / GIB:.1f} GiB are free: "
-            "free some, or choose another place (TIDEMARK_CACHE, --state)"
+            f"free some, or choose another place ({elsewhere})"
         )
 
 

@@ -32,18 +32,24 @@ class Progress:
 
     def step(self, title: str, expectation: str) -> "Step":
         """Begin a step; `expectation` tells the reader how long to be patient."""
-        return Step(self._stream, self._clock, self._in_place, title, expectation)
+        return Step(self._stream, self._clock, self._in_place, self.interval, title, expectation)
 
 
 class Step:
     """One line of progress, from its beginning to `done` or `failed`."""
 
     def __init__(
-        self, stream: TextIO, clock: Callable[[], float], in_place: bool, title: str, expectation: str
+        self,
+        stream: TextIO,
+        clock: Callable[[], float],
+        in_place: bool,
+        interval: float,
+        title: str,
+        expectation: str,
     ) -> None:
-        self._stream, self._clock, self._in_place = stream, clock, in_place
+        self._stream, self._clock, self._in_place, self._interval = stream, clock, in_place, interval
         self._title, self._expectation = title, expectation
-        self._began = clock()
+        self._began = self._shown = clock()
         self._write(f"{title} … ({expectation})", final=False)
 
     @property
@@ -51,7 +57,10 @@ class Step:
         return self._clock() - self._began
 
     def tick(self) -> None:
-        """Show that time passes."""
+        """Show that time passes; however often it is called, a log gets a line a minute."""
+        if self._clock() - self._shown < self._interval:
+            return
+        self._shown = self._clock()
         self._write(f"{self._title} … {self.seconds:.0f} s ({self._expectation})", final=False)
 
     def done(self, note: str = "") -> None:

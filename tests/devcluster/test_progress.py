@@ -27,8 +27,8 @@ def two_steps(stream: io.StringIO) -> None:
     clock = Clock()
     progress = Progress(stream, clock)
     step = progress.step("building etcd", "about one minute")
-    clock.now = 60
-    step.tick()
+    for clock.now in range(0, 61, 20):
+        step.tick()
     clock.now = 90
     step.done(", 27 MB")
     progress.step("building kubectl", "half a minute").failed()

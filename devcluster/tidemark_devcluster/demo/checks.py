@@ -16,4 +16,4 @@ DISK = 3 * GIB
 def check_machine(folder: Path) -> None:
     """Raises NotEnoughRoom."""
     require_memory(MEMORY, "the demo")
-    require_disk(folder, DISK, "the demo")
+    require_disk(folder, DISK, "the demo", elsewhere="a checkout elsewhere, or --home")

@@ -66,23 +66,30 @@ def up(home: Home, seconds_per_month: float) -> None:
     plane.up(binaries, Options())
     home.link_kubectl(binaries.kubectl)
     step.done()
+    step = progress.step("resources", "the CRDs, the operator, then examples/")
     cluster.install_crds(plane, CHECKOUT)
     services.start_operator(home)
     services.start_feeder(home, seconds_per_month)
     cluster.apply_examples(plane, CHECKOUT, home)
-    show.wait_until_hydrated(home, plane, progress, sys.stdout)
+    step.done()
+    show.wait_until_hydrated(home, plane, progress)
     show.show_frontiers(home, plane, sys.stdout)
     show.say_what_next(home, sys.stdout)
 
 
 def down(home: Home, *, delete: bool) -> None:
     """Ends the feeder, the operator, what the operator runs, and the control plane; nothing else."""
+    step = Progress(sys.stderr).step("ending the demo", "some seconds")
     for name in (services.FEEDER, services.OPERATOR):
         services.stop(home, name)
     services.stop_operated(home)
     home.plane().down()
+    note = ""
     if delete:
         shutil.rmtree(home.root, ignore_errors=True)
+    elif home.root.exists():
+        note = f"; `make demo` goes on with the data in {home.root}, which may be removed to begin anew"
+    step.done(note)
 
 
 if __name__ == "__main__":

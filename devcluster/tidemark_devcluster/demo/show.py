@@ -6,7 +6,7 @@ import subprocess
 import time
 from typing import TextIO
 
-from tidemark_devcluster.demo import cluster, services
+from tidemark_devcluster.demo import cluster, flights, services
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed
 from tidemark_devcluster.plane import ControlPlane
@@ -19,7 +19,7 @@ _LOOK_SECONDS = 6.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
-def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress, out: TextIO) -> None:
+def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress) -> None:
     """Shows each Dataflow as it becomes hydrated; raises StartFailed when that takes too long."""
     step = progress.step("views", "hydrate: the replica starts, reads what there is, and computes it once")
     deadline, done = time.monotonic() + HYDRATION_SECONDS, set[str]()
@@ -29,7 +29,7 @@ def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress, out
         new = [s.name for s in states if s.hydrated and s.name not in done]
         done.update(new)
         if new:
-            step.done(f", hydrated: {', '.join(sorted(done))}")
+            step.done(f", hydrated: {', '.join(sorted(new))}")
         if states and all(s.hydrated for s in states):
             return
         if time.monotonic() > deadline:
@@ -68,9 +68,11 @@ def _tidemark(home: Home, *arguments: str) -> None:
 
 
 def say_what_next(home: Home, out: TextIO) -> None:
+    arrived = flights.months_arrived(home.incoming)
+    rest = "all are here" if arrived == len(flights.MONTHS) else "the next in a few seconds"
     print(
         f"""
-It is running, and stays so. The flights of 2013 go on arriving, a month every few seconds. To look around:
+It is running, and stays so. The flights of 2013 arrive month by month: {arrived} of 12 so far, {rest}. To look around:
 
   export KUBECONFIG={home.kubeconfig} PATH={home.bin}:$PATH
   kubectl get dataflows -w
