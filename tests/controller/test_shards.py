@@ -54,6 +54,28 @@ def test_compaction_is_asked_for_at_most_every_ten_seconds() -> None:
     assert shards.due_compactions(NOW + 3 * COMPACTION_INTERVAL_MS) == []
 
 
+def test_a_reader_that_comes_now_counts_on_what_was_asked_for() -> None:
+    """The replica may compact to there before it says so: an as_of chosen earlier could never be read."""
+    shards = book(at(1000), since=200)
+    shards.due_compactions(NOW)
+    shard = shards.get(S)
+
+    assert shard is not None
+    assert shard.readable is not None
+    assert (shard.readable.since, shard.readable.upper) == (at(900), at(1000))
+    shards.observe(S, at(2000), at(950))
+    assert shard.readable.since == at(950)
+
+
+def test_a_shard_that_is_gone_is_let_go_of() -> None:
+    """Its last reader has finished after it; only a claim on what is not there is a mistake."""
+    shards = ShardBook()
+    shards.hold(S, "a", EMPTY)
+
+    with pytest.raises(KeyError, match="not registered"):
+        shards.hold(S, "a", at(5))
+
+
 def test_a_lost_request_is_made_again() -> None:
     """The replica died with it: since has not moved, so it is asked for again."""
     shards = book(at(1000))

@@ -42,6 +42,12 @@ class Shard:
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
 
+    @property
+    def readable(self) -> ShardFrontierPair | None:
+        """What a new reader may count on: the since that was asked for may be in force before it is reported."""
+        known = self.frontiers
+        return known and ShardFrontierPair(known.upper, max(known.since, self.asked))
+
     def allowed_since(self, now_ms: int) -> Frontier | None:
         """The furthest since that policy and holders allow."""
         if self.frontiers is None:
@@ -110,12 +116,12 @@ class ShardBook:
     def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
         """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""
         shard = self._shards.get(id)
-        if shard is None:
-            raise KeyError(f"shard {id} is not registered")
-        if frontier.is_empty:
+        if frontier.is_empty and shard is not None:
             shard.holds.pop(holder, None)
-        else:
+        elif shard is not None:
             shard.holds[holder] = frontier
+        elif not frontier.is_empty:
+            raise KeyError(f"shard {id} is not registered")
 
     def release(self, holder: str) -> None:
         """`holder` is gone."""

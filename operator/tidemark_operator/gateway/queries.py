@@ -118,11 +118,9 @@ def _shard(
     world: World, namespace: str, running: RunningInstance | None, name: str, id: GlobalId, shard: ShardMetadata
 ) -> Readable | None:
     known = world.fleet.book(namespace).get(shard.shard_id)
-    if running is None or known is None or known.frontiers is None:
+    if running is None or known is None or known.readable is None:
         return None
-    # what we asked to be compacted may be compacted by now
-    since = max(known.frontiers.since, known.asked)
-    return Readable(name, ShardTarget(id, shard), running, since, known.frontiers.upper)
+    return Readable(name, ShardTarget(id, shard), running, known.readable.since, known.readable.upper)
 
 
 def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:

@@ -61,7 +61,7 @@ def choose_as_of(
     for source in description.source_imports:
         shard = book.register(source.shard.shard_id, source.shard.location)
         name = names.get(source.shard.shard_id, source.shard.location)
-        inputs.append(Input(name, shard.frontiers, shard.error))
+        inputs.append(Input(name, shard.readable, shard.error))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
     descriptions = [r.description for r in running.replicas.values() if r.description]
     return select_as_of(
