@@ -11,6 +11,39 @@ QUERIES = (
     Case("map", "SELECT a, a * 2 + b AS x, s IS NULL AS n FROM t", {"t": T}, duckdb="same"),
     Case("filter", "SELECT a, s FROM t WHERE a > 0 AND s <> 'x'", {"t": T}, duckdb="same"),
     Case("filter or null", "SELECT a, b FROM t WHERE a = 1 OR b IS NULL", {"t": T}, duckdb="same"),
+    Case(
+        "filter that guards",
+        "SELECT a, sum(10 div b) FILTER (WHERE b <> 0) AS x, count(10 div b) FILTER (WHERE b > 0) AS n "
+        "FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case(
+        "union of other nullability",
+        "SELECT x, count(x) AS n, count(*) AS m FROM (SELECT 1 AS x FROM t UNION ALL SELECT CAST(NULL AS int) FROM u) "
+        "GROUP BY x",
+        TU,
+        duckdb="same",
+    ),
+    Case("having of nothing", "SELECT sum(a) AS x FROM t HAVING count(*) = 0", {"t": T}, duckdb="same"),
+    Case(
+        "global twice",
+        "WITH g AS (SELECT count(*) AS n, sum(a) AS s FROM t) "
+        "SELECT x.n, y.s, u.d FROM g x CROSS JOIN g y JOIN u ON u.a = y.n",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "not in",
+        "SELECT a, b NOT IN (1, a) AS x, a IN (1, NULL) AS y FROM t WHERE b NOT IN (5, a)",
+        {"t": T},
+        duckdb="same",
+    ),
+    Case(
+        "nested laziness",
+        "SELECT CASE WHEN a = 1 AND 10 div b > 1 THEN 10 div b WHEN b = 0 THEN 0 ELSE nullif(10 div b, a) END AS q "
+        "FROM t",
+        {"t": T},
+    ),
     Case("divide", "SELECT a, 10 div b AS q FROM t", {"t": T}),
     Case(
         "guarded divide",

@@ -17,7 +17,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.tree import Node, walk
 from tidemark_protocol import aggregates
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.functions import FUNCTIONS
+from tidemark_protocol.functions import FUNCTIONS, call, is_fallible
 from tidemark_protocol.lir import Aggregate as AggregateCall
 from tidemark_protocol.types import ColumnType
 
@@ -68,22 +68,28 @@ class _Collected:
             unsupported(f"the aggregate {_CHANGED.get(function.kind, function.kind.lower())}")
         if node.fields.get("isDistinct"):
             unsupported(f"{name}(DISTINCT ...)")
-        argument = self._argument(name, function)
+        condition = node.expression("filter")
+        chosen = None if condition is None else self._below.expression(condition)
+        argument = self._argument(name, function, chosen)
         of = None if argument is None else self.values[argument].type
         result = aggregates.result_type(name, of)
         if result is None:
             refuse("TYPE", f"there is no {name} of {of}", word=name)
-        condition = node.expression("filter")
-        where = None if condition is None else self._value(self._below.expression(condition))
+        where = None if chosen is None else self._value(chosen)
         return AggregateCall(name, argument, ColumnType(result, name != "count"), filter=where)
 
-    def _argument(self, name: str, function: Node) -> int | None:
-        """The value that is aggregated; None for count(*) and what is the same: a count of what is never NULL."""
+    def _argument(self, name: str, function: Node, chosen: ScalarExpr | None) -> int | None:
+        """The value that is aggregated; None for count(*) and what is the same: a count of what is never NULL.
+
+        One that can fail is evaluated only in the rows that the FILTER has chosen.
+        """
         if len(function.children) != 1:
             unsupported(f"{name} of several arguments")
         value = self._below.expression(function.children[0])
         if name == "count" and isinstance(value, Literal | ColumnRef) and not is_nullable(value):
             return None
+        if chosen is not None and is_fallible(value):
+            value = call("case", (chosen, value), value.type)
         return self._value(value)
 
     def _value(self, value: ScalarExpr) -> int:
