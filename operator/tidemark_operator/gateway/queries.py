@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
@@ -55,14 +56,24 @@ def choose_time(readable: Readable, as_of: int | None) -> Time:
     """The time to read at; raises QueryRefused, saying which times can be read."""
     since, write, name = readable.since, readable.write, readable.name
     if write <= since and not write.is_empty:
-        raise QueryRefused(f"{name} has no complete time yet: it is being computed from {since.time} on")
+        raise QueryRefused(f"{name} has no complete time yet: it is being computed from {_moment(since)} on")
     if as_of is None:
         as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
     if not since.less_equal(as_of):
-        raise QueryRefused(f"{name} cannot be read at {as_of} any more: only from {since.time} on")
+        raise QueryRefused(f"{name} cannot be read at {as_of} any more: only from {_moment(since)} on")
     if write.less_equal(as_of):
-        raise QueryRefused(f"{name} is not complete at {as_of} yet: its write frontier is {write.time}")
+        raise QueryRefused(f"{name} is not complete at {as_of} yet: only before {_moment(write)}")
     return Time(as_of)
+
+
+def _moment(frontier: Frontier) -> str:
+    """As `--as-of` takes it, and as people read it."""
+    time = frontier.encode()
+    try:
+        date = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):  # past the year 9999
+        return str(time)
+    return f"{time} ({date.replace('+00:00', 'Z')})"
 
 
 def peek_of(planned: PlannedPeek, readable: Readable, timestamp: Time) -> Peek:

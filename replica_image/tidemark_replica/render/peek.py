@@ -254,9 +254,11 @@ def _table(batches: Iterable[Any], columns: Sequence[Column], max_bytes: int) ->
 
 
 def _error(error: str, max_bytes: int) -> ViewInError | ResultTooLarge:
-    if json.loads(error).get("code") == TOO_LARGE:
+    said = json.loads(error)
+    if said["code"] == TOO_LARGE:
         return ResultTooLarge(f"result exceeds max size of {max_bytes} bytes: filter it, limit it, or allow more")
-    return ViewInError(error)
+    place = f" in {said['expression']}" if said.get("expression") else ""
+    return ViewInError(f"the result is in error: {said['code']}{place}")
 
 
 def _schema(columns: Sequence[Column]) -> Schema:
