@@ -12,16 +12,16 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from tidemark_cli import frontiers, gateway, query, times
 from tidemark_cli.errors import CliError
+from tidemark_protocol.release import release
 
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their options, named as kubectl names them."""
     top = argparse.ArgumentParser(prog="kubectl tidemark", description="SQL views that are always up to date")
-    top.add_argument("--version", action="version", version=_version())
+    top.add_argument("--version", action="version", version=release())
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     ask = commands.add_parser("query", help="read one export or table", description="Read one export or table.")
     ask.add_argument("sql", help="SELECT columns FROM export [WHERE ...] [ORDER BY ... LIMIT ...]")
@@ -55,13 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `... | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _version() -> str:
-    try:
-        return version("tidemark")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 if __name__ == "__main__":

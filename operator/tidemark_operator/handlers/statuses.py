@@ -24,8 +24,8 @@ from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_operator.resources.replica_conditions import Answering, Down, Process, ReplicaFacts, Starting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.release import release
 
-OPERATOR_VERSION = "0.1.0.dev0"
 _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
     INSTANCES: (ComputeInstance.parse, (READY,)),
     REPLICAS: (ComputeReplica.parse, replica_conditions.TYPES),
@@ -56,7 +56,7 @@ def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any]
 def _instance(world: World, key: Key, now: status.Now) -> dict[str, Any]:
     facts = world.instance_facts(key.namespace, key.name)
     term = world.leadership.term
-    return status.instance_status(now, instance_conditions(facts), facts, term, OPERATOR_VERSION)
+    return status.instance_status(now, instance_conditions(facts), facts, term, release())
 
 
 def _replica(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
