@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark_persist import Part
 from tidemark_protocol.dataflow import MaterializedViewSink as MaterializedViewExport
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier, meet
@@ -27,6 +26,7 @@ from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
+from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
 from tidemark_replica.metrics import Metrics
@@ -61,6 +61,7 @@ class DataflowDriver:
     def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
         self._dataflow, self._around, self._refused = dataflow, around, refused
         self._rendered: RenderedDataflow | None = None
+        self._inputs = StepInputs(dataflow.description.source_imports, around.handles)
         self._job: Job | None = None
         self._backoff = Backoff()
         self._stopped = False
@@ -158,7 +159,7 @@ class DataflowDriver:
         began = time.monotonic()
         lower = self._dataflow.processed
 
-        def plan(inputs: Mapping[GlobalId, list[Part]]) -> None:
+        def plan(inputs: Parts) -> None:
             try:
                 step = rendered.plan_step(upper, inputs)
             except ReplicaError as error:
@@ -173,23 +174,24 @@ class DataflowDriver:
             except ArrangementError as error:
                 self._failed("step", error)
                 return
+            self._let_go()
             self._backoff.reset()
             self._around.metrics.step(time.monotonic() - began)
             self._take(outcome, rendered.frontier)
             self._tell_errors(rendered, errors)
 
-        self._submit(self._around.io_jobs, "step", lambda: self._parts(lower, upper), plan)
+        self._submit(self._around.io_jobs, "step", lambda: self._listed(lower, upper), plan)
 
-    def _parts(self, lower: Frontier, upper: Frontier) -> dict[GlobalId, list[Part]]:
+    def _listed(self, lower: Frontier, upper: Frontier) -> Parts:
         """On the pool: where the updates of [lower, upper) are, and to hydrate, the contents at the as_of."""
-        start, end, parts = lower.encode(), upper.encode(), {}
-        for source in self._dataflow.description.source_imports:
-            shard = self._around.handles.reader(source.shard.location)
-            if self._dataflow.hydrated:
-                parts[source.id] = shard.listen(start, end)
-            else:
-                parts[source.id] = [*shard.snapshot_parts(start), *shard.listen(start + 1, end)]
-        return parts
+        if self._dataflow.hydrated:
+            return self._inputs.step(lower.encode(), upper.encode())
+        return self._inputs.hydration(lower.encode(), upper.encode())
+
+    def _let_go(self) -> None:
+        """The step has ended, one way or the other."""
+        if leases := self._inputs.ended():
+            self._around.io_jobs.submit("release what a step read", partial(release, leases), lambda _: None)
 
     def _take(self, outcome: StepOutcome, reached: Frontier) -> None:
         """The step has happened: its output goes to the sinks, the frontier moves."""
@@ -217,6 +219,7 @@ class DataflowDriver:
             erroring.found(*outcome.value)
 
     def _failed(self, what: str, error: Exception) -> None:
+        self._let_go()
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
             return
@@ -227,6 +230,7 @@ class DataflowDriver:
             self._around.respond(Status(id, f"{what}_failed", fields))
 
     def _free(self) -> None:
+        self._let_go()
         rendered, self._rendered = self._rendered, None
         if rendered is not None:
             free = self._around.renderer.free

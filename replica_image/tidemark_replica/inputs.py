@@ -1,0 +1,58 @@
+"""Where the updates of a step are: parts of the imported shards.
+
+    hydration   snapshot_parts(as_of) ++ listen(as_of + 1, upper)     leased until the step has ended
+    afterwards  listen(lower, upper)
+
+A hydration may read for longer than vacuum's grace period, while its shards are compacted again and again; later steps
+are short, and are listed anew when they fail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tidemark_persist import Lease, Part, PersistError
+from tidemark_protocol.dataflow import SourceImport
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.shards import ShardHandles
+
+LOG = logging.getLogger(__name__)
+Parts = dict[GlobalId, list[Part]]
+
+
+class StepInputs:
+    """Of one dataflow, one step at a time; used on a pool."""
+
+    def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles) -> None:
+        self._imports, self._handles = tuple(imports), handles
+        self._leases: list[Lease] = []
+
+    def hydration(self, as_of: int, upper: int) -> Parts:
+        """The contents at `as_of`, and what follows; their files stay until the step has `ended`. Raises PersistError
+        and OSError."""
+        parts = {}
+        for source in self._imports:
+            shard = self._handles.reader(source.shard.location)
+            self._leases.append(shard.lease())
+            parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
+        return parts
+
+    def step(self, lower: int, upper: int) -> Parts:
+        """The updates of [lower, upper). Raises PersistError and OSError."""
+        readers = {s.id: self._handles.reader(s.shard.location) for s in self._imports}
+        return {id: shard.listen(lower, upper) for id, shard in readers.items()}
+
+    def ended(self) -> list[Lease]:
+        """The step is over: what has kept its files, to be given back by `release`."""
+        leases, self._leases = self._leases, []
+        return leases
+
+
+def release(leases: Sequence[Lease]) -> None:
+    """What was listed is not read any more. A lease that cannot be given back expires."""
+    for lease in leases:
+        try:
+            lease.release()
+        except (PersistError, OSError) as error:
+            LOG.warning("a lease stays until it expires: %s", error)
