@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
-from bench.harness.clock import timed
+from bench.harness.clock import Cost, measured
 from bench.harness.deltas import Deltas, deltas
 from bench.harness.tpch import Tables, tables
 from bench.peers.duckdb_apply import DuckDb
@@ -15,13 +16,13 @@ from bench.peers.duckdb_apply import DuckDb
 
 @dataclass(frozen=True)
 class Case:
-    """`answers[0]` is the query's on the base, `answers[i]` after i deltas; both by DuckDB, whose times these are."""
+    """`answers[0]` is the query's on the base, `answers[i]` after i deltas; both by DuckDB, whose costs these are."""
 
     rows: int
     tables: Tables
     deltas: Deltas
     answers: Sequence[pa.Table]
-    duckdb_ms: Sequence[float]
+    duckdb: Sequence[Cost]
 
     @property
     def label(self) -> str:
@@ -36,9 +37,9 @@ def prepare(rows: int, sql: str, count: int, delta_rows: int) -> Case:
     made = tables(rows)
     changes = deltas(made.lineitem, count, delta_rows)
     with DuckDb(made, sql) as peer:
-        answers, times = [peer.answer()], []
+        answers, costs = [peer.answer()], []
         for delta in changes.all:
-            ms, answer = timed(lambda delta=delta: peer.apply(delta))  # type: ignore[misc]
-            times.append(ms)
+            cost, answer = measured(partial(peer.apply, delta))
+            costs.append(cost)
             answers.append(answer)
-    return Case(rows, made, changes, answers, times)
+    return Case(rows, made, changes, answers, costs)

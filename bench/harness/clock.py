@@ -7,18 +7,39 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 Result = TypeVar("Result")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+CPU_RESOLUTION_MS = 1000 / _TICKS_PER_SECOND
 
 
-def timed(action: Callable[[], Result]) -> tuple[float, Result]:
-    """(milliseconds, what the action returned)"""
-    begin = time.perf_counter()
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds by the clock, and of CPU; on a busy machine only the latter say what an action takes."""
+
+    wall: float
+    cpu: float
+
+
+def measured(action: Callable[[], Result]) -> tuple[Cost, Result]:
+    """(what it cost, what the action returned)"""
+    cpu, begin = cpu_ms(), time.perf_counter()
     result = action()
-    return (time.perf_counter() - begin) * 1e3, result
+    wall = (time.perf_counter() - begin) * 1e3
+    return Cost(wall, cpu_ms() - cpu), result
+
+
+def wall_p50(costs: Sequence[Cost]) -> float:
+    """The median by the clock."""
+    return p50([cost.wall for cost in costs])
+
+
+def cpu_mean(costs: Sequence[Cost]) -> float:
+    """The mean of CPU time: single costs are too coarse for a median."""
+    return statistics.fmean(cost.cpu for cost in costs)
 
 
 def p50(samples: Sequence[float]) -> float:
@@ -32,7 +53,7 @@ def p95(samples: Sequence[float]) -> float:
 
 
 def cpu_ms() -> float:
-    """CPU milliseconds of this process and its descendants so far; Linux only, in steps of 10."""
+    """CPU milliseconds of this process and its descendants so far; Linux only, in steps of CPU_RESOLUTION_MS."""
     return sum(map(_ticks, _with_descendants(os.getpid()))) / _TICKS_PER_SECOND * 1e3
 
 

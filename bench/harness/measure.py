@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.harness.answers import check
 from bench.harness.case import Case
-from bench.harness.clock import cpu_ms, timed
+from bench.harness.clock import Cost, measured
 from bench.harness.context import progress
 from bench.harness.engine import AS_OF, Source, StepTimes, View
 from bench.harness.query import Planner, describe
@@ -20,12 +20,12 @@ from bench.harness.query import Planner, describe
 
 @dataclass
 class Measured:
-    """One size's figures, in milliseconds; `cpu` is that of the whole process tree."""
+    """One size's figures; `phases` says for each of the `steps` where its time went."""
 
-    hydration: float
+    hydration: Cost
     rows_read: int
-    steps: list[StepTimes] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
+    steps: list[Cost] = field(default_factory=list)
+    phases: list[StepTimes] = field(default_factory=list)
     state_rows: int = 0
     state_bytes: int = 0
 
@@ -35,7 +35,7 @@ class Rounds:
     """All sizes, and the empty jobs that took turns with them."""
 
     sizes: Sequence[Measured]
-    empty_job: Sequence[float]
+    empty_job: Sequence[Cost]
 
 
 class Run:
@@ -48,7 +48,7 @@ class Run:
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
         self.view = View(session, folder, describe(plan, sql, shards, AS_OF), sources)
         rows = case.tables.lineitem.rows + case.tables.part.rows
-        self.measured = Measured(self.view.hydrate().all, rows)
+        self.measured = Measured(measured(self.view.hydrate)[0], rows)
         self._check()
 
     def step(self, *, counts: bool) -> None:
@@ -56,14 +56,12 @@ class Run:
         delta = self.case.deltas.all[self._done]
         self._lineitem.append(delta.updates(self._done + 1))
         self._part.append(None)
-        before = cpu_ms()
-        times = self.view.step()
-        cpu = cpu_ms() - before
+        cost, phases = measured(self.view.step)
         self._done += 1
         self._check()
         if counts:
-            self.measured.steps.append(times)
-            self.measured.cpu.append(cpu)
+            self.measured.steps.append(Cost(phases.all, cost.cpu))
+            self.measured.phases.append(phases)
 
     def finish(self) -> Measured:
         """The figures; the view and its state go."""
@@ -83,11 +81,11 @@ def measure(session: Any, folder: Path, plan: Planner, sql: str, cases: Sequence
         home = folder / case.label
         home.mkdir()
         run = Run(session, home, plan, sql, case)
-        progress(f"{case.label}: hydrated in {run.measured.hydration / 1e3:.1f} s")
+        progress(f"{case.label}: hydrated in {run.measured.hydration.wall / 1e3:.1f} s")
         runs.append(run)
     job, empty = _empty_job(session), []
     for number in range(len(cases[0].deltas.all)):
-        empty.append(timed(job)[0])
+        empty.append(measured(job)[0])
         for run in runs:
             run.step(counts=number >= warm_up)
     return Rounds([run.finish() for run in runs], empty[warm_up:])

@@ -10,17 +10,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from bench.harness.clock import p50, timed
+from bench.harness.clock import Cost, measured
 from bench.harness.tpch import Tables
-
-WARM_UP = 3
 
 
 @dataclass(frozen=True)
@@ -36,25 +34,30 @@ class SparkJob:
 
 
 @dataclass(frozen=True)
-class SparkTimes:
-    """Milliseconds of one run of the query, at the median."""
+class SparkCosts:
+    """What the query cost each time."""
 
-    parquet: float
-    cached: float
+    parquet: Sequence[Cost]
+    cached: Sequence[Cost]
+
+    @staticmethod
+    def from_json(text: bytes) -> SparkCosts:
+        """As `asdict` and JSON made it."""
+        return SparkCosts(**{name: [Cost(**cost) for cost in costs] for name, costs in json.loads(text).items()})
 
 
-def recompute(tables: Tables, sql: str, folder: Path, memory: str, repeat: int = 5) -> tuple[SparkTimes, pa.Table]:
-    """The times, and the query's rows."""
+def recompute(tables: Tables, sql: str, folder: Path, memory: str, repeat: int = 3) -> tuple[SparkCosts, pa.Table]:
+    """The costs, and the query's rows."""
     answer = folder / "spark-answer.arrow"
     job = SparkJob(sql, str(tables.lineitem.file), str(tables.part.file), str(answer), memory, repeat)
     command = [sys.executable, "-m", "bench.peers.spark_batch", json.dumps(asdict(job))]
     with (folder / "spark.log").open("wb") as log:
         printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, check=True).stdout
     with pa.ipc.open_file(str(answer)) as file:
-        return SparkTimes(**json.loads(printed.splitlines()[-1])), file.read_all()
+        return SparkCosts.from_json(printed.splitlines()[-1]), file.read_all()
 
 
-def run(job: SparkJob) -> SparkTimes:
+def run(job: SparkJob) -> SparkCosts:
     """Run it here, and leave the rows in a file."""
     from pyspark.sql import SparkSession
 
@@ -77,14 +80,13 @@ def run(job: SparkJob) -> SparkTimes:
         session.stop()
     with pa.OSFile(job.answer, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return SparkTimes(parquet, cached)
+    return SparkCosts(parquet, cached)
 
 
-def _measure(query: Callable[[], pa.Table], repeat: int) -> tuple[float, Any]:
-    for _ in range(WARM_UP):
-        query()
-    runs = [timed(query) for _ in range(repeat)]
-    return p50([ms for ms, _ in runs]), runs[-1][1]
+def _measure(query: Callable[[], pa.Table], repeat: int) -> tuple[list[Cost], Any]:
+    query()  # once to warm up
+    runs = [measured(query) for _ in range(repeat)]
+    return [cost for cost, _ in runs], runs[-1][1]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ from bench.harness.measure import measure
 from bench.harness.query import JOIN_AND_SUM, Planner, planner
 
 pytestmark = pytest.mark.spark
-RATIOS = {"state_ratio", "empty_job_ratio", "spark_recompute_ratio", "spark_cached_ratio", "duckdb_ratio"}
+RATIOS = {
+    f"{name}_{kind}"
+    for name in ("state", "empty_job", "spark_recompute", "spark_cached", "duckdb")
+    for kind in ("ratio", "cpu_ratio")
+}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def test_the_last_line_has_every_figure(cache: str) -> None:
     figures = printed["figures"]
     per_size = {f"step_ms_{p}_{size}" for p in ("p50", "p95", "min") for size in ("2k", "4k")}
     assert figures.keys() >= RATIOS | per_size | {"hydration_rows_per_s_2k", "hydration_rows_per_s_4k"}
-    assert all(value > 0 for value in figures.values())
+    assert all(value > 0 for name, value in figures.items() if "cpu" not in name)  # CPU time is coarse
     assert printed["context"]["steps"] == 2
     assert printed["context"]["cores"] >= 1
 
