@@ -15,7 +15,7 @@ import pytest
 
 from bench.harness.answers import WrongAnswer, check
 from bench.harness.cache import cache_folder, cached
-from bench.harness.clock import cpu_ms, p50, p95
+from bench.harness.clock import CPU_RESOLUTION_MS, measured, p50, p95
 from bench.harness.deltas import deltas
 from bench.harness.tpch import Table, tables
 
@@ -134,10 +134,26 @@ def test_percentiles_are_samples() -> None:
     assert p95([3.0]) == 3
 
 
-def test_cpu_time_counts_descendants() -> None:
-    """A grandchild that burns 200 ms shows, also after it has ended."""
-    burn = "import time\nwhile time.process_time() < 0.2: pass"
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True)"
-    before = cpu_ms()
-    subprocess.run([sys.executable, "-c", child], check=True)
-    assert 200 <= cpu_ms() - before < 5000
+BURN = "import time\nwhile time.process_time() < 0.2: pass"
+
+
+def test_a_cost_counts_descendants_that_have_ended() -> None:
+    """A grandchild that burns 200 ms of CPU shows."""
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}], check=True)"
+    cost, done = measured(lambda: subprocess.run([sys.executable, "-c", child], check=True))
+    assert done.returncode == 0
+    assert 200 <= cost.cpu < 5000
+    assert cost.wall >= 200
+
+
+def test_a_cost_counts_descendants_that_live() -> None:
+    """A child that goes on after it has burnt 200 ms of CPU shows too, and waiting for it costs nothing."""
+    waits = f"{BURN}\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", waits], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        cost, _ = measured(child.stdout.readline)
+        idle, _ = measured(lambda: None)
+        child.stdin.close()
+    assert 200 - CPU_RESOLUTION_MS <= cost.cpu < 5000
+    assert idle.cpu <= CPU_RESOLUTION_MS
