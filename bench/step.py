@@ -99,7 +99,7 @@ def figures_of(cases: Sequence[Case], rounds: Rounds, spark: SparkCosts) -> dict
     figures |= _ratio("state", step, small) | _ratio("empty_job", step, rounds.empty_job)
     figures |= _ratio("spark_recompute", spark.parquet, step) | _ratio("spark_cached", spark.cached, step)
     figures |= _ratio("duckdb", cases[-1].duckdb, step)
-    return {name: round(value, 2) for name, value in figures.items()}
+    return {name: round(value, 4) for name, value in figures.items()}
 
 
 def _ratio(name: str, costs: Sequence[Cost], over: Sequence[Cost]) -> dict[str, float]:
