@@ -254,10 +254,17 @@ def _errors(collection: Collection) -> list[str]:
     for replica, on in sorted(collection.replicas.items()):
         erroring = on.statuses.get("erroring", {})
         if erroring.get("errors", "0") != "0":
-            return [f"{name}: {erroring.get('code', 'error')}"]
+            return [f"{name}: {_first_error(erroring)}"]
         for failure in failures(on):
             return [f"{name}: {failure} on replica {replica}"]
     return []
+
+
+def _first_error(erroring: Mapping[str, str]) -> str:
+    """How many errors there are, and one of them: the code, and the expression or file that it comes from."""
+    place = f" in {erroring['expression']}" if erroring.get("expression") else ""
+    others = int(erroring["errors"]) - 1
+    return f"{erroring.get('code', 'error')}{place}" + (f", and {others} more" if others else "")
 
 
 def failures(on: OnReplica) -> list[str]:

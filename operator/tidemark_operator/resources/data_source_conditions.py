@@ -73,7 +73,7 @@ def _where(facts: DataSourceFacts) -> str:
 
 def _erroring(facts: DataSourceFacts) -> Verdict:
     if facts.refused_files:
-        return yes(ERRORING, "BadInput", f"{facts.refused_files} files were refused: each is a row in error")
+        return yes(ERRORING, "BadInput", f"files refused: {facts.refused_files}; each is a row in error")
     if facts.ingester is None:
         return unknown(ERRORING, "NotIngesting")
     return no(ERRORING, "NoErrors")
