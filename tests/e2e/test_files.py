@@ -1,0 +1,57 @@
+"""A `files` source from kubectl apply to a view: files that arrive, a bad one, and a replica killed while they do."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.e2e.system import System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+TOTALS = "SELECT k, count(*) AS n, sum(v) AS total FROM drop.readings GROUP BY k"
+COLUMNS = [{"name": "k", "type": "STRING"}, {"name": "v", "type": "INT"}]
+
+
+def arrive(system: System, name: str, text: str) -> None:
+    """A complete file, as a careful writer leaves it."""
+    folder = system.home / "in" / "readings"
+    (folder / f".{name}").write_text(text)
+    os.replace(folder / f".{name}", folder / name)
+
+
+def totals(system: System) -> dict[str, tuple[int, int]]:
+    return {r["k"]: (r["n"], r["total"]) for r in system.query("SELECT k, n, total FROM totals")["rows"]}
+
+
+def test_crash_files_reach_the_view_once_each_whoever_is_killed(system: System) -> None:
+    """Three files, the replica killed with SIGKILL after the second arrived; then a file that is refused."""
+    (system.home / "in" / "readings").mkdir(parents=True)
+    table = {"name": "readings", "format": "csv", "pattern": "*.csv", "path": "readings", "columns": COLUMNS}
+    files = {"path": str(system.home / "in"), "tables": [table]}
+    system.apply("DataSource", "drop", {"instance": "default", "tick": "200ms", "files": files})
+    arrive(system, "1.csv", "k,v\na,1\nb,2\n")
+    system.dataflow("totals", TOTALS)
+    system.wait_hydrated("totals")
+    wait_for("the first file", lambda: totals(system) == {"a": (1, 1), "b": (1, 2)}, system.log)
+
+    arrive(system, "2.csv", "k,v\na,10\n")
+    pids = system.replica_pids()
+    system.kill_replica()
+    arrive(system, "3.csv", "k,v\nb,20\nc,\n")
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    expected = {"a": (2, 11), "b": (2, 22), "c": (1, None)}
+    wait_for("all three files", lambda: _answers(system) and totals(system) == expected, system.log)
+
+    arrive(system, "4.csv", "v,k\n5,a\n")
+    message = system.wait_condition("dataflow", "totals", "Erroring")
+    assert "4.csv" in message
+    refused = system.tidemark("query", "SELECT k FROM totals", "-n", system.namespace)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "SCHEMA_MISMATCH" in refused.stderr
+
+
+def _answers(system: System) -> bool:
+    """Whether a replica answers at all."""
+    return system.tidemark("query", "SELECT k FROM totals", "-n", system.namespace).returncode == 0
