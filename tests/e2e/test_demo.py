@@ -45,16 +45,11 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         running = sorted(line for line in processes_of(home) if "tidemark_replica" in line)
         assert "United Air Lines" in demo(home, "up")
         assert sorted(line for line in processes_of(home) if "tidemark_replica" in line) == running
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(home / "kubeconfig"),
-            "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
-        }
+        exported = {"KUBECONFIG": str(home / "kubeconfig"), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
         typed = "SELECT n_name, revenue FROM revenue ORDER BY revenue DESC LIMIT 5"
         command = ["kubectl", "tidemark", "query", typed, "-o", "json"]
-        answer = subprocess.run(
-            command, env={**os.environ, **exported}, capture_output=True, text=True, timeout=120, check=False
-        )
+        variables = {**os.environ, **exported}
+        answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
     finally:
         demo(home, "down", "--delete")
