@@ -267,3 +267,19 @@ def test_a_frontier_that_was_shown_is_where_a_new_operator_begins(play: Callable
         assert collection.next_since() < Frontier.at(400)
 
     play(scenario)
+
+
+def test_a_query_of_an_instance_that_is_deleted_is_answered(play: Callable[..., None]) -> None:
+    """With an error, at once: its asker would wait for ever, and others for its place at the gateway."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
+        answer = asyncio.create_task(instance.peek(asked))
+        await replica.until(lambda: asked in replica.streams[0])
+        instance.abandon()
+
+        assert "deleted" in (await asyncio.wait_for(answer, BOUND_SECONDS)).message
+
+    play(scenario)

@@ -46,6 +46,7 @@ class Fleet:
                 running.detach(replica)
             for owner in running.core.dataflows.owners():
                 running.drop(owner)
+            running.abandon()
 
     def of(self, namespace: str) -> list[RunningInstance]:
         return [running for (place, _), running in self._instances.items() if place == namespace]

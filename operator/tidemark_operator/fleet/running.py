@@ -163,6 +163,12 @@ class RunningInstance:
             self.core.cancel_peek(peek.uuid)
             self.flush()
 
+    def abandon(self) -> None:
+        """The instance is gone: nobody will answer what was asked."""
+        for future in self._answers.values():
+            if not future.done():
+                future.set_result(PeekError(f"ComputeInstance {self.name} was deleted while it was asked"))
+
     # The connections' side.
 
     def shards_to_describe(self) -> list[tuple[ShardId, str]]:
