@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -46,11 +47,15 @@ def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.driver.memory", driver_memory)
-    builder = builder.config("spark.local.dir", str(scratch / "spark"))
+    temporary = scratch / "spark"
+    temporary.mkdir(parents=True, exist_ok=True)
+    builder = builder.config("spark.local.dir", str(temporary))
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-        builder = builder.config("spark.driver.extraJavaOptions", LOCAL_JVM)
+        builder = builder.config("spark.driver.extraJavaOptions", f'{LOCAL_JVM} -Djava.io.tmpdir="{temporary}"')
+        # sockets' paths must stay short, and Spark removes them; a JVM that is killed leaves the rest for scratch
+        builder = builder.config("spark.python.unix.domain.socket.dir", tempfile.gettempdir())
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
