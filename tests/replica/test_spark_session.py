@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.spark
 
+SAYS_WHERE = """
+import sys
+from pathlib import Path
+from tidemark_replica.spark_session import start_spark
+spark = start_spark("local[1]", "512m", Path(sys.argv[1]))
+assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+print("temporary:", spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+spark.stop()
+"""
 
-def test_what_a_killed_jvm_leaves_is_in_scratch(spark: Any) -> None:
-    """Spark makes folders for artifacts and blocks in the JVM's temporary folder; scratch is removed, that is not."""
-    temporary = Path(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
 
-    assert temporary == Path(spark.conf.get("spark.local.dir"))
-    assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+def test_what_a_killed_jvm_leaves_is_in_scratch(tmp_path: Path) -> None:
+    """Spark makes folders for artifacts and blocks in the JVM's temporary folder; scratch is removed, that is not.
+
+    The folder is the JVM's from its start: a process of its own, for another test may have started this one's.
+    """
+    command = [sys.executable, "-c", SAYS_WHERE, str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert said.returncode == 0, said.stderr
+    assert f"temporary: {tmp_path / 'spark'}" in said.stdout.splitlines()
