@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values
+from tidemark_planner.hir import Aggregate, Hir, Join, Scan, Union, Values, inputs_of
 from tidemark_planner.joins import linear_join
 from tidemark_planner.mfp import Fused, fuse, mfp_of
 from tidemark_protocol import lir
@@ -72,8 +72,5 @@ def used_columns(node: Hir) -> dict[GlobalId, set[int]]:
         at = pending.pop()
         if isinstance(at, Scan):
             used.setdefault(at.id, set()).update(at.columns)
-        elif isinstance(at, Join | Union):
-            pending.extend(at.inputs)
-        elif isinstance(at, Project | Filter | Aggregate):
-            pending.append(at.input)
+        pending.extend(inputs_of(at))
     return used

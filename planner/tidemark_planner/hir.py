@@ -12,7 +12,7 @@ are the left row followed by the right one; rows of an Aggregate are its keys fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.ids import GlobalId
@@ -127,6 +127,16 @@ def filtered(node: Hir, predicates: tuple[ScalarExpr, ...]) -> Hir:
 
 
 def inputs_of(node: Hir) -> tuple[Hir, ...]:
+    """The nodes directly below."""
     if isinstance(node, Scan | Values):
         return ()
     return node.inputs if isinstance(node, Join | Union) else (node.input,)
+
+
+def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
+    """The same node over other inputs of the same columns."""
+    if isinstance(node, Scan | Values):
+        return node
+    if isinstance(node, Join | Union):
+        return replace(node, inputs=inputs)
+    return replace(node, input=inputs[0])

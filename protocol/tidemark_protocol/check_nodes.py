@@ -27,9 +27,12 @@ from tidemark_protocol.lir import (
     Threshold,
     TopK,
     Union,
+    Window,
 )
 from tidemark_protocol.literals import is_valid
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
+
+TOP_K_KINDS = frozenset({"heads", "tournament", "monotonic_top1", "monotonic_top_k"})
 
 
 def fits(actual: Schema, declared: Schema) -> bool:
@@ -109,7 +112,7 @@ def _aggregates(plan: Any) -> tuple[Aggregate, ...]:
 
 
 def _check_aggregate(aggregate: Aggregate, values: tuple[ScalarExpr, ...]) -> None:
-    for position in (aggregate.argument, aggregate.filter):
+    for position in (aggregate.argument, aggregate.filter, *(k.column for k in aggregate.order)):
         if position is not None and not 0 <= position < len(values):
             refuse(f"{aggregate.function} reads value {position} of {len(values)}")
     if aggregate.filter is not None and values[aggregate.filter].type != BOOLEAN:
@@ -130,6 +133,16 @@ def check_top_k(plan: TopK) -> None:
             refuse(f"a limit is of type {plan.limit.type}, not bigint")
     if plan.offset < 0:
         refuse("an offset is negative")
+    if plan.plan.kind not in TOP_K_KINDS:
+        refuse(f"there is no top-k of kind {plan.plan.kind!r}")
+
+
+def check_window(plan: Window) -> None:
+    schema = plan.input.schema
+    _check_positions((*plan.partition, *(o.column for o in plan.order)), schema)
+    for call in plan.calls:
+        _check_positions(call.arguments, schema)
+        refuse(f"window function {call.function!r} is not on the allow-list")
 
 
 def check_union(plan: Union) -> None:
@@ -171,6 +184,7 @@ _BY_KIND: dict[type, Callable[[Any], None]] = {
     Join: check_join,
     Reduce: check_reduce,
     TopK: check_top_k,
+    Window: check_window,
     Negate: check_nothing,
     Threshold: check_nothing,
     Union: check_union,

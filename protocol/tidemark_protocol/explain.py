@@ -39,6 +39,9 @@ from tidemark_protocol.lir import (
     ReducePlan,
     TopK,
     Union,
+    Window,
+    WindowCall,
+    WindowFrame,
     inputs_of,
 )
 from tidemark_protocol.sqltext import literal_sql, to_sql
@@ -89,6 +92,8 @@ def _head(plan: Plan) -> str:
         return f"Reduce key={_list(plan.key)}{values} {_reduce(plan.plan)}{_mfp(plan.mfp_after)}"
     if isinstance(plan, TopK):
         return _top_k(plan)
+    if isinstance(plan, Window):
+        return _window(plan)
     if isinstance(plan, Union) and plan.consolidate_output:
         return "Union consolidating"
     if isinstance(plan, ArrangeBy):
@@ -145,8 +150,10 @@ def _reduce(plan: ReducePlan) -> str:
 
 def _aggregate(aggregate: Aggregate) -> str:
     argument = "*" if aggregate.argument is None else f"v{aggregate.argument}"
+    given = ", ".join([argument, *map(literal_sql, aggregate.parameters)])
+    order = f" order by [{', '.join(_order(k, 'v') for k in aggregate.order)}]" if aggregate.order else ""
     where = "" if aggregate.filter is None else f" where v{aggregate.filter}"
-    return f"{aggregate.function}({'distinct ' if aggregate.distinct else ''}{argument}){where}"
+    return f"{aggregate.function}({'distinct ' if aggregate.distinct else ''}{given}{order}){where}"
 
 
 def _top_k(plan: TopK) -> str:
@@ -156,8 +163,24 @@ def _top_k(plan: TopK) -> str:
     return f"TopK {plan.plan.kind} group=[{_positions(plan.group_key)}] order=[{order}]{limit}{offset}"
 
 
-def _order(key: OrderKey) -> str:
-    return f"c{key.column}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
+def _window(plan: Window) -> str:
+    order = ", ".join(map(_order, plan.order))
+    return f"Window partition=[{_positions(plan.partition)}] order=[{order}] [{', '.join(map(_call, plan.calls))}]"
+
+
+def _call(call: WindowCall) -> str:
+    given = ", ".join([*(f"c{a}" for a in call.arguments), *map(literal_sql, call.parameters)])
+    nulls = " ignore nulls" if call.ignore_nulls else ""
+    return f"{call.function}({given}){nulls}{'' if call.frame is None else _frame(call.frame)}"
+
+
+def _frame(frame: WindowFrame) -> str:
+    ends = ("unbounded" if end is None else literal_sql(end) for end in (frame.lower, frame.upper))
+    return f" {frame.unit} between {' and '.join(ends)}"
+
+
+def _order(key: OrderKey, letter: str = "c") -> str:
+    return f"{letter}{key.column}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
 
 
 def _list(exprs: Iterable[ScalarExpr]) -> str:

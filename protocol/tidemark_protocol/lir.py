@@ -18,52 +18,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.map_filter_project import MapFilterProject as MapFilterProject
+from tidemark_protocol.map_filter_project import Schema as Schema
+from tidemark_protocol.reductions import AccumulableReduce as AccumulableReduce
+from tidemark_protocol.reductions import Aggregate as Aggregate
+from tidemark_protocol.reductions import BasicReduce as BasicReduce
+from tidemark_protocol.reductions import CollationReduce as CollationReduce
+from tidemark_protocol.reductions import DistinctReduce as DistinctReduce
+from tidemark_protocol.reductions import HierarchicalReduce as HierarchicalReduce
+from tidemark_protocol.reductions import OrderKey as OrderKey
+from tidemark_protocol.reductions import ReducePlan as ReducePlan
+from tidemark_protocol.reductions import WindowCall as WindowCall
+from tidemark_protocol.reductions import WindowFrame as WindowFrame
 from tidemark_protocol.types import ColumnType
 
 LIR_VERSION = 1
-Schema = tuple[ColumnType, ...]
-
-
-@dataclass(frozen=True)
-class MapFilterProject:
-    """Map, then filter, then project: the stateless part of any operator.
-
-    `expressions` are appended one by one to the row (each may read those before it), rows are kept where all
-    `predicates` are true, and `projection` picks the output columns out of input ++ expressions. `lower` and
-    `upper` are temporal bounds (a row is there while lower <= now < upper).
-
-    Errors: false AND error is false, so a row that some predicate drops raises nothing.
-    """
-
-    input: Schema
-    expressions: tuple[ScalarExpr, ...] = ()
-    predicates: tuple[ScalarExpr, ...] = ()
-    projection: tuple[int, ...] | None = None
-    lower: tuple[ScalarExpr, ...] = ()
-    upper: tuple[ScalarExpr, ...] = ()
-
-    @staticmethod
-    def identity(schema: Schema) -> MapFilterProject:
-        return MapFilterProject(schema)
-
-    @property
-    def is_identity(self) -> bool:
-        return not (self.expressions or self.predicates or self.lower or self.upper) and (
-            self.projection is None or self.projection == tuple(range(len(self.input)))
-        )
-
-    @property
-    def extended(self) -> Schema:
-        """Input columns and mapped ones, before the projection."""
-        return self.input + tuple(ColumnType(e.type, is_nullable(e)) for e in self.expressions)
-
-    @property
-    def output(self) -> Schema:
-        if self.projection is None:
-            return self.extended
-        return tuple(self.extended[i] for i in self.projection)
 
 
 @dataclass(frozen=True)
@@ -209,60 +180,6 @@ class Join:
 
 
 @dataclass(frozen=True)
-class Aggregate:
-    """`function` over the value column at `argument` (None: the row itself, as in count(*)).
-
-    Rows where the value column at `filter` is not true are left out.
-    """
-
-    function: str
-    argument: int | None
-    type: ColumnType
-    distinct: bool = False
-    filter: int | None = None
-
-
-@dataclass(frozen=True)
-class DistinctReduce:
-    """The keys alone, each once."""
-
-
-@dataclass(frozen=True)
-class AccumulableReduce:
-    """Aggregates that are sums of contributions: count, sum, avg."""
-
-    aggregates: tuple[Aggregate, ...]
-
-
-@dataclass(frozen=True)
-class HierarchicalReduce:
-    """min and max; `monotonic` when the input only grows."""
-
-    aggregates: tuple[Aggregate, ...]
-    buckets: tuple[int, ...] = ()
-    monotonic: bool = False
-    must_consolidate: bool = False
-
-
-@dataclass(frozen=True)
-class BasicReduce:
-    """Aggregates that need all values of a group."""
-
-    aggregates: tuple[Aggregate, ...]
-
-
-@dataclass(frozen=True)
-class CollationReduce:
-    """Aggregates of several kinds; `parts[i]` computes the aggregates at `positions[i]`."""
-
-    parts: tuple[AccumulableReduce | HierarchicalReduce | BasicReduce, ...]
-    positions: tuple[tuple[int, ...], ...]
-
-
-ReducePlan = DistinctReduce | AccumulableReduce | HierarchicalReduce | BasicReduce | CollationReduce
-
-
-@dataclass(frozen=True)
 class Reduce:
     """Group by `key`, aggregate over `values`; `mfp_after` runs over key ++ aggregates and keeps the key.
 
@@ -282,23 +199,22 @@ class Reduce:
 
 
 @dataclass(frozen=True)
-class OrderKey:
-    column: int
-    descending: bool = False
-    nulls_last: bool = False
-
-
-@dataclass(frozen=True)
 class TopKPlan:
-    """Which algorithm: `monotonic` ones need an input that only grows; `buckets` are the tournament's stages."""
+    """Which algorithm: `heads` (of value-ordered batches), `tournament` (in stages, whose groups `buckets` bound), or,
+    for an input that only grows, `monotonic_top1` and `monotonic_top_k`."""
 
-    kind: str
+    kind: str = "heads"
     buckets: tuple[int, ...] = ()
     must_consolidate: bool = False
 
 
 @dataclass(frozen=True)
 class TopK:
+    """Of each group the rows `offset` to `offset + limit` by `order`, ties broken by the whole row.
+
+    `limit` None: all rows from `offset` on. A row of multiplicity n counts n times.
+    """
+
     input: Plan
     group_key: tuple[int, ...]
     order: tuple[OrderKey, ...]
@@ -309,6 +225,20 @@ class TopK:
     @property
     def schema(self) -> Schema:
         return self.input.schema
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row of the input, as often as it is there, and beside it a column per call over its partition."""
+
+    input: Plan
+    partition: tuple[int, ...]
+    order: tuple[OrderKey, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema + tuple(c.type for c in self.calls)
 
 
 @dataclass(frozen=True)
@@ -356,7 +286,22 @@ class ArrangeBy:
         return self.input.schema
 
 
-Plan = Constant | Get | Let | LetRec | Mfp | FlatMap | Join | Reduce | TopK | Negate | Threshold | Union | ArrangeBy
+Plan = (
+    Constant
+    | Get
+    | Let
+    | LetRec
+    | Mfp
+    | FlatMap
+    | Join
+    | Reduce
+    | TopK
+    | Window
+    | Negate
+    | Threshold
+    | Union
+    | ArrangeBy
+)
 
 
 def refs(schema: Schema) -> tuple[ColumnRef, ...]:

@@ -15,9 +15,9 @@ from tidemark_replica.render.description import PROPERTY
 from tidemark_replica.render.pipeline import (
     IndexSource,
     JoinKernel,
+    Kernel,
     Pipeline,
     Publish,
-    ReduceKernel,
     Slot,
     Source,
     Together,
@@ -73,7 +73,7 @@ def counts_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) 
 
 def forgets_its_state(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
     """A reduce that sees only the step."""
-    if isinstance(tree, ReduceKernel):
+    if isinstance(tree, Kernel):
         context = stage._context
         forgotten = {a: replace(m, batches=()) for a, m in context.manifests.items()}
         stage._context = replace(context, manifests=forgotten)

@@ -77,7 +77,7 @@ def joined(**changes: Any) -> Plan:
         joined(),
         Let(LocalId("l0"), GET, Union((Get(LocalId("l0"), ROW), Negate(GET)))),
         Constant((ConstantRow((Literal("1", BIGINT), Literal(None, STRING))),), ROW),
-        TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan("basic")),
+        TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan()),
     ],
 )
 def test_a_sound_plan_passes(plan: Plan) -> None:
@@ -123,7 +123,7 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (Let(LocalId("l0"), GET, Let(LocalId("l0"), GET, GET)), "bound twice"),
         (Constant((ConstantRow((Literal(None, BIGINT), Literal("a", STRING))),), ROW), "constant row"),
         (FlatMap(GET, "explode", (), (), IDENTITY), "not on the allow-list"),
-        (TopK(GET, (5,), (), None, 0, TopKPlan("basic")), "beyond the 2 columns"),
+        (TopK(GET, (5,), (), None, 0, TopKPlan()), "beyond the 2 columns"),
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:

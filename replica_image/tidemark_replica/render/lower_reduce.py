@@ -14,7 +14,7 @@ from tidemark_replica.render.columns import prepare
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import ReduceKernel
+from tidemark_replica.render.pipeline import Kernel
 
 
 def lower_reduce(scope: Scope, plan: Reduce, flow: Flow) -> Flow:
@@ -25,7 +25,7 @@ def lower_reduce(scope: Scope, plan: Reduce, flow: Flow) -> Flow:
     key, values = rows.positions[: len(plan.key)], rows.positions[len(plan.key) :]
     shape = Shape(arrow_types(flow.schema), key, tuple(_accumulated(a, plan, values) for a in aggregates))
     state = scope.new_arrangement("reduce", shape.layout)
-    reduced = Flow(ReduceKernel(ReduceSpec(state, shape), flow.tree), plan.mfp_after.input)
+    reduced = Flow(Kernel(ReduceSpec(state, shape), flow.tree), plan.mfp_after.input)
     return scope.flows.mfp(reduced, plan.mfp_after)
 
 

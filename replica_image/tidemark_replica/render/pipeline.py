@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.kernels.join import JoinSpec
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render.kernels import Spec
 
 Types = tuple[pa.DataType, ...]
 
@@ -95,8 +95,10 @@ class JoinKernel:
 
 
 @dataclass(frozen=True)
-class ReduceKernel:
-    spec: ReduceSpec
+class Kernel:
+    """A kernel of one input: `kernels.py` says which one goes with a spec."""
+
+    spec: Spec
     input: Pipeline
 
 
@@ -125,7 +127,7 @@ class Drain:
 
 
 Leaf = Slot | Source | IndexSource | Published | Constants
-Pipeline = Leaf | Project | Negated | Together | JoinKernel | ReduceKernel | ArrangeKernel | Publish | Drain
+Pipeline = Leaf | Project | Negated | Together | JoinKernel | Kernel | ArrangeKernel | Publish | Drain
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
@@ -138,7 +140,7 @@ def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
         case JoinKernel(spec, left, right):
             changed = map_slots(left, change)
             return JoinKernel(spec, changed, map_slots(right, change))
-        case Project() | Negated() | ReduceKernel() | ArrangeKernel() | Publish() | Drain():
+        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Drain():
             return replace(tree, input=map_slots(tree.input, change))
         case _:
             return tree
@@ -151,7 +153,7 @@ def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
             return inputs
         case JoinKernel(_, left, right):
             return (left, right)
-        case Project() | Negated() | ReduceKernel() | ArrangeKernel() | Publish() | Drain():
+        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Drain():
             return (tree.input,)
         case _:
             return ()

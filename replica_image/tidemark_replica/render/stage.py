@@ -22,7 +22,6 @@ from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.kernels.join import Side, join
-from tidemark_replica.arrangement.kernels.reduce import reduce
 from tidemark_replica.arrangement.spine import plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
 from tidemark_replica.arrangement.updates import (
@@ -38,6 +37,7 @@ from tidemark_replica.arrangement.updates import (
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.description import PROPERTY, Description, Published, Report
+from tidemark_replica.render.kernels import KERNELS
 from tidemark_replica.render.leaves import read_constants, read_index, read_published, read_source
 from tidemark_replica.render.slots import Slots
 
@@ -115,8 +115,8 @@ class Stage:
         right = ((Side.RIGHT, batch) for batch in self.evaluate(node.right))
         return join(self._context, node.spec, chain(left, right))
 
-    def _reduce(self, node: p.ReduceKernel) -> Iterator[Updates]:
-        return reduce(self._context, node.spec, self.evaluate(node.input))
+    def _kernel(self, node: p.Kernel) -> Iterator[Updates]:
+        return KERNELS[type(node.spec)](self._context, node.spec, self.evaluate(node.input))
 
     def _arrange(self, node: p.ArrangeKernel) -> Iterator[Updates]:
         return arrange(self._context, node.arrangement, self.evaluate(node.input))
@@ -151,7 +151,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Negated: Stage._negated,
     p.Together: Stage._together,
     p.JoinKernel: Stage._join,
-    p.ReduceKernel: Stage._reduce,
+    p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,
     p.Drain: Stage._drain,

@@ -1,0 +1,21 @@
+"""Which kernel goes with which spec: a new operator of one input adds a line here.
+
+A kernel is a generator of updates over a StepContext, its spec and its input's updates; whatever it keeps is named by
+arrangements in the spec. Specs travel to the workers inside pipelines, so they are plain frozen values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.updates import Updates
+
+Spec = ReduceSpec
+Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
+
+KERNELS: Mapping[type, Run] = {
+    ReduceSpec: reduce,
+}
