@@ -42,8 +42,8 @@ from tidemark_replica.render.fragments import (
     uses,
 )
 from tidemark_replica.render.lower_join import lower_join
-from tidemark_replica.render.lower_reduce import lower_reduce
 from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
+from tidemark_replica.render.reduce import lower_reduce
 
 
 def lower_dataflow(

@@ -1,0 +1,43 @@
+"""Distinct, and aggregates that are sums of contributions: one kernel, one row of accumulators per group.
+
+(region, price) ──kernel──> (region, count, sum, ...)      see `arrangement/kernels/reduce.py`
+"""
+
+from __future__ import annotations
+
+from tidemark_protocol.lir import AccumulableReduce, Aggregate, DistinctReduce
+from tidemark_replica.arrangement.kernels.accumulate import Shape
+from tidemark_replica.arrangement.kernels.aggregates import Aggregate as Accumulated
+from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
+from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flow import Flow, arrow_types
+from tidemark_replica.render.fragments import Scope
+from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.render.reduce.grouped import Grouped
+
+
+def lower_distinct(scope: Scope, rows: Grouped, _: DistinctReduce) -> Flow:
+    """The keys, each once."""
+    return _reduce(scope, rows, ())
+
+
+def lower_accumulable(scope: Scope, rows: Grouped, plan: AccumulableReduce) -> Flow:
+    """The groups' sums."""
+    for aggregate in plan.aggregates:
+        if aggregate.distinct:
+            name = scope.description.name
+            raise NotRendered(f"dataflow {name}: this replica has no operator for {aggregate.function}(DISTINCT ...)")
+    return _reduce(scope, rows, plan.aggregates)
+
+
+def _reduce(scope: Scope, rows: Grouped, aggregates: tuple[Aggregate, ...]) -> Flow:
+    shape = Shape(arrow_types(rows.flow.schema), rows.key, tuple(_accumulated(a, rows) for a in aggregates))
+    state = scope.new_arrangement("reduce", shape.layout)
+    return Flow(Kernel(ReduceSpec(state, shape), rows.flow.tree), rows.output(aggregates))
+
+
+def _accumulated(aggregate: Aggregate, rows: Grouped) -> Accumulated:
+    """The aggregate over the kernel's columns, and its text for error rows."""
+    return Accumulated(
+        aggregate.function, rows.column(aggregate.argument), rows.text(aggregate), rows.column(aggregate.filter)
+    )
