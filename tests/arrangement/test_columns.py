@@ -1,14 +1,17 @@
 """Hash, equality and grouping over every column type, against Python's own idea of equal values."""
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, plain, pool, random_column, unmix
-from tidemark_replica.arrangement.columns import any_null, canonical, check_type, equal_rows
+from tidemark_replica.arrangement.columns import any_null, canonical, canonical_rows, check_type, equal_rows
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
 from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_edges, bucket_of, hash_rows, key_hashes
+from tidemark_replica.arrangement.updates import make_updates
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)
@@ -147,3 +150,14 @@ def test_other_types_are_refused_by_name(t: pa.DataType) -> None:
     """A type that no kernel knows is refused where a layout is made, not somewhere inside."""
     with pytest.raises(UnsupportedType, match="no columns of type"):
         check_type(t)
+
+
+def test_a_batch_whose_floats_are_canonical_already_is_passed_on_as_it_is() -> None:
+    """Every stream is made canonical where it begins; most have nothing to change."""
+    times, diffs = np.array([1, 1]), np.array([1, 1])
+    clean = make_updates([pa.array([0.0, None]), pa.array(["a", "b"])], times, diffs)
+    negative = make_updates([pa.array([-0.0, None]), pa.array(["a", "b"])], times, diffs)
+
+    assert canonical_rows(clean) is clean
+    assert canonical_rows(negative).equals(clean)
+    assert math.copysign(1.0, canonical_rows(negative).column(0)[0].as_py()) == 1.0

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark_replica.arrangement.errors import UnsupportedType
-from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates
 
 _FIXED = {
     pa.int8(): np.int8,
@@ -87,6 +87,15 @@ def canonical(a: Array) -> Array:
         return a
     valid = validity(a)
     return pa.array(clean, a.type, mask=None if valid is None else ~valid)
+
+
+def canonical_rows(updates: Updates) -> Updates:
+    """The updates with every column in its canonical form; the batch itself where that changes nothing."""
+    columns = updates.columns
+    clean = [canonical(c) for c in columns]
+    if all(a is b for a, b in zip(columns, clean, strict=True)):
+        return updates
+    return pa.RecordBatch.from_arrays(clean, schema=updates.schema)
 
 
 def equal_rows(left: Sequence[Array], right: Sequence[Array], rows: int) -> Bools:

@@ -1,6 +1,9 @@
 """Where a stage's updates come from: shards, indexes, earlier fragments, constants.
 
 At hydration a shard's or an index's past, up to the as_of, is read as having happened at the as_of.
+
+Every float is canonical (+0.0, one NaN) from here on, as what comes back from Catalyst is (`slots`): a plan that
+subtracts collections then cancels exactly, whichever way each side's rows came.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, TIME, read_part
+from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates, make_updates, times, update_schema
 from tidemark_replica.render.description import Description
@@ -26,7 +30,7 @@ def read_source(description: Description, source: Source) -> Iterator[Updates]:
     for part in description.parts.get(source.id, ()):
         for batch in read_part(part, columns=columns):
             arrays = [_as(column, type) for column, type in zip(batch.columns, schema.types, strict=True)]
-            updates = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            updates = canonical_rows(pa.RecordBatch.from_arrays(arrays, schema=schema))
             yield _advanced(updates, description.lower) if description.hydrates else updates
 
 
@@ -51,7 +55,7 @@ def read_constants(dataflow: Path, description: Description, source: Constants) 
     """A constant collection, once: at the as_of."""
     if description.hydrates:
         for batch in _batches(dataflow / source.file):
-            yield _advanced(batch, description.lower)
+            yield _advanced(canonical_rows(batch), description.lower)
 
 
 def _batches(path: Path) -> Iterator[Any]:

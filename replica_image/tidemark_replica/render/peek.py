@@ -30,6 +30,7 @@ from tidemark_protocol.lir import MapFilterProject, OrderKey, Schema
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
@@ -84,7 +85,8 @@ class ShardAt:
         for batch in snapshot.to_batches(BATCH_ROWS):
             columns = [batch.column(c.name).cast(schema.types[i]) for i, c in enumerate(self.columns)]
             at = np.full(batch.num_rows, self.as_of, np.int64)
-            yield make_updates(columns, at, np.asarray(batch.column("__diff").to_numpy()), batch.column("__error"))
+            diff = np.asarray(batch.column("__diff").to_numpy())
+            yield canonical_rows(make_updates(columns, at, diff, batch.column("__error")))
 
 
 def read_index(session: Callable[[], Any], index: IndexTrace, peek: Peek, max_bytes: int) -> pa.Table:

@@ -4,7 +4,8 @@
              c0 c1 ...                | __time, __diff, __error            one
 
 All rows of slot 0 come first, then those of slot 1, and so on; the tree reads its slots in that order. So nothing is
-ever kept aside but the batch in which one slot ends and the next begins.
+ever kept aside but the batch in which one slot ends and the next begins. Floats are made canonical (+0.0, one NaN):
+an expression may give any.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.updates import Updates, update_schema
 
 Types = tuple[pa.DataType, ...]
@@ -65,4 +67,4 @@ class Slots:
         return batch
 
     def _conform(self, columns: Sequence[Any], slot: int) -> Updates:
-        return pa.RecordBatch.from_arrays(list(columns), schema=self._schemas[slot])
+        return canonical_rows(pa.RecordBatch.from_arrays(list(columns), schema=self._schemas[slot]))
