@@ -1,27 +1,49 @@
-"""The allow-list of aggregates and the types of their results.
+"""The allow-list of aggregates: how each is kept, what it takes and the type of its result.
 
-sum(decimal(12,2))  ->  decimal(22,2)        avg(int)  ->  double        count(anything)  ->  bigint
+    sum(decimal(12,2))  ->  decimal(22,2)     accumulable
+    max(string)         ->  string            hierarchical
+    string_agg(string)  ->  string            basic; rows in `order`, the separator a parameter
+
+It is short: SQL's other aggregates are these and a projection (any_value is min, bool_and compares two counts, max_by
+is a `first` in an order, a median is a percentile); the planner writes them so.
+
+NULL arguments are left out by all but `first`. Functions that depend on an order (`ordered`) take the group's rows in
+the aggregate's own; the planner ends every order with the argument, so results never depend on what else is computed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from tidemark_protocol.decimals import bounded
-from tidemark_protocol.types import BIGINT, DOUBLE, SqlType
+from tidemark_protocol.types import BIGINT, DOUBLE, INTERVAL_TYPES, STRING, SqlType
 
-HIERARCHICAL = frozenset({"min", "max"})
+ACCUMULABLE = "accumulable"
+HIERARCHICAL = "hierarchical"
+BASIC = "basic"
+Result = Callable[[SqlType], SqlType | None]
 
 
-def result_type(function: str, argument: SqlType | None) -> SqlType | None:
-    """The type of the aggregate's result; None: there is no such aggregate. `argument` None: of the row itself."""
-    if function == "count":
-        return BIGINT
-    if argument is None:
-        return None
-    if function == "sum":
-        return _sum(argument)
-    if function == "avg":
-        return _average(argument)
-    return argument if function in HIERARCHICAL else None
+@dataclass(frozen=True)
+class AggregateFunction:
+    """`kind`: how it is kept. `parameters`: the types of its constant arguments. `of_rows`: it needs no argument.
+
+    `distinct`: whether equal arguments may be told to count once; where not, it makes no difference.
+    """
+
+    name: str
+    kind: str
+    result: Result
+    parameters: tuple[SqlType, ...] = ()
+    ordered: bool = False
+    distinct: bool = True
+    of_rows: bool = False
+    never_null: bool = False
+
+
+def _count(argument: SqlType) -> SqlType | None:
+    return BIGINT
 
 
 def _sum(argument: SqlType) -> SqlType | None:
@@ -36,3 +58,37 @@ def _average(argument: SqlType) -> SqlType | None:
     if argument.is_decimal:
         return bounded(argument.precision + 4, argument.scale + 4)
     return DOUBLE if argument.is_numeric else None
+
+
+def _same(argument: SqlType) -> SqlType | None:
+    return None if argument.name in INTERVAL_TYPES else argument
+
+
+def _double(argument: SqlType) -> SqlType | None:
+    return DOUBLE if argument == DOUBLE else None
+
+
+def _text(argument: SqlType) -> SqlType | None:
+    return STRING if argument == STRING else None
+
+
+_ENTRIES = (
+    AggregateFunction("count", ACCUMULABLE, _count, of_rows=True, never_null=True),
+    AggregateFunction("sum", ACCUMULABLE, _sum),
+    AggregateFunction("avg", ACCUMULABLE, _average),
+    *(AggregateFunction(n, ACCUMULABLE, _double) for n in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")),
+    *(AggregateFunction(n, HIERARCHICAL, _same, distinct=False) for n in ("min", "max")),
+    AggregateFunction("first", BASIC, _same, ordered=True, distinct=False),
+    AggregateFunction("string_agg", BASIC, _text, (STRING,), ordered=True),
+    AggregateFunction("mode", BASIC, _same, ordered=True),
+    *(AggregateFunction(n, BASIC, _double, (DOUBLE,), ordered=True) for n in ("percentile_cont", "percentile_disc")),
+)
+AGGREGATES: dict[str, AggregateFunction] = {f.name: f for f in _ENTRIES}
+
+
+def result_type(function: str, argument: SqlType | None) -> SqlType | None:
+    """The type of the aggregate's result; None: there is no such aggregate. `argument` None: of the row itself."""
+    entry = AGGREGATES.get(function)
+    if entry is None or (argument is None and not entry.of_rows):
+        return None
+    return BIGINT if argument is None else entry.result(argument)

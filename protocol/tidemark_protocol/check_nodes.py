@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidemark_protocol import aggregates
+from tidemark_protocol.check_aggregates import check_aggregates, check_window_calls
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.expr import ScalarExpr, is_nullable
 from tidemark_protocol.lir import (
-    AccumulableReduce,
-    Aggregate,
     ArrangeBy,
-    BasicReduce,
-    CollationReduce,
     Constant,
     FlatMap,
-    HierarchicalReduce,
     Join,
     JoinStage,
     LinearJoin,
@@ -30,7 +25,7 @@ from tidemark_protocol.lir import (
     Window,
 )
 from tidemark_protocol.literals import is_valid
-from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
+from tidemark_protocol.types import BIGINT, ColumnType
 
 TOP_K_KINDS = frozenset({"heads", "tournament", "monotonic_top1", "monotonic_top_k"})
 
@@ -91,37 +86,10 @@ def check_reduce(plan: Reduce) -> None:
     schema = plan.input.schema
     _check_keys(plan.key, schema)
     _check_keys(plan.values, schema)
-    made = _aggregates(plan.plan)
-    for aggregate in made:
-        _check_aggregate(aggregate, plan.values)
+    made = check_aggregates(plan.plan, plan.values)
     key = tuple(ColumnType(k.type, is_nullable(k)) for k in plan.key)
     _check_over(plan.mfp_after.input, key + tuple(a.type for a in made), "the projection of a reduce")
     check_mfp(plan.mfp_after)
-
-
-def _aggregates(plan: Any) -> tuple[Aggregate, ...]:
-    if isinstance(plan, AccumulableReduce | HierarchicalReduce | BasicReduce):
-        return plan.aggregates
-    if not isinstance(plan, CollationReduce):
-        return ()
-    made = [a for part in plan.parts for a in part.aggregates]
-    places = [p for at in plan.positions for p in at]
-    if sorted(places) != list(range(len(made))) or len(plan.parts) != len(plan.positions):
-        refuse("the parts of a reduce do not give each aggregate its own place")
-    return tuple(a for _, a in sorted(zip(places, made, strict=True), key=lambda pair: pair[0]))
-
-
-def _check_aggregate(aggregate: Aggregate, values: tuple[ScalarExpr, ...]) -> None:
-    for position in (aggregate.argument, aggregate.filter, *(k.column for k in aggregate.order)):
-        if position is not None and not 0 <= position < len(values):
-            refuse(f"{aggregate.function} reads value {position} of {len(values)}")
-    if aggregate.filter is not None and values[aggregate.filter].type != BOOLEAN:
-        refuse(f"the filter of {aggregate.function} is not boolean")
-    argument = None if aggregate.argument is None else values[aggregate.argument].type
-    if aggregates.result_type(aggregate.function, argument) != aggregate.type.type:
-        refuse(f"there is no {aggregate.function}({argument or '*'}) of type {aggregate.type.type}")
-    if aggregate.function != "count" and not aggregate.type.nullable:
-        refuse(f"{aggregate.function} is declared never NULL, but may be")
 
 
 def check_top_k(plan: TopK) -> None:
@@ -138,11 +106,10 @@ def check_top_k(plan: TopK) -> None:
 
 
 def check_window(plan: Window) -> None:
-    schema = plan.input.schema
-    _check_positions((*plan.partition, *(o.column for o in plan.order)), schema)
+    _check_positions((*plan.partition, *(o.column for o in plan.order)), plan.input.schema)
     for call in plan.calls:
-        _check_positions(call.arguments, schema)
-        refuse(f"window function {call.function!r} is not on the allow-list")
+        _check_positions(call.arguments, plan.input.schema)
+    check_window_calls(plan)
 
 
 def check_union(plan: Union) -> None:
