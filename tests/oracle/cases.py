@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.check import Case
 from tests.oracle.plans import PLANS
 from tests.oracle.tables import EXACT, TEXT, TU, N, T, U
@@ -127,4 +128,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *PLANS)
+CASES = (*QUERIES, *PLANS, *TOP_K)

@@ -2,8 +2,8 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Union, ArrangeBy. What an
-ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+Rendered: Constant, Get, Let, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, Union, ArrangeBy.
+What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidemark_protocol.lir import (
     Negate,
     Plan,
     Reduce,
+    Threshold,
     Union,
 )
 from tidemark_replica.arrangement.errors import UnsupportedType
@@ -44,6 +45,7 @@ from tidemark_replica.render.fragments import (
 from tidemark_replica.render.lower_join import lower_join
 from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
 from tidemark_replica.render.reduce import lower_reduce
+from tidemark_replica.render.threshold import lower_threshold
 
 
 def lower_dataflow(
@@ -153,6 +155,10 @@ def _negate(scope: Scope, plan: Negate) -> Flow:
     return scope.flows.negate(lower(scope, plan.input))
 
 
+def _threshold(scope: Scope, plan: Threshold) -> Flow:
+    return lower_threshold(scope, lower(scope, plan.input))
+
+
 def _union(scope: Scope, plan: Union) -> Flow:
     return scope.flows.union([lower(scope, i) for i in plan.inputs], plan.schema)
 
@@ -177,6 +183,7 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     Join: _join,
     Reduce: _reduce,
     Negate: _negate,
+    Threshold: _threshold,
     Union: _union,
     ArrangeBy: _arrange_by,
 }

@@ -15,7 +15,6 @@ pass through. A group in error (see `evaluate`) shows an errs row instead of its
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,12 @@ from tidemark_replica.arrangement.errors import MalformedUpdates
 from tidemark_replica.arrangement.hashing import bucket_of, key_hashes
 from tidemark_replica.arrangement.kernels.accumulate import Shape, accumulate
 from tidemark_replica.arrangement.kernels.evaluate import changes, show
+from tidemark_replica.arrangement.kernels.intake import take_in
 from tidemark_replica.arrangement.kernels.states import follow
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.arrangement.updates import Updates, as_error_rows, check_updates, rechunk, split_errors
+from tidemark_replica.arrangement.updates import Updates, rechunk
 
 RANGE_ROWS = 1 << 16
 """How many rows of sums are evaluated at a time."""
@@ -49,13 +49,7 @@ def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -
     if context.manifest(spec.state).layout != shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this reduce")
     runs = StepRuns(context, spec.state)
-    check = partial(_check, context, shape)
-    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
-        oks, errs = split_errors(chunk)
-        if errs.num_rows:
-            yield as_error_rows(errs, shape.output_types)
-        if oks.num_rows:
-            runs.add(accumulate(oks, shape))
+    yield from take_in(context, updates, shape.types, shape.output_types, lambda oks: runs.add(accumulate(oks, shape)))
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
     runs.commit()
@@ -85,7 +79,3 @@ def _touch(context: StepContext, shape: Shape) -> Any:
     zeros = [np.zeros(1, np.int64)] * shape.width
     at, slot = np.array([context.lower]), pa.array([0], pa.int32())
     return shape.layout.assemble(key_hashes([], 1), [], at, slot, zeros)
-
-
-def _check(context: StepContext, shape: Shape, _: None, updates: Updates) -> None:
-    check_updates(updates, shape.types, context.lower, context.upper)

@@ -1,0 +1,28 @@
+"""What every kernel of one input does first: check it, cut it into chunks, let errs rows through."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.updates import Updates, as_error_rows, check_updates, rechunk, split_errors
+
+
+def take_in(
+    context: StepContext,
+    updates: Iterable[Updates],
+    types: Sequence[pa.DataType],
+    output_types: Sequence[pa.DataType],
+    keep: Callable[[Updates], None],
+) -> Iterator[Updates]:
+    """Give the ok rows of each chunk to `keep`; yields the errs rows, as rows of the output."""
+
+    def check(_: None, batch: Updates) -> None:
+        check_updates(batch, types, context.lower, context.upper)
+
+    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
+        oks, errs = split_errors(chunk)
+        if errs.num_rows:
+            yield as_error_rows(errs, output_types)
+        if oks.num_rows:
+            keep(oks)
