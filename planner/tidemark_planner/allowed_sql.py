@@ -119,7 +119,18 @@ def check_statement(sql: str, tree: ParseTree) -> None:
 
 def check_no_order(tree: ParseTree) -> None:
     """A view is a multiset: no ORDER BY, and LIMIT has no lowering yet."""
-    for phrase in tree.phrases("queryOrganization"):
+    _check_order(list(tree.phrases("queryOrganization")))
+
+
+def check_order_last(tree: ParseTree) -> None:
+    """A query that is read once may be ordered and limited at its end, which is done to its result."""
+    phrases = list(tree.phrases("queryOrganization"))
+    last = max((p.span.end for p in phrases), default=0)
+    _check_order([p for p in phrases if p.span.end != last or tree.has_more_after(p.span)])
+
+
+def _check_order(phrases: list[Phrase]) -> None:
+    for phrase in phrases:
         first = phrase.text[:5].lower()
         construct = "ORDER BY" if first in ("order", "sortb", "clust", "distr") else "LIMIT or OFFSET"
         _refuse_at(phrase, f"{construct} in a view", "order and limit the rows when reading the view")

@@ -2,7 +2,8 @@
 
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear join (joins.py)
-Aggregate         an accumulable or distinct Reduce
+Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
+TopK, Window      themselves; a TopK by what its input allows
 Scan              a Get of the import, whose columns are those that any object of the dataflow reads
 """
 
@@ -10,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_planner.hir import Aggregate, Hir, Join, Scan, Union, Values, inputs_of
+from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, inputs_of
 from tidemark_planner.joins import linear_join
+from tidemark_planner.keys import is_monotonic
 from tidemark_planner.mfp import Fused, fuse, mfp_of
+from tidemark_planner.reduce_plan import reduce_plan
 from tidemark_protocol import lir
-from tidemark_protocol.expr import map_columns
+from tidemark_protocol.expr import Literal, map_columns
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.types import BIGINT
 
 # The columns of each import, in order; collections that are no imports (objects) are read whole.
 Imports = Mapping[GlobalId, tuple[int, ...]]
@@ -43,6 +47,10 @@ def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
         return _reduce(base, imports)
     if isinstance(base, Union):
         return lir.Union(tuple(emit(i, imports) for i in base.inputs))
+    if isinstance(base, TopK):
+        return _top_k(base, imports)
+    if isinstance(base, Window):
+        return lir.Window(emit(base.input, imports), base.partition, base.order, base.calls)
     return emit(base, imports)  # a chain that fuse has cut
 
 
@@ -59,9 +67,19 @@ def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
 
 
 def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
-    how: lir.ReducePlan = lir.AccumulableReduce(node.aggregates) if node.aggregates else lir.DistinctReduce()
+    how = reduce_plan(node.aggregates, is_monotonic(node.input))
     plan = emit(node.input, imports)
     return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
+
+
+def _top_k(node: TopK, imports: Imports) -> lir.Plan:
+    """An input that only grows needs no more than the rows that are shown."""
+    kind = "heads"
+    if node.limit is not None and not node.offset and is_monotonic(node.input):
+        kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"
+    limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
+    plan = emit(node.input, imports)
+    return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan(kind))
 
 
 def used_columns(node: Hir) -> dict[GlobalId, set[int]]:

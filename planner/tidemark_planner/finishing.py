@@ -1,68 +1,34 @@
-"""ORDER BY, LIMIT and OFFSET at the top of a query, taken off its analysed tree.
+"""What is done at the end to the rows of a query that is read once: order, limit, offset, and the columns shown.
 
-GlobalLimit 3               limit 3
-  LocalLimit 3
-    Offset 2                offset 2
-      Project [name]        shown: name alone (n is only there to order by)
-        Sort [n DESC]       order: n descending
-          Project [name, n]     <- the rows
+SELECT name FROM t ORDER BY n DESC LIMIT 3      rows (name, __order1), finishing: by c1 descending, 3, shown 1
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tidemark_planner.errors import unsupported
-from tidemark_planner.lower.base import attributes_of
-from tidemark_planner.tree import Node
-
-
-@dataclass(frozen=True)
-class SortKey:
-    expression: Node
-    descending: bool
-    nulls_last: bool
+from tidemark_planner.hir import Hir, Project
+from tidemark_planner.lower import Lowered
+from tidemark_planner.lower.organisation import Trimmings, with_order
+from tidemark_protocol.expr import ScalarExpr
+from tidemark_protocol.planning import Finishing
 
 
 @dataclass(frozen=True)
-class Trimmings:
-    """`shown`: the attributes and names of the result, where they are fewer than the rows'."""
+class Finished:
+    """The rows with the columns shown first, then those that are only ordered by; their names; the end."""
 
-    order: tuple[SortKey, ...] = ()
-    limit: int | None = None
-    offset: int = 0
-    shown: tuple[tuple[int, str], ...] | None = None
-
-
-def peel(tree: Node) -> tuple[Node, Trimmings]:
-    """The tree of the rows, and what was around it."""
-    node, found = tree, Trimmings()
-    while node.kind in ("GlobalLimit", "LocalLimit", "Offset"):
-        if node.kind == "GlobalLimit":
-            found = replace(found, limit=_number(node, "limitExpr", "LIMIT"))
-        elif node.kind == "Offset":
-            found = replace(found, offset=_number(node, "offsetExpr", "OFFSET"))
-        node = node.children[0]
-    if node.kind == "Project" and node.children[0].kind == "Sort":
-        outputs = node.expressions("projectList")
-        if all(o.kind == "AttributeReference" for o in outputs):
-            found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
-            node = node.children[0]
-    if node.kind == "Sort":
-        if not node.fields.get("global"):
-            unsupported("SORT BY", "write ORDER BY")
-        found = replace(found, order=tuple(map(_sort_key, node.expressions("order"))))
-        node = node.children[0]
-    return node, found
+    hir: Hir
+    names: tuple[str, ...]
+    finishing: Finishing
 
 
-def _number(node: Node, field: str, clause: str) -> int:
-    literal = node.expression(field)
-    if literal is None or literal.kind != "Literal" or literal.fields["value"] is None:
-        unsupported(f"{clause} with an expression", "write a number")
-    return int(literal.fields["value"])
-
-
-def _sort_key(node: Node) -> SortKey:
-    descending = "Descending" in str(node.fields["direction"])
-    return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
+def finished(lowered: Lowered, trimmings: Trimmings) -> Finished:
+    columns = lowered.columns
+    shown = trimmings.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
+    outputs: tuple[ScalarExpr, ...] = tuple(columns[attribute] for attribute, _ in shown)
+    exprs, order = with_order(lowered, outputs, trimmings.order)
+    hidden = range(len(outputs), len(exprs))
+    names = (*(name for _, name in shown), *(f"__order{at}" for at in hidden))
+    finishing = Finishing(order, trimmings.limit, trimmings.offset, len(outputs) if hidden else None)
+    return Finished(Project(lowered.hir, exprs), names, finishing)

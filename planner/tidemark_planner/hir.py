@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Aggregate as AggregateCall
-from tidemark_protocol.lir import Schema, refs
+from tidemark_protocol.lir import OrderKey, Schema, WindowCall, refs
 from tidemark_protocol.types import ColumnType
 
 
@@ -104,7 +104,39 @@ class Union:
         return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
 
 
-Hir = Scan | Values | Project | Filter | Join | Aggregate | Union
+@dataclass(frozen=True)
+class TopK:
+    """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`, ties by the whole row.
+
+    `limit` None: all rows from `offset` on.
+    """
+
+    input: Hir
+    group_key: tuple[int, ...]
+    order: tuple[OrderKey, ...]
+    limit: int | None
+    offset: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row, and beside it a column per call over the rows of equal `partition` columns, in `order`."""
+
+    input: Hir
+    partition: tuple[int, ...]
+    order: tuple[OrderKey, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema + tuple(c.type for c in self.calls)
+
+
+Hir = Scan | Values | Project | Filter | Join | Aggregate | Union | TopK | Window
 
 
 def scan(collection: GlobalId, of: Schema, keys: tuple[tuple[int, ...], ...] = (), monotonic: bool = False) -> Scan:

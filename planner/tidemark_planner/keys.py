@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values, inputs_of
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, TopK, Union, Values, Window, inputs_of
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr
 
 Key = tuple[int, ...]
@@ -32,7 +32,22 @@ def _keys(node: Hir) -> list[Key]:
         return [tuple(range(len(node.keys)))] if node.keys else []
     if isinstance(node, Join):
         return _joined(node)
+    if isinstance(node, TopK):
+        one_each = [node.group_key] if node.limit == 1 and node.group_key else []
+        return [*unique_keys(node.input), *one_each]
+    if isinstance(node, Window):
+        return [*unique_keys(node.input), *_numbered(node)]
     return []
+
+
+def _numbered(node: Window) -> list[Key]:
+    """No two rows of a partition have the same row_number."""
+    width = len(node.input.schema)
+    return [
+        tuple(sorted({*node.partition, width + at}))
+        for at, call in enumerate(node.calls)
+        if call.function == "row_number"
+    ]
 
 
 def _projected(node: Project) -> list[Key]:

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark_planner.assemble import check_settings
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import Refusal, refuse
-from tidemark_planner.finishing import Trimmings, peel
-from tidemark_planner.hir import Hir, Project, Scan
+from tidemark_planner.finishing import finished
+from tidemark_planner.hir import Scan
 from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.lower.organisation import Trimmings, peel
 from tidemark_planner.mfp import Fused, fuse, mfp_of
 from tidemark_planner.names import scope_of
-from tidemark_planner.plan import check_settings
 from tidemark_planner.query import lower_query
 from tidemark_planner.round_trip import check_round_trip
 from tidemark_planner.rules.push_down import push_down
@@ -29,8 +30,8 @@ from tidemark_protocol.check import check_mfp
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp, OrderKey
-from tidemark_protocol.planning import Finishing, PlannedPeek, PlanPeekRequest, Refused, Relation
+from tidemark_protocol.lir import Get, MapFilterProject, Mfp
+from tidemark_protocol.planning import PlannedPeek, PlanPeekRequest, Refused, Relation
 from tidemark_protocol.types import Column
 
 _ADVICE = "a query reads one export: SELECT ... FROM it [WHERE ...] [ORDER BY ...] [LIMIT ...]; make more a Dataflow"
@@ -64,18 +65,14 @@ def _plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek:
     peeled = _Peeled()
     scope = scope_of(request.catalogue, ())
     lowered = lower_query(catalyst, request.sql, scope, _no_objects, _anything, peeled).lowered
-    hir, names, order = _with_order(lowered, peeled.trimmings)
-    base, fused = fuse(push_down(hir))
+    end = finished(lowered, peeled.trimmings)
+    base, fused = fuse(push_down(end.hir))
     if not isinstance(base, Scan):
         refuse("UNSUPPORTED", _ADVICE)
     relation = next(r for r in request.catalogue.relations if r.id == base.id)
     mfp = _checked(catalyst, base, fused)
-    shown = len(peeled.trimmings.shown or lowered.names)
-    finishing = Finishing(
-        order, peeled.trimmings.limit, peeled.trimmings.offset, shown if shown < len(fused.outputs) else None
-    )
-    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(names, fused.outputs, strict=True))
-    return PlannedPeek(relation.id, mfp, finishing, columns, key_literals(relation, fused.predicates))
+    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
+    return PlannedPeek(relation.id, mfp, end.finishing, columns, key_literals(relation, fused.predicates))
 
 
 def _no_objects(number: int) -> GlobalId:
@@ -84,26 +81,6 @@ def _no_objects(number: int) -> GlobalId:
 
 def _anything(tree: ParseTree) -> None:
     """Nothing more is refused on the parse tree: what a peek cannot do shows in the lowered query."""
-
-
-def _with_order(lowered: Lowered, trimmings: Trimmings) -> tuple[Hir, tuple[str, ...], tuple[OrderKey, ...]]:
-    """The rows with the columns shown first, then those that are only ordered by."""
-    columns = lowered.columns
-    shown = trimmings.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
-    exprs: list[ScalarExpr] = [columns[attribute] for attribute, _ in shown]
-    names = [name for _, name in shown]
-    order = []
-    for key in trimmings.order:
-        at = _place(lowered.expression(key.expression), exprs, names)
-        order.append(OrderKey(at, key.descending, key.nulls_last))
-    return Project(lowered.hir, tuple(exprs)), tuple(names), tuple(order)
-
-
-def _place(expr: ScalarExpr, exprs: list[ScalarExpr], names: list[str]) -> int:
-    if expr not in exprs:
-        names.append(f"__order{len(exprs)}")
-        exprs.append(expr)
-    return exprs.index(expr)
 
 
 def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:

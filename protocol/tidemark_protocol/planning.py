@@ -148,3 +148,27 @@ class PlannedPeek:
     finishing: Finishing
     columns: tuple[Column, ...]
     literals: tuple[tuple[Literal, ...], ...] | None = None
+
+
+@dataclass(frozen=True)
+class PlanOneShotRequest:
+    """Any SELECT over the catalogue, to be read once. Object ids in the answer begin with `id_prefix`."""
+
+    sql: str
+    catalogue: Catalogue
+    id_prefix: str
+    dialect: str = "spark"
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
+class PlannedOneShot:
+    """`planned` is a dataflow of one export, an index of the query's rows; `finishing` is done to what it holds.
+
+    `columns` are the result's: the export's, without those that are only ordered by, under the query's own names,
+    which need not be distinct.
+    """
+
+    planned: Planned
+    finishing: Finishing
+    columns: tuple[Column, ...]

@@ -11,6 +11,7 @@ from tidemark_planner.lower.base import Context, Lower, Lowered
 from tidemark_planner.lower.cte import lower_cte_ref, lower_with_cte
 from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
+from tidemark_planner.lower.organisation import lower_organised, lower_sort
 from tidemark_planner.lower.project import lower_filter, lower_project
 from tidemark_planner.lower.union import lower_union
 
@@ -27,4 +28,7 @@ LOWERINGS: dict[str, Lower] = {
     "OneRowRelation": lower_one_row,
     "WithCTE": lower_with_cte,
     "CTERelationRef": lower_cte_ref,
+    "GlobalLimit": lower_organised,
+    "Offset": lower_organised,
+    "Sort": lower_sort,
 }

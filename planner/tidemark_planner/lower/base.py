@@ -62,10 +62,6 @@ class Context:
 
 # What users call the nodes that have no lowering.
 _WORDS = {
-    "Sort": "ORDER BY in a view",
-    "GlobalLimit": "LIMIT in a view",
-    "LocalLimit": "LIMIT in a view",
-    "Offset": "OFFSET in a view",
     "Window": "a window function (OVER)",
     "Expand": "GROUP BY ROLLUP, CUBE or GROUPING SETS",
     "Generate": "a table function",

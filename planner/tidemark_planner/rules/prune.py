@@ -8,8 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, Union, Values, columns, filtered, project
+from tidemark_planner.hir import (
+    Aggregate,
+    Filter,
+    Hir,
+    Join,
+    Project,
+    Scan,
+    TopK,
+    Union,
+    Values,
+    Window,
+    columns,
+    filtered,
+    project,
+)
 from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.lir import Aggregate as AggregateCall
+from tidemark_protocol.lir import OrderKey
 
 Positions = tuple[int, ...]
 
@@ -30,6 +46,10 @@ def prune(node: Hir, needed: Positions | None = None) -> Hir:
         return _join(node, wanted)
     if isinstance(node, Aggregate):
         return _aggregate(node, wanted)
+    if isinstance(node, TopK):
+        return _top_k(node, wanted)
+    if isinstance(node, Window):
+        return _window(node, wanted)
     return Union(tuple(prune(i, wanted) for i in node.inputs))
 
 
@@ -61,10 +81,7 @@ def _aggregate(node: Aggregate, wanted: Positions) -> Hir:
     if not kept and not node.keys and node.aggregates:
         kept = [0]
     values = tuple(sorted({v for k in kept for v in _values_of(node, k)}))
-    aggregates = tuple(
-        replace(a, argument=_position(a.argument, values), filter=_position(a.filter, values))
-        for a in (node.aggregates[k] for k in kept)
-    )
+    aggregates = tuple(_over_values(node.aggregates[k], values) for k in kept)
     read = (*node.keys, *(node.values[v] for v in values))
     used = _used(read)
     moved = _moved(read, used)
@@ -74,11 +91,38 @@ def _aggregate(node: Aggregate, wanted: Positions) -> Hir:
 
 def _values_of(node: Aggregate, aggregate: int) -> list[int]:
     made = node.aggregates[aggregate]
-    return [p for p in (made.argument, made.filter) if p is not None]
+    return [p for p in (made.argument, made.filter, *(k.column for k in made.order)) if p is not None]
 
 
-def _position(value: int | None, values: Positions) -> int | None:
-    return None if value is None else values.index(value)
+def _over_values(made: AggregateCall, values: Positions) -> AggregateCall:
+    argument, only = (None if p is None else values.index(p) for p in (made.argument, made.filter))
+    return replace(made, argument=argument, filter=only, order=_ordered(made.order, values))
+
+
+def _top_k(node: TopK, wanted: Positions) -> Hir:
+    used = tuple(sorted({*wanted, *node.group_key, *(k.column for k in node.order)}))
+    group = tuple(used.index(c) for c in node.group_key)
+    pruned = replace(node, input=prune(node.input, used), group_key=group, order=_ordered(node.order, used))
+    return _select(pruned, wanted, used)
+
+
+def _window(node: Window, wanted: Positions) -> Hir:
+    """Calls that nobody reads are not made."""
+    width = len(node.input.schema)
+    kept = sorted({c - width for c in wanted if c >= width})
+    rows = {c for c in wanted if c < width}
+    if not kept:
+        return prune(node.input, wanted)
+    read = {a for k in kept for a in node.calls[k].arguments}
+    used = tuple(sorted({*rows, *read, *node.partition, *(k.column for k in node.order)}))
+    calls = tuple(replace(c, arguments=tuple(map(used.index, c.arguments))) for c in (node.calls[k] for k in kept))
+    partition = tuple(map(used.index, node.partition))
+    pruned = Window(prune(node.input, used), partition, _ordered(node.order, used), calls)
+    return _select(pruned, wanted, (*used, *(width + k for k in kept)))
+
+
+def _ordered(order: Sequence[OrderKey], present: Positions) -> tuple[OrderKey, ...]:
+    return tuple(replace(k, column=present.index(k.column)) for k in order)
 
 
 def _select(node: Hir, wanted: Positions, present: Positions) -> Hir:

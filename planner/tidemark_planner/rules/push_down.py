@@ -13,8 +13,9 @@ above both, unless they can fail.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Union, filtered, project
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, TopK, Union, Window, filtered, project
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
@@ -36,6 +37,8 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
         return _aggregate(node, predicates)
     if isinstance(node, Union):
         return Union(tuple(push_down(i, predicates) for i in node.inputs))
+    if isinstance(node, TopK | Window):
+        return _grouped(node, predicates)
     return filtered(node, predicates)
 
 
@@ -67,6 +70,14 @@ def _on_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
         return None
     lowered = substitute(predicate, node.keys)
     return None if is_fallible(lowered) else lowered
+
+
+def _grouped(node: TopK | Window, predicates: Predicates) -> Hir:
+    """A filter on the columns of the group alone selects whole groups."""
+    group = set(node.group_key if isinstance(node, TopK) else node.partition)
+    below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= group and not is_fallible(p))
+    above = tuple(p for p in predicates if p not in below)
+    return filtered(replace(node, input=push_down(node.input, below)), above)
 
 
 def _join(node: Join, predicates: Predicates) -> Hir:

@@ -1,0 +1,86 @@
+"""Lowered objects put together as a dataflow: what each import is read for, LIR, the checks, the wire.
+
+The columns that all objects read of an import are put together, so that it is read once and no wider than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.emit import emit, used_columns
+from tidemark_planner.errors import refuse
+from tidemark_planner.hir import Hir
+from tidemark_planner.round_trip import check_round_trip
+from tidemark_protocol.check import check_plan
+from tidemark_protocol.codec import decode, encode
+from tidemark_protocol.dataflow import BuildDesc, Settings, SourceImport
+from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
+from tidemark_protocol.explain import explain
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.lir import Schema
+from tidemark_protocol.planning import Catalogue, Planned, PlannedExport, PlanOneShotRequest, PlanRequest, Relation
+
+# In the order in which they are built: a later one may read an earlier one.
+Objects = Sequence[tuple[GlobalId, Hir]]
+
+
+def check_settings(settings: Settings, dialect: str = "spark") -> None:
+    if dialect != "spark":
+        refuse("UNSUPPORTED", f"dialect {dialect} is not supported: write Spark SQL", word=dialect)
+    if settings != Settings():
+        refuse("UNSUPPORTED", "only ANSI mode and the time zone UTC are supported")
+
+
+def assemble(
+    catalyst: Catalyst, request: PlanRequest | PlanOneShotRequest, built: Objects, exports: tuple[PlannedExport, ...]
+) -> Planned:
+    """The dataflow of these objects, checked as the replica will check it."""
+    imports = _imports(request.catalogue, built)
+    columns = {i.id: i.columns for i in imports}
+    objects = tuple(BuildDesc(built_as, emit(hir, columns)) for built_as, hir in built)
+    _check(imports, objects)
+    try:
+        check_round_trip(catalyst, [o.plan for o in objects])
+    finally:
+        catalyst.forget()
+    drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
+    references = tuple(i.id for i in imports)
+    return _fits_wire(Planned(imports, objects, exports, references, drawn, request.settings))
+
+
+def _imports(catalogue: Catalogue, objects: Objects) -> tuple[SourceImport, ...]:
+    used: dict[GlobalId, set[int]] = {}
+    for _, hir in objects:
+        for collection, columns in used_columns(hir).items():
+            used.setdefault(collection, set()).update(columns)
+    relations = {r.id: r for r in catalogue.relations}
+    return tuple(_import(relations[i], columns) for i, columns in sorted(used.items()) if i in relations)
+
+
+def _import(relation: Relation, columns: set[int]) -> SourceImport:
+    if relation.shard is None:
+        name = f"{relation.parent}.{relation.name}"
+        hint = "give it a materializedView to read it from another Dataflow"
+        refuse("UNSUPPORTED", f"{name} is an index, which only queries can read: {hint}", word=name)
+    return SourceImport(relation.id, relation.shard, tuple(sorted(columns)), monotonic=relation.monotonic)
+
+
+def _check(imports: tuple[SourceImport, ...], objects: tuple[BuildDesc, ...]) -> None:
+    """The replica's own checks, so that nothing is answered that it would refuse."""
+    scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in imports}
+    try:
+        for built in objects:
+            check_plan(built.plan, scope)
+            scope[built.id] = built.plan.schema
+    except PlanNotAllowed as error:
+        refuse("TYPE", f"the plan is not allowed: {error}")
+
+
+def _fits_wire(planned: Planned) -> Planned:
+    """The plan, if it can be sent; its depth and size are limited."""
+    try:
+        decode(encode(planned), Planned)
+    except MalformedPlan as error:
+        refuse("TOO_LARGE", f"the plan cannot be sent: {error}")
+    return planned

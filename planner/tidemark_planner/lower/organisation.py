@@ -1,0 +1,119 @@
+"""ORDER BY, LIMIT and OFFSET: the organisation of a query's rows, taken off its analysed tree.
+
+    GlobalLimit 3               limit 3
+      LocalLimit 3
+        Offset 2                offset 2
+          Project [name]        shown: name alone (n is only there to order by)
+            Sort [n DESC]       order: n descending
+              Project [name, n]     <- the rows
+
+One organisation is taken off at a time: of `(SELECT ... LIMIT 3) LIMIT 1` the outer one. At the top of a query it
+finishes the result (peek.py, one_shot.py). In a view or a subquery, limit and offset are a TopK, and an order alone is
+dropped: a collection is a multiset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidemark_planner.errors import unsupported
+from tidemark_planner.hir import Project, TopK, Values
+from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.lir import OrderKey
+
+_MOST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class SortKey:
+    expression: Node
+    descending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True)
+class Trimmings:
+    """`shown`: the attributes and names of the result, where they are fewer than the rows'."""
+
+    order: tuple[SortKey, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    shown: tuple[tuple[int, str], ...] | None = None
+
+
+def peel(tree: Node) -> tuple[Node, Trimmings]:
+    """The tree of the rows, and what was around it."""
+    node, found = tree, Trimmings()
+    if node.kind == "WithCTE":
+        *definitions, query = node.children
+        rows, found = peel(query)
+        return replace(node, children=(*definitions, rows)), found
+    if node.kind == "GlobalLimit":
+        found = replace(found, limit=_number(node, "limitExpr", "LIMIT"))
+        node = node.children[0]
+        node = node.children[0] if node.kind == "LocalLimit" else node
+    if node.kind == "Offset":
+        found = replace(found, offset=_number(node, "offsetExpr", "OFFSET"))
+        node = node.children[0]
+    if node.kind == "Project" and node.children[0].kind == "Sort":
+        outputs = node.expressions("projectList")
+        if all(o.kind == "AttributeReference" for o in outputs):
+            found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
+            node = node.children[0]
+    if node.kind == "Sort":
+        found = replace(found, order=sort_keys(node))
+        node = node.children[0]
+    return node, found
+
+
+def lower_organised(node: Node, context: Context) -> Lowered:
+    """A limit or an offset in a view or subquery; ties in its order are broken by the whole row."""
+    rows, trimmings = peel(node)
+    below = context.lower(rows)
+    shown = trimmings.shown or tuple(zip(below.attributes, below.names, strict=True))
+    exprs, order = with_order(below, all_columns(below.hir), trimmings.order)
+    wide = Project(below.hir, exprs)
+    kept = Values((), wide.schema) if trimmings.limit == 0 else TopK(wide, (), order, trimmings.limit, trimmings.offset)
+    outputs = tuple(below.columns[attribute] for attribute, _ in shown)
+    return Lowered(Project(kept, outputs), tuple(a for a, _ in shown), tuple(n for _, n in shown))
+
+
+def lower_sort(node: Node, context: Context) -> Lowered:
+    """An order without a limit changes nothing in a multiset."""
+    sort_keys(node)
+    return context.lower(node.children[0])
+
+
+def sort_keys(node: Node) -> tuple[SortKey, ...]:
+    if not node.fields.get("global"):
+        unsupported("SORT BY", "write ORDER BY")
+    return tuple(map(sort_key, node.expressions("order")))
+
+
+def sort_key(node: Node) -> SortKey:
+    descending = "Descending" in str(node.fields["direction"])
+    return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
+
+
+def with_order(
+    below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[SortKey, ...]
+) -> tuple[tuple[ScalarExpr, ...], tuple[OrderKey, ...]]:
+    """The expressions, followed by those that are only ordered by; and the order over them."""
+    placed: list[ScalarExpr] = list(exprs)
+    order = []
+    for key in keys:
+        expr = below.expression(key.expression)
+        if expr not in placed:
+            placed.append(expr)
+        order.append(OrderKey(placed.index(expr), key.descending, key.nulls_last))
+    return tuple(placed), tuple(order)
+
+
+def _number(node: Node, field: str, clause: str) -> int:
+    literal = node.expression(field)
+    if literal is None or literal.kind != "Literal" or literal.fields["value"] is None:
+        unsupported(f"{clause} with an expression", "write a number")
+    return min(int(literal.fields["value"]), _MOST)

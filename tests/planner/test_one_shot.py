@@ -1,0 +1,82 @@
+"""Queries that are read once: any SELECT as a dataflow, and what is done to its rows at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.one_shot import plan_one_shot
+from tidemark_protocol.lir import OrderKey
+from tidemark_protocol.planning import Finishing, PlannedOneShot, PlanOneShotRequest, Refused
+
+pytestmark = pytest.mark.spark
+
+
+def one_shot(catalyst: Catalyst, sql: str) -> PlannedOneShot:
+    planned = plan_one_shot(catalyst, PlanOneShotRequest(sql, CATALOGUE, "q1/"))
+    assert isinstance(planned, PlannedOneShot), planned
+    return planned
+
+
+def test_a_query_with_operators_is_a_dataflow_of_one_index(catalyst: Catalyst) -> None:
+    """Groups of a table: a Reduce, whose rows are the index's; the names are the query's."""
+    planned = one_shot(catalyst, "SELECT x, count(*), count(*) FROM s.t GROUP BY x")
+    export = planned.planned.exports[0]
+
+    assert "Reduce key=[c0] accumulable [count(*)]" in planned.planned.explain
+    assert (export.name, export.kind, export.on) == ("result", "index", "q1/result")
+    assert [c.name for c in export.columns] == ["c0", "c1", "c2"]
+    assert [(c.name, str(c.type)) for c in planned.columns] == [
+        ("x", "int"),
+        ("count(1)", "bigint"),
+        ("count(1)", "bigint"),
+    ]
+    assert planned.finishing == Finishing()
+
+
+def test_order_limit_and_offset_at_the_top_are_the_finishing(catalyst: Catalyst) -> None:
+    """What is only ordered by is held, and not shown."""
+    planned = one_shot(catalyst, "SELECT k FROM s.t ORDER BY x + 1 DESC, k LIMIT 5 OFFSET 2")
+
+    order = (OrderKey(1, descending=True, nulls_last=True), OrderKey(0))
+    assert planned.finishing == Finishing(order, 5, 2, shown=1)
+    assert len(planned.planned.exports[0].columns) == 2
+    assert [c.name for c in planned.columns] == ["k"]
+
+
+def test_the_order_of_a_query_over_common_table_expressions(catalyst: Catalyst) -> None:
+    """WITH around an organised query: one that is read twice is an object of its own."""
+    planned = one_shot(
+        catalyst,
+        "WITH c AS (SELECT x, count(*) AS n FROM s.t GROUP BY x) SELECT a.n FROM c a, c b ORDER BY b.n LIMIT 1",
+    )
+
+    assert [o.id for o in planned.planned.objects] == ["q1/result/cte0", "q1/result"]
+    assert planned.finishing == Finishing((OrderKey(1),), 1, 0, shown=1)
+
+
+def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
+    """One constant row."""
+    planned = one_shot(catalyst, "SELECT 1, 'x'")
+
+    assert planned.planned.source_imports == ()
+    assert [c.name for c in planned.columns] == ["1", "x"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "message"),
+    [
+        ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
+        ("SELECT k FROM s.t LIMIT 1 + 1", "UNSUPPORTED", "LIMIT with an expression"),
+        ("SELECT k FROM s.t SORT BY k", "UNSUPPORTED", "SORT BY"),
+        ("DELETE FROM s.t", "UNSUPPORTED", "is not a query"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
+    """By name, as in views."""
+    refused = plan_one_shot(catalyst, PlanOneShotRequest(sql, CATALOGUE, "q1/"))
+
+    assert isinstance(refused, Refused)
+    assert refused.diagnostics[0].code == code
+    assert message in refused.diagnostics[0].message
