@@ -165,6 +165,15 @@ def inputs_of(node: Hir) -> tuple[Hir, ...]:
     return node.inputs if isinstance(node, Join | Union) else (node.input,)
 
 
+def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
+    """What the node itself computes from its inputs' rows."""
+    if isinstance(node, Project):
+        return node.exprs
+    if isinstance(node, Filter | Join):
+        return node.predicates
+    return node.keys + node.values if isinstance(node, Aggregate) else ()
+
+
 def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
     """The same node over other inputs of the same columns."""
     if isinstance(node, Scan | Values):

@@ -7,7 +7,7 @@
 
 What can fail never moves below a join or an aggregate: a row that the join drops must not raise. What cannot fail
 may go anywhere that gives the same rows; fewer rows then raise, never more. Columns computed between two joins move
-above both, unless they can fail.
+above both, unless they can fail. What equalities say about an input that can fail goes to it as well (infer.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, TopK, Union, Window, filtered, project
 from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.rules.infer import infer
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
 from tidemark_protocol.functions import is_fallible
@@ -93,7 +94,8 @@ def _join(node: Join, predicates: Predicates) -> Hir:
             at_inputs[at].append(_shifted(predicate, -starts[at]))
         else:
             here.append(predicate)
-    inputs = tuple(push_down(i, tuple(p)) for i, p in zip(flat.inputs, at_inputs, strict=True))
+    inferred = infer(flat.inputs, at_inputs, here)
+    inputs = tuple(push_down(i, (*own, *more)) for i, own, more in zip(flat.inputs, at_inputs, inferred, strict=True))
     return project(Join(inputs, tuple(here)), flat.outputs)
 
 

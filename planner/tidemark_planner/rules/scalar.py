@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
-from tidemark_protocol.functions import call, is_fallible
+from tidemark_protocol.functions import FUNCTIONS, call, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.
@@ -19,6 +19,16 @@ def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
         return by[expr.index]
     if isinstance(expr, Call):
         return replace(expr, arguments=tuple(substitute(a, by) for a in expr.arguments))
+    return expr
+
+
+def renewed(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
+    """As `substitute`, where what is put in may be NULL more, or less, often than what was there."""
+    if isinstance(expr, ColumnRef):
+        return by[expr.index]
+    if isinstance(expr, Call):
+        made = replace(expr, arguments=tuple(renewed(a, by) for a in expr.arguments))
+        return replace(made, nullable=FUNCTIONS[made.function].nullable(made))
     return expr
 
 

@@ -1,0 +1,95 @@
+"""What equalities of a join say about its inputs: predicates that an input gets because of the other side.
+
+    (SELECT a, 10 div b AS q FROM t) x JOIN u ON x.a = u.a WHERE u.a = 1        x gets  a IS NOT NULL, a = 1
+
+Rows that fail them meet nothing. They are worth a filter only where an input holds what can fail: then rows that the
+join would drop raise nothing. Not for floats, of which two that are equal may differ as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, expressions_of, inputs_of
+from tidemark_planner.rules.scalar import conjuncts, renewed
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
+from tidemark_protocol.functions import call, is_fallible
+from tidemark_protocol.types import BOOLEAN
+
+Predicates = tuple[ScalarExpr, ...]
+
+
+def infer(
+    inputs: Sequence[Hir], given: Sequence[Sequence[ScalarExpr]], predicates: Iterable[ScalarExpr]
+) -> list[Predicates]:
+    """For each input, what the others' predicates say about it.
+
+    `given`: predicates of each input over its own columns; `predicates` are over all columns side by side.
+    """
+    places = [(at, ref) for at, each in enumerate(inputs) for ref in _own_columns(each)]
+    wanted = [_can_fail(each) for each in inputs]
+    known = [(*about, *_known(each)) for about, each in zip(given, inputs, strict=True)]
+    found: list[dict[ScalarExpr, None]] = [{} for _ in inputs]
+    for equal in _classes(predicates):
+        members = [places[column] for column in sorted(equal)]
+        about = [(m, p) for m in members for p in known[m[0]] if columns_of(p) == {m[1].index}]
+        for at, ref in members:
+            if wanted[at]:
+                nullable = (call("is_not_null", (ref,), BOOLEAN),) if ref.nullable else ()
+                others = (renewed(p, {source[1].index: ref}) for source, p in about if source != (at, ref))
+                found[at].update(dict.fromkeys((*nullable, *others)))
+    return [tuple(p for p in each if p not in about) for each, about in zip(found, known, strict=True)]
+
+
+def _own_columns(node: Hir) -> list[ColumnRef]:
+    return [ColumnRef(at, c.type, c.nullable) for at, c in enumerate(node.schema)]
+
+
+def _classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
+    """Sets of columns that are equal in every row of the join, and not NULL."""
+    classes: list[set[int]] = []
+    for predicate in predicates:
+        if isinstance(predicate, Call) and predicate.function == "=":
+            left, right = predicate.arguments
+            if isinstance(left, ColumnRef) and isinstance(right, ColumnRef) and not left.type.is_floating:
+                touched = [c for c in classes if left.index in c or right.index in c]
+                classes = [c for c in classes if c not in touched]
+                classes.append({left.index, right.index}.union(*touched))
+    return classes
+
+
+def _can_fail(node: Hir) -> bool:
+    """Whether computing the node's rows can raise; sums can, by overflow."""
+    if any(map(is_fallible, expressions_of(node))) or (isinstance(node, Aggregate) and node.aggregates):
+        return True
+    return any(map(_can_fail, inputs_of(node)))
+
+
+def _known(node: Hir) -> Predicates:
+    """Predicates on one column each, which cannot fail and hold in every row of the node."""
+    if isinstance(node, Filter):
+        own = [c for p in node.predicates for c in conjuncts(p)]
+        return (*(p for p in own if len(columns_of(p)) == 1 and not is_fallible(p)), *_known(node.input))
+    if isinstance(node, Project):
+        return _shown(_known(node.input), node.exprs)
+    if isinstance(node, Aggregate):
+        return _shown(_known(node.input), node.keys)
+    if isinstance(node, Join):
+        return _side_by_side(node.inputs)
+    return ()
+
+
+def _shown(known: Predicates, exprs: Predicates) -> Predicates:
+    """Those on columns that are shown as they are, over the outputs."""
+    shown = {e.index: ColumnRef(at, e.type, e.nullable) for at, e in enumerate(exprs) if isinstance(e, ColumnRef)}
+    return tuple(renewed(p, shown) for p in known if columns_of(p) <= shown.keys())
+
+
+def _side_by_side(inputs: Sequence[Hir]) -> Predicates:
+    found: list[ScalarExpr] = []
+    start = 0
+    for each in inputs:
+        moved = {ref.index: ColumnRef(start + ref.index, ref.type, ref.nullable) for ref in _own_columns(each)}
+        found += [renewed(p, moved) for p in _known(each)]
+        start += len(each.schema)
+    return tuple(found)
