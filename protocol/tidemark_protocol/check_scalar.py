@@ -10,7 +10,7 @@ from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_null
 from tidemark_protocol.functions import FUNCTIONS, is_constant
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_protocol.signatures import describe
-from tidemark_protocol.types import BOOLEAN, INTERVAL_TYPES, ColumnType
+from tidemark_protocol.types import BIGINT, BOOLEAN, INTERVAL_TYPES, TIMESTAMP, ColumnType
 
 MAX_EXPR_NODES = 10_000
 MAX_LITERAL_CHARACTERS = 1 << 20
@@ -47,6 +47,8 @@ def check_mfp(mfp: MapFilterProject) -> None:
             refuse(f"a filter is of type {predicate.type}, not boolean")
     for bound in (*mfp.lower, *mfp.upper):
         check_expr(bound, whole)
+        if bound.type not in (TIMESTAMP, BIGINT):
+            refuse(f"a temporal bound is of type {bound.type}, neither timestamp nor bigint (milliseconds)")
     if any(not 0 <= c < len(whole) for c in mfp.projection or ()):
         refuse(f"a projection names a column beyond the {len(whole)} that there are")
 

@@ -19,7 +19,8 @@ class MapFilterProject:
 
     `expressions` are appended one by one to the row (each may read those before it), rows are kept where all
     `predicates` are true, and `projection` picks the output columns out of input ++ expressions. `lower` and
-    `upper` are temporal bounds (a row is there while lower <= now < upper).
+    `upper` are temporal bounds, timestamps or milliseconds: a row is there while lower <= now < upper for all of them,
+    and never where one is NULL.
 
     Errors: false AND error is false, so a row that some predicate drops raises nothing.
     """

@@ -71,6 +71,7 @@ BIGINT = SqlType("bigint")
 DOUBLE = SqlType("double")
 STRING = SqlType("string")
 DATE = SqlType("date")
+TIMESTAMP = SqlType("timestamp")
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,13 @@ class StepContext:
     bucket: int | None = None
     """The bucket that this task's input was shuffled to; None: one task has all of it."""
     chunk_rows: int = CHUNK_ROWS
+    until: int | None = None
+    """The dataflow's: updates from then on are left out."""
+
+    @property
+    def limit(self) -> int:
+        """Updates of the step have times below it: `upper`, or where the dataflow ends."""
+        return self.upper if self.until is None else min(self.upper, self.until)
 
     @property
     def before(self) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.frames import Frame, NegateFrame, ProjectFrame, SelectFrame, StageFrame, UnionFrame
 from tidemark_replica.render.mfp import compile_mfp, projection_of
 from tidemark_replica.render.pipeline import Negated, Pipeline, Project, Slot, Together, Types, map_slots
@@ -36,6 +37,9 @@ class Flows:
         self._stages = 0
 
     def mfp(self, flow: Flow, mfp: MapFilterProject) -> Flow:
+        """A MapFilterProject without temporal bounds (`temporal.py` has those)."""
+        if mfp.lower or mfp.upper:
+            raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
         if columns is None:
             return self._slot(SelectFrame(self.frame(flow), compile_mfp(mfp), mfp.output))

@@ -45,6 +45,7 @@ from tidemark_replica.render.fragments import (
 from tidemark_replica.render.lower_join import lower_join
 from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
 from tidemark_replica.render.reduce import lower_reduce
+from tidemark_replica.render.temporal import lower_temporal
 from tidemark_replica.render.threshold import lower_threshold
 
 
@@ -146,9 +147,7 @@ def _mfp(scope: Scope, plan: Mfp) -> Flow:
 
 def apply_mfp(scope: Scope, flow: Flow, mfp: MapFilterProject) -> Flow:
     """A MapFilterProject on a stream."""
-    if mfp.lower or mfp.upper:
-        raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for temporal filters")
-    return scope.flows.mfp(flow, mfp)
+    return lower_temporal(scope, flow, mfp) if mfp.lower or mfp.upper else scope.flows.mfp(flow, mfp)
 
 
 def _negate(scope: Scope, plan: Negate) -> Flow:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef
+from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, is_due
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
 from tidemark_replica.render.description import Description, Published
@@ -58,7 +60,7 @@ class StepRun:
     def run(self, prepared: Prepared) -> None:
         """Run a fragment, or see that there is nothing to run."""
         fragment = prepared.fragment
-        if not (self._step.hydrates or any(map(self._speaks, leaves_of(fragment.stage)))):
+        if not (self._step.hydrates or any(map(self._speaks, nodes_of(fragment.stage)))):
             return
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
@@ -91,9 +93,9 @@ class StepRun:
             bytes_left=self._store.bytes_left,
         )
 
-    def _speaks(self, leaf: p.Pipeline) -> bool:
-        """Whether a leaf may have updates in this step (which is not the first)."""
-        match leaf:
+    def _speaks(self, node: p.Pipeline) -> bool:
+        """Whether a leaf may have updates in this step (which is not the first), or a kernel of its own accord."""
+        match node:
             case p.Source(id):
                 return bool(self._step.parts.get(id))
             case p.IndexSource(arrangement):
@@ -103,27 +105,28 @@ class StepRun:
             case p.Published(name):
                 found = self._published.get(name)
                 return found is not None and found.rows > 0
+            case p.Kernel(TemporalSpec(arrangement)):
+                trace = Trace(self._pinned[arrangement], BatchCache(self._store.directory))
+                return is_due(trace, self._step.lower, self._step.limit)
             case _:
                 return False
 
 
-def leaves_of(frame: Frame) -> Iterator[p.Pipeline]:
-    """All leaves of all stages of a frame."""
+def nodes_of(frame: Frame) -> Iterator[p.Pipeline]:
+    """All nodes of all stages of a frame."""
     match frame:
         case StageFrame(_, tree, inputs, _):
-            yield from _leaves(tree)
+            yield from _nodes(tree)
             for below in inputs:
-                yield from leaves_of(below)
+                yield from nodes_of(below)
         case UnionFrame(inputs, _):
             for below in inputs:
-                yield from leaves_of(below)
+                yield from nodes_of(below)
         case _:
-            yield from leaves_of(frame.input)
+            yield from nodes_of(frame.input)
 
 
-def _leaves(tree: p.Pipeline) -> Iterator[p.Pipeline]:
-    below = p.inputs_of(tree)
-    if not below:
-        yield tree
-    for each in below:
-        yield from _leaves(each)
+def _nodes(tree: p.Pipeline) -> Iterator[p.Pipeline]:
+    yield tree
+    for below in p.inputs_of(tree):
+        yield from _nodes(below)

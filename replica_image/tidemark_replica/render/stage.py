@@ -163,4 +163,5 @@ def _context(description: Description) -> StepContext:
     cache = _CACHES.setdefault(store, BatchCache(store))
     writer = BatchWriter(store, description.step, bytes_left=description.bytes_left)
     lower, upper = description.lower, description.upper
-    return StepContext(lower, upper, description.hydrates, description.manifests, cache, writer)
+    manifests, limit = description.manifests, description.limit
+    return StepContext(lower, upper, description.hydrates, manifests, cache, writer, until=limit)
