@@ -16,14 +16,13 @@ _LATER_AGGREGATES = frozenset(
     "stddev_pop variance var_samp var_pop collect_list collect_set array_agg string_agg listagg approx_count_distinct "
     "percentile percentile_approx median mode max_by min_by corr covar_pop covar_samp skewness kurtosis".split()
 )
-_CLOCK = frozenset(
-    "now current_timestamp current_date curdate localtimestamp current_time mz_now unix_timestamp".split()
-)
+_CLOCK = frozenset("localtimestamp current_time mz_now unix_timestamp".split())
 SCALARS = frozenset(
     "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
     "round floor ceil ceiling upper ucase lower lcase length char_length character_length len substring substr "
     "concat trim ltrim rtrim startswith endswith contains replace "
     "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
+    "now current_timestamp current_date curdate "
     "date_add dateadd date_sub datediff date_diff add_months date_trunc trunc "
     "boolean tinyint smallint int bigint float double decimal string date timestamp".split()
 )
@@ -84,7 +83,7 @@ _KEYWORDS = {
     "ILIKE": "ILIKE",
     "COLLATE": "COLLATE",
 }
-_CURRENT = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
+_CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 _JOINS = {"left": "LEFT", "right": "RIGHT", "full": "FULL"}
 _SUBQUERIES = {
     "SubqueryExpressionContext": "a scalar subquery",
@@ -187,7 +186,7 @@ def _check_literals(tree: ParseTree) -> None:
 
 
 def _refuse_clock(phrase: Phrase, name: str) -> None:
-    message = f"{name} is not supported: a view's contents do not depend on when they are read"
+    message = f"{name} is not supported: the clock is now() or current_date(), in filters"
     refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 

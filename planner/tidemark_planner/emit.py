@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, inputs_of
+from tidemark_planner.clock import reads_clock
+from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, columns, inputs_of
 from tidemark_planner.joins import linear_join
 from tidemark_planner.keys import is_monotonic
 from tidemark_planner.mfp import Fused, fuse, mfp_of
 from tidemark_planner.reduce_plan import reduce_plan
 from tidemark_protocol import lir
-from tidemark_protocol.expr import Literal, map_columns
+from tidemark_protocol.expr import Literal, columns_of, map_columns
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.types import BIGINT
 
@@ -29,10 +30,25 @@ def emit(node: Hir, imports: Imports) -> lir.Plan:
     """The plan of a node whose joins are flat and whose scans are pruned."""
     base, fused = fuse(node)
     if isinstance(base, Join):
-        return linear_join([emit(i, imports) for i in base.inputs], base.predicates, fused)
+        return _join(base, fused, imports)
     if isinstance(base, Scan):
         return _scan(base, fused, imports)
     return _with_mfp(_emit_base(base, imports), fused)
+
+
+def _join(join: Join, fused: Fused, imports: Imports) -> lir.Plan:
+    """Conditions that read the clock are an operator of their own, after the join."""
+    inputs = [emit(i, imports) for i in join.inputs]
+    clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
+    if not clock:
+        return linear_join(inputs, join.predicates, fused)
+    read = sorted(frozenset[int]().union(*map(columns_of, (*clock, *fused.outputs))))
+    own = tuple(p for p in join.predicates if p not in clock)
+    rest = tuple(p for p in fused.predicates if p not in clock)
+    joined = linear_join(inputs, own, Fused(rest, tuple(columns(join)[c] for c in read)))
+    return _with_mfp(
+        joined, Fused(*(tuple(map_columns(e, read.index) for e in part) for part in (clock, fused.outputs)))
+    )
 
 
 def _with_mfp(plan: lir.Plan, fused: Fused) -> lir.Plan:

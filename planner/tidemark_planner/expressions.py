@@ -21,7 +21,7 @@ from tidemark_protocol.check_scalar import MAX_EXPR_NODES
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import call, is_constant
 from tidemark_protocol.literals import is_special_time
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
 
 Columns = Mapping[int, ColumnRef]
 _BINARY_TO_BOOLEAN = {
@@ -156,12 +156,18 @@ class _Lowering:
     def subquery(self, node: Node) -> ScalarExpr:
         unsupported(_SUBQUERIES[node.kind])
 
+    def now(self, node: Node) -> ScalarExpr:
+        return call("now", (), TIMESTAMP)
+
+    def today(self, node: Node) -> ScalarExpr:
+        return call("current_date", (), DATE)
+
     def clock(self, node: Node) -> ScalarExpr:
-        unsupported("the clock", "a view's contents do not depend on when they are read")
+        unsupported("this form of the clock", "write now() or current_date()")
 
 
 _SUBQUERIES = {"ScalarSubquery": "a scalar subquery", "Exists": "EXISTS", "InSubquery": "IN (subquery)"}
-_CLOCK = ("CurrentDate", "CurrentTimestamp", "LocalTimestamp", "Now", "CurrentTimeZone", "CurrentTime")
+_CLOCK = ("LocalTimestamp", "CurrentTimeZone", "CurrentTime")
 _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,
     "Literal": _Lowering.literal,
@@ -174,6 +180,9 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "CommonExpressionRef": _Lowering.shared_use,
     "TruncTimestamp": _Lowering.truncated,
     **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),
+    "CurrentTimestamp": _Lowering.now,
+    "Now": _Lowering.now,
+    "CurrentDate": _Lowering.today,
     **dict.fromkeys(_CLOCK, _Lowering.clock),
 }
 

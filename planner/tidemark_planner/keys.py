@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import islice, product
 
+from tidemark_planner.clock import reads_clock
 from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, TopK, Union, Values, Window, inputs_of
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr
 
@@ -103,6 +104,8 @@ def is_monotonic(node: Hir) -> bool:
     if isinstance(node, Scan):
         return node.monotonic
     if isinstance(node, Aggregate) and node.aggregates:
+        return False
+    if isinstance(node, Filter | Join) and any(map(reads_clock, node.predicates)):
         return False
     if isinstance(node, Values | Filter | Project | Join | Union | Aggregate):
         return all(is_monotonic(i) for i in inputs_of(node))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark_planner.clock import bounds_of, reads_clock
 from tidemark_planner.hir import Filter, Hir, Project, columns
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.expr import ColumnRef, ScalarExpr
@@ -60,9 +61,17 @@ def _then(fused: Fused, link: Project | Filter) -> Fused | None:
 
 
 def mfp_of(schema: Schema, fused: Fused) -> MapFilterProject:
-    """The operator over rows of `schema`; equal outputs are computed once."""
+    """The operator over rows of `schema`; equal outputs are computed once, and the clock's conditions are bounds."""
     computed = tuple(dict.fromkeys(o for o in fused.outputs if not isinstance(o, ColumnRef)))
     place = {expr: len(schema) + at for at, expr in enumerate(computed)}
     projection = tuple(o.index if isinstance(o, ColumnRef) else place[o] for o in fused.outputs)
     whole = projection == tuple(range(len(schema) + len(computed)))
-    return MapFilterProject(schema, computed, fused.predicates, None if whole else projection)
+    bounds = [bounds_of(p) for p in fused.predicates if reads_clock(p)]
+    return MapFilterProject(
+        schema,
+        computed,
+        tuple(p for p in fused.predicates if not reads_clock(p)),
+        None if whole else projection,
+        tuple(b.lower for b in bounds if b.lower is not None),
+        tuple(b.upper for b in bounds if b.upper is not None),
+    )

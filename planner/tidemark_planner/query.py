@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from tidemark_planner.allowed_sql import check_statement
 from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.clock import check_clock
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
@@ -55,7 +56,10 @@ def lower_query(
             return catalyst.inline_rows(analysed, attribute, width)
 
         context = Context(leaves, LOWERINGS, inline_rows, object_id)
-        return Query(lower(analysed.tree, context), tuple(context.objects))
+        lowered = lower(analysed.tree, context)
+        for hir in (lowered.hir, *(shared for _, shared in context.objects)):
+            check_clock(hir)
+        return Query(lowered, tuple(context.objects))
     except Refusal as refusal:
         raise _in_original(refusal, rewritten) from None
     except RecursionError:

@@ -17,7 +17,7 @@ from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, wal
 from tidemark_protocol.fallible import Errors, always, never
 from tidemark_protocol.lir import ErrorValue
 from tidemark_protocol.signatures import Signature, fixed, of_names
-from tidemark_protocol.types import BOOLEAN, DATE, INT, STRING, SqlType
+from tidemark_protocol.types import BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
 EXPRESSION_FAILED = "EXPRESSION_FAILED"
 Nullability = Callable[[Call], bool]
@@ -117,18 +117,28 @@ _ENTRIES = (
     Function("replace", 3, 3, fixed(STRING, STRING, STRING, STRING)),
 )
 FUNCTIONS: dict[str, Function] = {f.name: f for f in _ENTRIES}
+# The planner turns comparisons with them into temporal bounds: no plan holds one.
+CLOCK: dict[str, Function] = {
+    "now": Function("now", 0, 0, fixed(TIMESTAMP), nullable=not_null),
+    "current_date": Function("current_date", 0, 0, fixed(DATE), nullable=not_null),
+}
 
 
 def call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> Call:
     """A call whose nullability follows from its arguments."""
     made = Call(function, arguments, result)
-    return Call(function, arguments, result, FUNCTIONS[function].nullable(made))
+    return Call(function, arguments, result, entry(function).nullable(made))
+
+
+def entry(function: str) -> Function:
+    """What is known of a function, those of the clock included."""
+    return CLOCK[function] if function in CLOCK else FUNCTIONS[function]
 
 
 def errors_of(expr: ScalarExpr) -> frozenset[str]:
     """Every error condition that evaluating the expression on some row can raise."""
     calls = (node for node in walk(expr) if isinstance(node, Call))
-    return frozenset(code for node in calls for code in FUNCTIONS[node.function].errors(node))
+    return frozenset(code for node in calls for code in entry(node.function).errors(node))
 
 
 def is_fallible(expr: ScalarExpr) -> bool:

@@ -17,7 +17,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.tree import Node, walk
 from tidemark_protocol import aggregates
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.functions import FUNCTIONS, call, is_fallible
+from tidemark_protocol.functions import call, entry, is_fallible
 from tidemark_protocol.lir import Aggregate as AggregateCall
 from tidemark_protocol.types import ColumnType
 
@@ -121,5 +121,5 @@ def _over_groups(expr: ScalarExpr, node: Aggregate) -> ScalarExpr:
         return replace(expr, index=len(node.keys) + expr.index - _FIRST_STAND_IN)
     if isinstance(expr, Call):
         made = replace(expr, arguments=tuple(_over_groups(a, node) for a in expr.arguments))
-        return replace(made, nullable=FUNCTIONS[made.function].nullable(made))
+        return replace(made, nullable=entry(made.function).nullable(made))
     return expr
