@@ -14,10 +14,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from tidemark_planner import fold
-from tidemark_planner.errors import unsupported
+from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.hir import Filter, Hir, Join, inputs_of
 from tidemark_planner.rules.scalar import conjuncts
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, walk
@@ -54,13 +54,13 @@ def reads_clock(expr: ScalarExpr) -> bool:
 def bounds_of(predicate: ScalarExpr) -> Bounds:
     """A predicate that reads the clock as bounds on now; raises Refusal where it cannot be solved for now."""
     if not isinstance(predicate, Call) or predicate.function not in _MIRRORED:
-        unsupported("the clock in a condition other than <, <=, > and >=", _HINT)
+        _refuse(predicate, "the clock in a condition other than <, <=, > and >=")
     left, right = predicate.arguments
     operator = predicate.function
     if reads_clock(right):
         left, right, operator = right, left, _MIRRORED[operator]
     if reads_clock(right):
-        unsupported("a comparison of the clock with itself", _HINT)
+        _refuse(predicate, "a comparison of the clock with itself")
     clock = _clock(left)
     return _of_day(clock, operator, right) if clock.of_day else _of_now(clock, operator, right)
 
@@ -71,8 +71,9 @@ def check_clock(node: Hir) -> None:
         for each in conjuncts(predicate):
             if reads_clock(each):
                 bounds_of(each)
-    if not isinstance(node, Filter | Join) and any(map(reads_clock, _expressions(node))):
-        unsupported("the clock outside a filter", f"a view's rows do not say when they are read; {_HINT}")
+    for expr in () if isinstance(node, Filter | Join) else _expressions(node):
+        if reads_clock(expr):
+            _refuse(expr, "the clock outside a filter", f"a view's rows do not say when they are read; {_HINT}")
     for below in inputs_of(node):
         check_clock(below)
 
@@ -86,11 +87,17 @@ def _expressions(value: Any) -> Iterator[ScalarExpr]:
                 yield each
 
 
+def _refuse(expr: ScalarExpr, construct: str, hint: str = _HINT) -> NoReturn:
+    """Refuse what cannot be solved for now, pointing at the clock in the text."""
+    read = next(n.function for n in walk(expr) if isinstance(n, Call) and n.function in (NOW, TODAY))
+    refuse("UNSUPPORTED", f"{construct} is not supported: {hint}", word=read)
+
+
 def _clock(expr: ScalarExpr) -> _Clock:
     """What the side that reads the clock is."""
     found = _step_function(expr)
     if found is None:
-        unsupported("an expression over the clock other than adding days, hours, minutes or seconds to it", _HINT)
+        _refuse(expr, "an expression over the clock other than adding days, hours, minutes or seconds to it")
     return found
 
 

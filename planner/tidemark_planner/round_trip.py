@@ -80,4 +80,4 @@ def _expressions(plan: Plan) -> Iterator[Placed]:
 
 
 def _of_mfp(mfp: MapFilterProject) -> Iterator[Placed]:
-    yield from ((e, mfp.extended) for e in (*mfp.expressions, *mfp.predicates))
+    yield from ((e, mfp.extended) for e in (*mfp.expressions, *mfp.predicates, *mfp.lower, *mfp.upper))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.check import Case
@@ -129,4 +130,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *PLANS, *JOINS, *TOP_K)
+CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K)

@@ -26,7 +26,8 @@ class Case:
     """A query, the tables it reads, and what is known about it.
 
     `plan`: LIR to be used in the place of the planner's. `duckdb`: the text for DuckDB, `"same"` for the same.
-    `lenient`: the text that says what is shown where Spark raises and no error is shown.
+    `lenient`: the text that says what is shown where Spark raises and no error is shown. `tick`: milliseconds between
+    changes, for one that reads the clock.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case:
     duckdb: str | None = None
     lenient: str | None = None
     changes: int = 5
+    tick: int = 0
 
 
 class Wrong(AssertionError):

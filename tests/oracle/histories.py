@@ -49,10 +49,15 @@ class History:
     changes: Mapping[str, tuple[Change, ...]]
     as_of: int
     last: int
+    tick: int = 0
+    """For queries that read the clock: how far apart the changes are; what is shown may change at any of them."""
 
     @property
     def times(self) -> list[int]:
         """Every frontier at which something changes, from the as_of on."""
+        if self.tick:
+            ticks = range(self.as_of, self.last + self.tick, self.tick)
+            return sorted({t - before for t in ticks for before in (0, 1) if t - before >= self.as_of})
         found = {t for changes in self.changes.values() for _, t, _ in changes if t > self.as_of}
         return sorted({self.as_of, *found})
 
@@ -66,13 +71,15 @@ class History:
         return list(counts.elements())
 
 
-def random_history(tables: Mapping[str, Table], seed: int, *, times: int = 7, changes: int = 5) -> History:
+def random_history(
+    tables: Mapping[str, Table], seed: int, *, times: int = 7, changes: int = 5, tick: int = 0
+) -> History:
     """A history of so many different times, with up to so many changes of each table at each."""
     rng = random.Random(seed)
-    moments = sorted(rng.sample(range(1, 6 * times), times))
+    moments = [m * max(tick, 1) for m in sorted(rng.sample(range(1, 6 * times), times))]
     as_of = moments[rng.randrange(0, 2)]
     made = {name: tuple(_changes(rng, table, moments, changes)) for name, table in tables.items()}
-    return History(made, as_of, moments[-1])
+    return History(made, as_of, moments[-1], tick)
 
 
 def _changes(rng: random.Random, table: Table, moments: Sequence[int], most: int) -> list[Change]:

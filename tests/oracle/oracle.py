@@ -58,7 +58,7 @@ class Oracle:
 
     def check(self, case: Case, seed: int, folder: Path) -> None:
         """Raise Wrong if anything differs at any frontier, or between two ways to cut the history into steps."""
-        history = random_history(case.tables, seed, changes=case.changes)
+        history = random_history(case.tables, seed, changes=case.changes, tick=case.tick)
         with world(self.spark, folder, case.tables, history) as of:
             description = self.describe(case, of)
             updates = of.run(description, random_bounds(history, seed))

@@ -106,7 +106,9 @@ def _at(time: int, sql: str, tables: Mapping[str, Table]) -> str:
         f"{name} AS (SELECT {', '.join(c.name for c in table.named)} FROM {name}_at WHERE at = {time})"
         for name, table in tables.items()
     )
-    return f"WITH {views} SELECT {time}L AS at, * FROM ({sql})"
+    now = f"timestamp_millis({time}L)"
+    then = sql.replace("now()", now).replace("current_date()", f"CAST({now} AS DATE)")
+    return f"WITH {views} SELECT {time}L AS at, * FROM ({then})"
 
 
 def _by_time(found: pa.Table, times: list[int]) -> dict[int, Answer]:
