@@ -60,6 +60,11 @@ class Layout:
         columns = [(f"c{i}", t) for i, t in enumerate(self.types)]
         return pa.schema([(HASH, pa.uint64()), *columns, (TIME, pa.int64()), second, *weights])
 
+    @cached_property
+    def empty(self) -> Any:
+        """A record batch of a file's schema, without rows."""
+        return pa.RecordBatch.from_arrays([pa.array([], t) for t in self.schema.types], schema=self.schema)
+
     @property
     def time(self) -> int:
         """The position of `__time` in a file."""

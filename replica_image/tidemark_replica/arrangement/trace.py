@@ -1,6 +1,7 @@
 """The reading side of an arrangement: one manifest, through this process's open batches.
 
 probe(keys)          rows of given keys, over all batches          (kernels)
+sizes(keys)          how many there are, at most, without reading  (kernels)
 scan(lower, upper)   the updates of a range of times               (importers)
 rows_at(as_of)       the consolidated contents at a time, streamed (peeks, hydration of importers)
 lookup(key, as_of)   the same for one key                          (peeks with a literal key)
@@ -21,7 +22,7 @@ from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
 from tidemark_replica.arrangement.spine import RANGE_ROWS, hash_ranges
-from tidemark_replica.arrangement.updates import Array, Updates, diffs, errors, make_updates, row_columns
+from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
 
 
 class Trace:
@@ -47,12 +48,21 @@ class Trace:
         slice_rows: int = SLICE_ROWS,
     ) -> Iterator[Hits]:
         """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
-        buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
-        refs = [b for b in self.manifest.batches if b.bucket in buckets and not _too_late(b, before)]
-        for ref in refs:
+        for ref in self._near(keys):
+            if _too_late(ref, before):
+                continue
             needs_filter = before if before is not None and ref.last_time >= before else None
             segments = self._cache.segments(ref, self.layout)
             yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
+
+    def sizes(self, keys: Keys) -> Ints:
+        """For every key how many rows are stored with its hash: at least those of the key, in all versions."""
+        total = np.zeros(len(keys.hashes), np.int64)
+        for ref in self._near(keys):
+            for segment in self._cache.segments(ref, self.layout):
+                total += np.searchsorted(segment.hashes, keys.hashes, "right")
+                total -= np.searchsorted(segment.hashes, keys.hashes, "left")
+        return total
 
     def scan(self, lower: int, upper: int) -> Iterator[Updates]:
         """The updates with lower <= time < upper, as they are stored; needs since < lower.
@@ -104,8 +114,13 @@ class Trace:
                 found.append(_up_to(errs, as_of, self.layout))
         return self._consolidated_at(found, as_of)
 
+    def _near(self, keys: Keys) -> list[BatchRef]:
+        """The batches of the buckets that the keys lie in."""
+        buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
+        return [b for b in self.manifest.batches if b.bucket in buckets]
+
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
-        together = pa.concat_batches(rows) if rows else _empty(self.layout.schema)
+        together = pa.concat_batches(rows) if rows else self.layout.empty
         updates = self._updates(together)
         at = np.full(updates.num_rows, as_of, np.int64)
         return consolidate(make_updates(row_columns(updates), at, diffs(updates), errors(updates)))
@@ -120,10 +135,6 @@ class Trace:
 
 def _too_late(ref: BatchRef, before: int | None) -> bool:
     return before is not None and ref.first_time >= before
-
-
-def _empty(schema: pa.Schema) -> Any:
-    return pa.RecordBatch.from_arrays([pa.array([], t) for t in schema.types], schema=schema)
 
 
 def _slices(rows: Any, indices: Any) -> Iterator[Any]:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal
 from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, threshold
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates
 
-Spec = ReduceSpec | ThresholdSpec | TemporalSpec
+Spec = GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 KERNELS: Mapping[type, Run] = {
+    GroupsSpec: reevaluate,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,
     TemporalSpec: temporal,

@@ -62,7 +62,7 @@ def show(states: States, shape: Shape, always: Bools) -> Shown:
         reading = kept.read(rows, state, states.floats[i])
         failures += [(code, expression, mask) for code, mask in reading.failures]
         values.append(reading.values)
-    error, errors = _first_failure(failures, len(rows))
+    error, errors = first_failure(failures, len(rows))
     return Shown((error == 0) & (always | (rows > 0)), error, errors, values)
 
 
@@ -100,7 +100,7 @@ def _left_over(states: States) -> Bools:
     return np.asarray(left)
 
 
-def _first_failure(failures: Sequence[tuple[str, str, Bools]], states: int) -> tuple[Ints, list[str | None]]:
+def first_failure(failures: Sequence[tuple[str, str, Bools]], states: int) -> tuple[Ints, list[str | None]]:
     """Per state the number of the first failure that applies (0: none), and their texts."""
     error = np.zeros(states, np.int64)
     errors: list[str | None] = [None]

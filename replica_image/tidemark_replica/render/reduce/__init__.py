@@ -1,7 +1,7 @@
 """Reduce: rows in groups, each group as one row of its key and its aggregates.
 
                     ┌ accumulable    distinct, count, sum, avg
-input ──grouped──>  ┤                                            ──mfp_after──>  key ++ aggregates
+input ──grouped──>  ┤ basic          first, string_agg, mode ... ──mfp_after──>  key ++ aggregates
                     └ ...            a file per way of keeping
 
 Keys and values are evaluated before (`grouped`), and what runs over key ++ aggregates after, by Catalyst; every part in
@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tidemark_protocol.lir import AccumulableReduce, DistinctReduce, Reduce
+from tidemark_protocol.lir import AccumulableReduce, BasicReduce, DistinctReduce, Reduce
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow
 from tidemark_replica.render.fragments import Scope
 from tidemark_replica.render.reduce.accumulable import lower_accumulable, lower_distinct
+from tidemark_replica.render.reduce.basic import lower_basic
 from tidemark_replica.render.reduce.grouped import Grouped, grouped
 
 Part = Callable[[Scope, Grouped, Any], Flow]
@@ -26,6 +27,7 @@ Part = Callable[[Scope, Grouped, Any], Flow]
 _PARTS: Mapping[type, Part] = {
     DistinctReduce: lower_distinct,
     AccumulableReduce: lower_accumulable,
+    BasicReduce: lower_basic,
 }
 
 

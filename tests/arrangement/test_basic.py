@@ -1,0 +1,122 @@
+"""Aggregates over all values of a group, against plain Python at every time, however a history is cut."""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.arrangement.groups_model import expected_output, in_order, rank
+from tests.arrangement.histories import seeds
+from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
+from tidemark_replica.arrangement.kernels import basic
+from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction, Order
+
+# group by c0 over a double, a text, a bigint and a filter
+TYPES = [pa.string(), pa.float64(), pa.string(), pa.int64(), pa.bool_()]
+POOLS = [
+    ["x", "y", None],
+    [0.0, -0.0, 1.5, -2.25, 1e300, math.inf, math.nan, None],
+    ["a", "b", "", "é", None],
+    [0, 1, 2, 2**62, None],
+    [True, False, None],
+]
+
+
+def aggregate(function: str, argument: int, *parameters: object, **more) -> BasicAggregate:
+    t = pa.float64() if function.startswith("percentile") else TYPES[argument]
+    return BasicAggregate(function, argument, t, f"{function}(c{argument})", parameters=parameters, **more)
+
+
+AGGREGATES = (
+    aggregate("first", 1),
+    aggregate("first", 2, order=(Order(3, True, True),)),
+    aggregate("first", 3, order=(Order(2, False, True), Order(1, True)), filter=4),
+    aggregate("string_agg", 2, ", "),
+    aggregate("string_agg", 2, "", order=(Order(1, True), Order(3))),
+    aggregate("string_agg", 2, "é", order=(Order(2, True),), distinct=True, filter=4),
+    aggregate("mode", 1),
+    aggregate("mode", 2, order=(Order(2, True),)),
+    aggregate("mode", 3, distinct=True),
+    aggregate("percentile_cont", 1, 0.5),
+    aggregate("percentile_cont", 1, 0.3, order=(Order(1, True),), filter=4),
+    aggregate("percentile_cont", 1, 1.0, distinct=True),
+    aggregate("percentile_disc", 1, 0.5),
+    aggregate("percentile_disc", 1, 0.0, order=(Order(1, True),)),
+    aggregate("percentile_disc", 1, 0.75, filter=4),
+)
+
+
+def shown(key: tuple, contents: Counter) -> Counter:
+    return Counter({((*key, *(value_of(a, contents) for a in AGGREGATES)), None): 1})
+
+
+def value_of(aggregate: BasicAggregate, contents: Counter) -> object:
+    order = [(o.column, o.descending, o.nulls_last) for o in aggregate.order]
+    if not order and aggregate.function not in ("first", "string_agg"):
+        order = [(aggregate.argument, False, False)]
+    rows = in_order(contents, *order)
+    rows = [r for r in rows if aggregate.filter is None or r[aggregate.filter]]
+    values = [r[aggregate.argument] for r in rows]
+    if aggregate.function == "first":
+        return values[0] if values else None
+    values = [v for v in values if v is not None]
+    values = list(dict.fromkeys(values)) if aggregate.distinct else values
+    if not values:
+        return None
+    if aggregate.function == "string_agg":
+        return aggregate.parameters[0].join(values)
+    if aggregate.function == "mode":
+        return max(values, key=lambda v: (values.count(v), -values.index(v)))
+    return percentile(values, aggregate)
+
+
+def percentile(values: list, aggregate: BasicAggregate) -> object:
+    numbers, fraction = [math.nan if v == "NaN" else v for v in values], aggregate.parameters[0]
+    if aggregate.function == "percentile_disc":
+        return values[max(math.ceil(len(values) * fraction) - 1, 0)]
+    position = (len(values) - 1) * fraction
+    low, high = numbers[math.floor(position)], numbers[math.ceil(position)]
+    same = math.floor(position) == math.ceil(position) or rank(values[math.floor(position)]) == rank(
+        values[math.ceil(position)]
+    )
+    result = low if same else (math.ceil(position) - position) * low + (position - math.floor(position)) * high
+    return "NaN" if math.isnan(result) else result
+
+
+@pytest.mark.parametrize("key", [(0,), (), (0, 3)], ids=str)
+@pytest.mark.parametrize("seed", seeds(3, 12))
+def test_split_every_cut_gives_what_the_definition_says(
+    seed: int, key: tuple, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All aggregates at once; negative multiplicities, errors, groups emptied and refilled."""
+    rng = np.random.default_rng(seed)
+    rows = history(rng, POOLS, 14, 40)
+    function = BasicFunction(tuple(TYPES), key, AGGREGATES)
+    expected = expected_output(
+        [(r, max(t, 2), d) for r, t, d in rows], key, 2, shown, always=not key, width=len(function.output_types)
+    )
+    check_all_cuts(tmp_path, rng, monkeypatch, spec_of(function, TYPES, key, always=not key), rows, expected)
+
+
+def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of a great multiplicity must not fill the memory."""
+    monkeypatch.setattr(basic, "MAX_BYTES", 10)
+    types = [pa.string()]
+    function = BasicFunction(
+        tuple(types), (), (BasicAggregate("string_agg", 0, pa.string(), "string_agg(s)", parameters=("-",)),)
+    )
+    rows = [(("ab",), 2, 2), (("c",), 3, 10**12), (("c",), 4, -(10**12))]
+    error = '{"code":"RESULT_TOO_LARGE","expression":"string_agg(s)"}'
+    result = run(tmp_path, np.random.default_rng(0), spec_of(function, types, (), always=True), rows, [2, 5])
+    assert result == {
+        (("ab-ab",), None, 2): 1,
+        (("ab-ab",), None, 3): -1,
+        ((None,), error, 3): 1,
+        ((None,), error, 4): -1,
+        (("ab-ab",), None, 4): 1,
+    }
