@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.arrangement.groups_model import expected_output, in_order, rank
+from tests.arrangement.groups_model import expected_output, in_order
 from tests.arrangement.histories import seeds
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.kernels import basic
@@ -78,11 +78,9 @@ def percentile(values: list, aggregate: BasicAggregate) -> object:
     if aggregate.function == "percentile_disc":
         return values[max(math.ceil(len(values) * fraction) - 1, 0)]
     position = (len(values) - 1) * fraction
-    low, high = numbers[math.floor(position)], numbers[math.ceil(position)]
-    same = math.floor(position) == math.ceil(position) or rank(values[math.floor(position)]) == rank(
-        values[math.ceil(position)]
-    )
-    result = low if same else (math.ceil(position) - position) * low + (position - math.floor(position)) * high
+    below, above = math.floor(position), math.ceil(position)
+    low, high = numbers[below], numbers[above]
+    result = low if values[below] == values[above] else low + (high - low) * (position - below)
     return "NaN" if math.isnan(result) else result
 
 

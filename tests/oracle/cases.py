@@ -7,6 +7,7 @@ from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.check import Case
 from tests.oracle.plans import PLANS
+from tests.oracle.plans_groups import PLANS as GROUPS
 from tests.oracle.tables import EXACT, TEXT, TU, N, T, U
 
 QUERIES = (
@@ -130,4 +131,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K)
+CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS)

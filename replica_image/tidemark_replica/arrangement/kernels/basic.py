@@ -177,8 +177,8 @@ def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Result:
     position = np.maximum(counts - 1, 0) * float(aggregate.parameters[0])
     below, above = np.floor(position), np.ceil(position)
     low, high = (values[_entry(taking, place.astype(np.int64))] for place in (below, above))
-    with np.errstate(invalid="ignore"):
-        between = (above - position) * low + (position - below) * high
+    with np.errstate(invalid="ignore", over="ignore"):
+        between = low + (high - low) * (position - below)
     same = (below == above) | (low == high) | (np.isnan(low) & np.isnan(high))
     return _double_array(np.where(same, low, between), counts), None
 
