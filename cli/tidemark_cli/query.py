@@ -82,6 +82,8 @@ def _cell(value: Any) -> str:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | dict):
+        return printable(json.dumps(value, default=_json_value, ensure_ascii=False))
     return printable(value.hex() if isinstance(value, bytes) else str(value))
 
 

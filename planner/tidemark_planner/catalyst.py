@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
 from tidemark_planner.spark_errors import diagnose
+from tidemark_planner.spark_types import spark_field
 from tidemark_planner.tree import Node, parse_tree
 from tidemark_protocol.types import Column
 
@@ -98,7 +99,7 @@ class Catalyst:
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
         """Make `name` a relation of these columns until `forget`."""
-        schema = json.dumps({"type": "struct", "fields": [_field(c) for c in columns]})
+        schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
         data_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)
         rows = self._spark.sparkContext._jsc.emptyRDD()
         self._guarded(lambda: self._session.createDataFrame(rows, data_type).createOrReplaceTempView(quoted(name)))
@@ -160,9 +161,3 @@ class Catalyst:
 def quoted(name: str) -> str:
     """The name as an SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _field(column: Column) -> dict[str, Any]:
-    spark_names = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
-    name = spark_names.get(column.type.name, str(column.type))
-    return {"name": column.name, "type": name, "nullable": column.nullable, "metadata": {}}

@@ -13,7 +13,8 @@ from itertools import islice
 
 from tidemark_planner import fold
 from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.literals import VOID, literal_of, type_of
+from tidemark_planner.literals import literal_of
+from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.casts import cast_errors

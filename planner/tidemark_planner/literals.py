@@ -1,30 +1,15 @@
-"""Catalyst's literals and types as ours."""
+"""Catalyst's literals as ours."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.literals import is_valid
-from tidemark_protocol.types import BOOLEAN, SqlType, TypeNotSupported
-
-_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-# NULL without a type; it only lives until a cast, or the place where it stands, gives it one.
-VOID = "void"
-
-
-def type_of(text: object) -> SqlType:
-    """The type that Spark's JSON names; raises Refusal for types that columns cannot have."""
-    name = str(text)
-    if name.startswith("interval"):
-        months = name.startswith(("interval year", "interval month"))
-        return SqlType("interval year to month" if months else "interval day to second")
-    try:
-        return SqlType.parse(_NAMES.get(name, name))
-    except TypeNotSupported:
-        refuse("TYPE", f"type {name} is not supported", word=name)
+from tidemark_protocol.types import BOOLEAN, SqlType
 
 
 def literal_of(node: Node) -> Literal:

@@ -4,6 +4,7 @@
     cast(bigint as int)            allowed, CAST_OVERFLOW
     cast(string as int)            allowed, CAST_INVALID_INPUT
     cast(date as int)              not allowed
+    cast(array<T> as array<U>)     as cast(T as U)
 
 Left out though Spark allows them: binary to string (the bytes may be no text), numbers to timestamps and
 timestamps to anything but text, date and whole seconds.
@@ -27,6 +28,8 @@ def cast_errors(source: SqlType, target: SqlType) -> frozenset[str] | None:
     """The error conditions that the cast can raise; None: there is no such cast."""
     if source == target:
         return _NEVER
+    if source.is_nested or target.is_nested:
+        return _nested(source, target)
     if source.name == "string":
         return _from_string(target)
     if source.is_numeric:
@@ -45,6 +48,17 @@ def cast_errors(source: SqlType, target: SqlType) -> frozenset[str] | None:
 def cast_may_be_null(source: SqlType, target: SqlType) -> bool:
     """Whether the cast of a value can be NULL without an error: infinities and NaN are no decimals."""
     return source.is_floating and target.is_decimal
+
+
+def _nested(source: SqlType, target: SqlType) -> frozenset[str] | None:
+    """Part by part: an array's elements, a struct's fields by position; as text, what has all its parts as text."""
+    if target.name == "string":
+        parts = [cast_errors(child, target) for child in source.children]
+    elif source.name == target.name and len(source.children) == len(target.children):
+        parts = [cast_errors(a, b) for a, b in zip(source.children, target.children, strict=True)]
+    else:
+        return None
+    return None if None in parts else frozenset(code for part in parts for code in part or ())
 
 
 def _from_string(target: SqlType) -> frozenset[str] | None:

@@ -30,7 +30,8 @@ class Literal:
 
     boolean true/false; integers and decimals in digits (decimals with exactly `scale` fraction digits); floats
     as Python's repr, `NaN`, `Infinity`, `-Infinity`; date 2020-01-31; timestamps 2020-01-31T23:59:59.000001
-    (timestamp: in UTC); binary in hex; intervals in months or microseconds; strings as they are.
+    (timestamp: in UTC); binary in hex; intervals in months or microseconds; strings as they are; arrays and structs
+    as JSON lists of their elements' or fields' canonical texts (or lists, or null).
     """
 
     value: str | None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date, datetime
+from typing import Any
 
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.types import INTEGRAL_WIDTH, SqlType
@@ -28,7 +30,47 @@ def is_special_time(text: str) -> bool:
     return text.strip().lower().startswith(_SPECIAL_TIMES)
 
 
+def nested_text(value: Any) -> str:
+    """The canonical text of a nested value: lists of None, of canonical texts and of such lists, as JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def nested_value(text: str) -> Any:
+    """What `nested_text` wrote; raises ValueError."""
+    return json.loads(text)
+
+
+def parts_of(literal: Literal) -> tuple[Literal, ...]:
+    """The elements of an array, or the values of a struct's fields, each a literal of its own."""
+    assert literal.value is not None, "NULL has no parts"
+    value, of = nested_value(literal.value), literal.type
+    types = of.children * len(value) if of.is_array else of.children
+    texts = (nested_text(v) if isinstance(v, list) else v for v in value)
+    return tuple(Literal(text, t) for text, t in zip(texts, types, strict=True))
+
+
+def _is_nested_value(value: str, of: SqlType) -> bool:
+    try:
+        parsed = nested_value(value)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(parsed, list) or nested_text(parsed) != value:
+        return False
+    return _are_parts(parsed, of)
+
+
+def _are_parts(parsed: Any, of: SqlType) -> bool:
+    if not of.is_nested:
+        return isinstance(parsed, str) and _is_value(parsed, of)
+    if not isinstance(parsed, list) or (of.is_struct and len(parsed) != len(of.children)):
+        return False
+    types = of.children * len(parsed) if of.is_array else of.children
+    return all(part is None or _are_parts(part, t) for part, t in zip(parsed, types, strict=True))
+
+
 def _is_value(value: str, of: SqlType) -> bool:
+    if of.is_nested:
+        return _is_nested_value(value, of)
     if of.is_integral:
         bound = 1 << (INTEGRAL_WIDTH[of.name] - 1)
         return bool(_INTEGER.fullmatch(value)) and len(value) <= 20 and -bound <= int(value) < bound

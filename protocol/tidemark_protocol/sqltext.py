@@ -16,6 +16,7 @@ from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import FUNCTIONS, error_value, is_fallible
 from tidemark_protocol.lir import ErrorValue
+from tidemark_protocol.literals import parts_of
 from tidemark_protocol.types import SqlType
 
 __all__ = ["error_of", "is_fallible", "literal_sql", "string_sql", "to_sql"]
@@ -79,7 +80,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "is_null": lambda call, a: f"({a[0]} IS NULL)",
     "is_not_null": lambda call, a: f"({a[0]} IS NOT NULL)",
     "in": lambda call, a: f"({a[0]} IN ({', '.join(a[1:])}))",
-    "cast": lambda call, a: f"CAST({a[0]} AS {str(call.type).upper()})",
+    "cast": lambda call, a: f"CAST({a[0]} AS {_type_sql(call.type)})",
     "case": _case,
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
@@ -93,6 +94,8 @@ def literal_sql(literal: Literal) -> str:
     value, of = literal.value, literal.type
     if value is None:
         return f"CAST(NULL AS {_type_sql(of)})"
+    if of.is_nested:
+        return _nested_sql(literal)
     if of.is_floating and value in ("NaN", "Infinity", "-Infinity"):
         return f"CAST('{value}' AS {_type_sql(of)})"
     if of.is_decimal:
@@ -101,6 +104,14 @@ def literal_sql(literal: Literal) -> str:
     if of.name in _SUFFIX:
         return value + _SUFFIX[of.name]
     return _QUOTED[of.name](value)
+
+
+def _nested_sql(literal: Literal) -> str:
+    parts = [literal_sql(part) for part in parts_of(literal)]
+    if literal.type.is_array:
+        return f"CAST(array({', '.join(parts)}) AS {_type_sql(literal.type)})"
+    named = (f"{string_sql(n)}, {part}" for n, part in zip(literal.type.labels, parts, strict=True))
+    return f"named_struct({', '.join(named)})"
 
 
 def string_sql(text: str) -> str:
@@ -143,4 +154,13 @@ _QUOTED: dict[str, Callable[[str], str]] = {
 
 
 def _type_sql(of: SqlType) -> str:
+    if of.is_array:
+        return f"ARRAY<{_type_sql(of.element)}>"
+    if of.is_struct:
+        return f"STRUCT<{', '.join(f'{backquoted(n)}: {_type_sql(t)}' for n, t in of.fields)}>"
     return str(of).upper()
+
+
+def backquoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"

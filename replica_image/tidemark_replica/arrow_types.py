@@ -1,6 +1,7 @@
 """SQL types as Arrow types: the one table that says how a column looks in memory, in files and on the wire.
 
 bigint -> int64      decimal(15,2) -> decimal128(15, 2)      timestamp -> timestamp[us, UTC]
+array<int> -> list<element: int32>                           struct<a:int> -> struct<a: int32>
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ def arrow_type(type: SqlType) -> pa.DataType:
     """The Arrow type of a column; raises TypeNotSupported for types that no column has (intervals)."""
     if type.is_decimal:
         return pa.decimal128(type.precision, type.scale)
+    if type.is_array:
+        return pa.list_(pa.field("element", arrow_type(type.element)))
+    if type.is_struct:
+        return pa.struct([pa.field(name, arrow_type(t)) for name, t in type.fields])
     if type.name not in _SIMPLE:
         raise TypeNotSupported(f"a column cannot be of type {type}")
     return _SIMPLE[type.name]
@@ -49,6 +54,10 @@ def sql_type(type: pa.DataType) -> SqlType:
         return SqlType("decimal", type.precision, type.scale)
     if pa.types.is_timestamp(type):
         return SqlType("timestamp" if type.tz else "timestamp_ntz")
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        return SqlType.array(sql_type(type.value_type))
+    if pa.types.is_struct(type):
+        return SqlType.struct((field.name, sql_type(field.type)) for field in type)
     name = _NAMES.get(type) or _SAME.get(type)
     if name is None:
         raise TypeNotSupported(f"type {type} is not supported")

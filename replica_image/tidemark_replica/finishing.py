@@ -3,7 +3,8 @@
     a b c   ──ORDER BY 1 DESC LIMIT 2──►   c b
 
 A replica is a whole copy, so its answer is final. Order is Spark's: NaN is the greatest number, and NULL is where the
-order key says. Ties come in the order of all columns, so that every replica answers alike.
+order key says; arrays go element by element, structs field by field. Ties come in the order of all columns, so that
+every replica answers alike.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.lir import OrderKey
 from tidemark_protocol.planning import Finishing
+from tidemark_replica.arrangement.nested import is_nested
+from tidemark_replica.arrangement.ordering import ranks
 
 Table = Any
 
@@ -45,6 +48,8 @@ def sorted_indices(rows: Table, order: Sequence[OrderKey]) -> Any:
 def _comparable(values: Any, key: OrderKey) -> list[tuple[Any, str]]:
     """The column as columns that Arrow sorts right: whether it is NULL, whether it is NaN, its value."""
     direction = "descending" if key.descending else "ascending"
+    if is_nested(values.type):
+        values = pa.array(ranks(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values))
     found = [(pc.is_null(values).cast(pa.int8()), "ascending" if key.nulls_last else "descending")]
     if pa.types.is_floating(values.type):
         found.append((pc.is_nan(values).fill_null(False).cast(pa.int8()), direction))

@@ -18,7 +18,15 @@ from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, 
 from tidemark_replica.arrangement.updates import Updates, update_schema
 
 DEC15, DEC38 = pa.decimal128(15, 2), pa.decimal128(38, 4)
-TYPES = [
+PAIR = pa.struct([("a", pa.float64()), ("b", pa.string())])
+NESTED = [
+    pa.list_(pa.float64()),
+    PAIR,
+    pa.list_(PAIR),
+    pa.list_(pa.list_(pa.string())),
+    pa.struct([("l", pa.list_(DEC15))]),
+]
+FLAT = [
     pa.bool_(),
     pa.int8(),
     pa.int16(),
@@ -34,6 +42,7 @@ TYPES = [
     pa.timestamp("us", "UTC"),
     pa.timestamp("us"),
 ]
+TYPES = [*FLAT, *NESTED]
 NAN_WITH_PAYLOAD = float(np.uint64(0x7FF8000000000123).view(np.float64))
 
 
@@ -49,6 +58,13 @@ def unscaled(value: int, scale: int) -> decimal.Decimal:
 
 def pool(t: pa.DataType) -> list:
     """Values of a type that are easily taken for one another, and NULL."""
+    if pa.types.is_list(t):
+        a, b, *_, last = pool(t.value_type)
+        return [[], [a], [b], [a, b], [b, a], [last], [a, last], [last, a], [a, a, a], None]
+    if pa.types.is_struct(t):
+        pools = [pool(field.type) for field in t]
+        rows = [[p[i % len(p)] for p in pools] for i in range(6)] + [[None] * len(pools), [p[0] for p in pools]]
+        return [*(dict(zip([f.name for f in t], row, strict=True)) for row in rows), None]
     if pa.types.is_boolean(t):
         return [True, False, None]
     if pa.types.is_floating(t):
@@ -89,7 +105,11 @@ def random_column(rng: np.random.Generator, t: pa.DataType, rows: int) -> pa.Arr
 
 
 def with_garbage_under_nulls(column: pa.Array, rng: np.random.Generator) -> pa.Array:
-    """The same column with random bytes where it is NULL (fixed-width types of whole bytes)."""
+    """The same column with random bytes where it is NULL (fixed-width types of whole bytes; lists have elements)."""
+    if pa.types.is_list(column.type):
+        return with_elements_under_nulls(column)
+    if pa.types.is_struct(column.type):
+        return column
     width = column.type.bit_width if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)) else 1
     if column.null_count == 0 or width == 1:
         return column
@@ -99,8 +119,18 @@ def with_garbage_under_nulls(column: pa.Array, rng: np.random.Generator) -> pa.A
     return pa.Array.from_buffers(column.type, len(column), [column.buffers()[0], pa.py_buffer(data.tobytes())])
 
 
+def with_elements_under_nulls(column: pa.Array) -> pa.Array:
+    """The same column with lists that are not empty where it is NULL."""
+    if column.null_count == 0:
+        return column
+    filled = pa.array([pool(column.type)[3] if v is None else v for v in column.to_pylist()], column.type)
+    return pa.ListArray.from_arrays(filled.offsets, filled.values, type=column.type, mask=column.is_null())
+
+
 def plain(value: object) -> object:
     """A value as SQL groups it: one NaN, one zero."""
+    if isinstance(value, list | dict):
+        return tuple(map(plain, value.values() if isinstance(value, dict) else value))
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value

@@ -144,7 +144,15 @@ def test_null_keys_are_named_for_joins() -> None:
 
 
 @pytest.mark.parametrize(
-    "t", [pa.list_(pa.int64()), pa.large_string(), pa.timestamp("ns"), pa.decimal256(40, 0)], ids=str
+    "t",
+    [
+        pa.list_(pa.large_string()),
+        pa.map_(pa.int64(), pa.int64()),
+        pa.large_string(),
+        pa.timestamp("ns"),
+        pa.decimal256(40, 0),
+    ],
+    ids=str,
 )
 def test_other_types_are_refused_by_name(t: pa.DataType) -> None:
     """A type that no kernel knows is refused where a layout is made, not somewhere inside."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_topk import QUERIES as TOP_K
+from tests.oracle.cases_types import QUERIES as TYPES
 from tests.oracle.check import Case
 from tests.oracle.plans import PLANS
 from tests.oracle.plans_groups import PLANS as GROUPS
@@ -131,4 +132,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS)
+CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES)

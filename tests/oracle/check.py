@@ -83,6 +83,8 @@ def _rounded(rows: Mapping[Any, int]) -> Counter[Any]:
 
 
 def _rounded_value(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_rounded_value, value))
     if isinstance(value, float) and math.isfinite(value):
         return float(f"{value:.{DIGITS}g}")
     return value

@@ -63,12 +63,14 @@ class History:
 
     def rows_at(self, table: str, time: int) -> list[Row]:
         """The table's contents."""
-        counts: Counter[Row] = Counter()
+        counts: Counter[str] = Counter()
+        rows: dict[str, Row] = {}
         for row, at, diff in self.changes[table]:
             if at <= time:
-                counts[row] += diff
+                rows[repr(row)] = row  # rows may hold lists
+                counts[repr(row)] += diff
         assert all(n >= 0 for n in counts.values()), "a history holds a negative multiplicity"
-        return list(counts.elements())
+        return [rows[text] for text in counts.elements()]
 
 
 def random_history(

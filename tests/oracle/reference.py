@@ -51,7 +51,7 @@ class SparkReference:
     ) -> tuple[dict[int, Answer], list[pa.DataType]]:
         """The answer at each frontier, and the types of the columns."""
         for name, table in tables.items():
-            frame = self._session.createDataFrame(snapshots(name, table, history))
+            frame = self._session.createDataFrame(snapshots(name, table, history), f"{table.ddl}, at bigint")
             frame.createOrReplaceTempView(f"{name}_at")
         queries = {time: f"({_at(time, sql, tables)})" for time in history.times}
         try:

@@ -171,7 +171,11 @@ def contents(updates: Updates, time: int) -> tuple[Counter[tuple[Any, ...]], Cou
 
 
 def plain(value: Any) -> Any:
-    """A value as SQL groups it: one NaN, one zero."""
+    """A value as SQL groups it: one NaN, one zero; arrays as tuples, structs as tuples of their fields' values."""
+    if isinstance(value, dict):
+        return tuple(map(plain, value.values()))
+    if isinstance(value, list):
+        return tuple(map(plain, value))
     if isinstance(value, float):
         return "NaN" if value != value else value + 0.0
     return value

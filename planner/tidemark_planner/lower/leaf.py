@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tidemark_planner.errors import CatalystFailed, unsupported
 from tidemark_planner.hir import Values, scan
-from tidemark_planner.literals import canonical, type_of
+from tidemark_planner.literals import canonical
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.spark_types import type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.types import ColumnType

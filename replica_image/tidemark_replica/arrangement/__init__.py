@@ -10,9 +10,9 @@
                       ▲
         ArrangementStore: which manifests are alive, so which files may go
 
-Reading order: `updates` (what a stream of updates looks like), `columns`, `hashing`, `grouping` (SQL
-equality on whole columns), `layout`, `consolidate`, `batch`, `manifest`, `spine` (how batches are merged),
-`trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
+Reading order: `updates` (what a stream of updates looks like), `nested`, `columns`, `hashing`, `ordering`,
+`grouping` (SQL equality and order on whole columns), `layout`, `consolidate`, `batch`, `manifest`, `spine` (how
+batches are merged), `trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
 
 Everything here is Arrow and NumPy: no Spark, no clock, no network. Only `batch` and `store` touch files.
 """

@@ -1,6 +1,7 @@
 """Arrow columns as NumPy views, and SQL equality on them.
 
-Equality is the one by which SQL groups: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Where a join's
+Equality is the one by which SQL groups: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, and so
+inside arrays and structs, which are equal where all their parts are (`nested`). Where a join's
 NULL must match nothing, the caller leaves out the rows that `any_null` names before it compares.
 
 The bytes under a NULL are garbage: no view is read there without its validity.
@@ -14,6 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.nested import (
+    elements,
+    fields,
+    inner_types,
+    is_nested,
+    positions,
+    segments,
+    with_inner,
+)
 from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates
 
 _FIXED = {
@@ -31,6 +41,10 @@ _FIXED = {
 
 def check_type(t: pa.DataType) -> None:
     """Refuse a type that arrangements do not know."""
+    if is_nested(t):
+        for inner in inner_types(t):
+            check_type(inner)
+        return
     known = t in _FIXED or pa.types.is_boolean(t) or pa.types.is_decimal128(t) or is_bytes(t)
     if not known:
         raise UnsupportedType(f"arrangements hold no columns of type {t}")
@@ -76,7 +90,9 @@ def string_bytes(a: Array) -> tuple[Ints, Ints, NDArray[np.uint8]]:
 
 
 def canonical(a: Array) -> Array:
-    """One representative of equal values: -0.0 becomes 0.0 and every NaN the same NaN."""
+    """One representative of equal values: -0.0 becomes 0.0 and every NaN the same NaN, also inside nested values."""
+    if is_nested(a.type):
+        return with_inner(a, canonical)
     if not pa.types.is_floating(a.type):
         return a
     values = np.asarray(fixed(a), dtype=np.dtype(_FIXED[a.type]))
@@ -140,6 +156,10 @@ def _equal(a: Array, b: Array) -> Bools:
 
 
 def _equal_values(a: Array, b: Array) -> Bools:
+    if pa.types.is_list(a.type):
+        return _equal_lists(a, b)
+    if pa.types.is_struct(a.type):
+        return equal_rows(fields(a), fields(b), len(a))
     if pa.types.is_decimal128(a.type):
         (low_a, high_a), (low_b, high_b) = decimal_words(a), decimal_words(b)
         return np.asarray((low_a == low_b) & (high_a == high_b))
@@ -149,4 +169,16 @@ def _equal_values(a: Array, b: Array) -> Bools:
     same = np.asarray(x == y)
     if pa.types.is_floating(a.type):
         same |= (x != x) & (y != y)
+    return same
+
+
+def _equal_lists(a: Array, b: Array) -> Bools:
+    """As long as each other, and equal element by element."""
+    (starts_a, lengths, inside_a), (starts_b, lengths_b, inside_b) = elements(a), elements(b)
+    same = np.asarray(lengths == lengths_b)
+    rows = np.flatnonzero(same & (lengths > 0))
+    if len(rows):
+        (left,) = take([inside_a], positions(starts_a[rows], lengths[rows])[1])
+        (right,) = take([inside_b], positions(starts_b[rows], lengths[rows])[1])
+        same[rows] = np.logical_and.reduceat(_equal(left, right), segments(lengths[rows]))
     return same

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark_replica.arrangement.columns import canonical, equal_rows, take
+from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.ordering import ranks
 from tidemark_replica.arrangement.updates import Array, Hashes, Ints
 
 _SMALL = 64
@@ -64,7 +65,7 @@ def group_rows(hashes: Hashes, columns: Sequence[Array]) -> Groups:
         return Groups(order, np.empty(0, np.int64))
     ties, same = _compare_neighbours(hashes, columns, order)
     if not same.all():
-        codes = [_codes(c) for c in columns]
+        codes = [ranks(c) for c in columns]
         order = np.lexsort([*codes, hashes])
         ties, same = _compare_neighbours(hashes, columns, order)
     begins = np.ones(len(order), np.bool_)
@@ -78,8 +79,3 @@ def _compare_neighbours(hashes: Hashes, columns: Sequence[Array], order: Ints) -
     if len(ties) == 0:
         return ties, np.ones(0, np.bool_)
     return ties, equal_rows(take(columns, order[ties]), take(columns, order[ties + 1]), len(ties))
-
-
-def _codes(column: Array) -> Ints:
-    encoded = canonical(column).dictionary_encode(null_encoding="encode")
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False))

@@ -7,7 +7,8 @@ differ.
 
 Strings are read as overlapping unaligned 8-byte words, one turn of a loop per word of the longest short string. Long
 ones (over 256 bytes) go another way, whose cost follows their bytes alone: each word is mixed with its position and
-the results are added up. Which way a string goes depends on that string only.
+the results are added up. Which way a string goes depends on that string only. Arrays do the same with the words of
+their elements; structs are hashed as rows are.
 
 The hash is that of this process's state: it is never written anywhere that outlives the replica.
 """
@@ -18,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import decimal_words, fixed, is_bytes, string_bytes, validity
+from tidemark_replica.arrangement.nested import elements, fields, positions, segments
 from tidemark_replica.arrangement.updates import Array, Bools, Hashes, Ints
 
 U = np.uint64
@@ -38,10 +40,7 @@ def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
     """The hash of every row over these columns; all rows alike when there are none."""
     combined = np.full(rows, _GOLDEN, np.uint64)
     for position, column in enumerate(columns):
-        word = _column_words(column)
-        valid = validity(column)
-        if valid is not None:
-            word = np.where(valid, word, _NULL)
+        word = _words(column)
         combined = word if position == 0 else mix(combined * _COMBINE + word)
     return combined
 
@@ -78,7 +77,17 @@ def bucket_edges(buckets: int) -> Hashes:
     return np.array([-(-(b << 32) // buckets) << 32 for b in range(1, buckets)], dtype=np.uint64)
 
 
-def _column_words(a: Array) -> Hashes:
+def _words(a: Array) -> Hashes:
+    """A word per value."""
+    words, valid = _value_words(a), validity(a)
+    return words if valid is None else np.where(valid, words, _NULL)
+
+
+def _value_words(a: Array) -> Hashes:
+    if pa.types.is_list(a.type):
+        return _list_words(a)
+    if pa.types.is_struct(a.type):
+        return mix(hash_rows(fields(a), len(a)))  # (NULL) is not NULL
     if is_bytes(a.type):
         return _bytes_words(a)
     if pa.types.is_decimal128(a.type):
@@ -112,6 +121,18 @@ def _bytes_words(a: Array) -> Hashes:
         live = np.flatnonzero(lengths > position)
         masks = _TAIL_MASKS[np.minimum(lengths[live] - position, 8)]
         words[live] = mix(words[live] ^ (view[starts[live] + position] & masks))
+    return words
+
+
+def _list_words(a: Array) -> Hashes:
+    """The elements' words, each mixed with its place in the list, added up."""
+    starts, lengths, inside = elements(a)
+    words = mix(lengths.view(np.uint64))
+    filled = np.flatnonzero(lengths)
+    if len(filled):
+        within, places = positions(starts[filled], lengths[filled])
+        salted = mix(_words(inside)[places] + mix(within.view(np.uint64)))
+        words[filled] = mix(words[filled] ^ np.add.reduceat(salted, segments(lengths[filled])))
     return words
 
 

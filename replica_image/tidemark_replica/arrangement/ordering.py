@@ -5,9 +5,11 @@
     double      its bits, those of negative numbers turned round: -inf < ... < 0.0 < ... < inf < NaN
     decimal     one word up to 18 digits, else high and low half
     string      the rank among the distinct values at hand: by unsigned bytes
+    array       likewise: element by element, of two where one begins the other the shorter one first
+    struct      the words of its fields, one field after the other
 
 NULL is a word before the others, where there are NULLs at all. Words compare values of one batch of columns with each
-other; those of strings mean nothing beyond it.
+other; those of strings and arrays mean nothing beyond it.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_replica.arrangement.columns import canonical, decimal_words, fixed, is_bytes, validity
+from tidemark_replica.arrangement.nested import elements, fields, positions
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
 _63 = np.int64(63)
@@ -53,8 +56,21 @@ def changes(words: Sequence[Ints], rows: int) -> Bools:
     return result
 
 
+def ranks(column: Array) -> Ints:
+    """The place of each value among the distinct ones, from 0, NULL being the least: equal values have one rank."""
+    words, rows = sort_words(column), len(column)
+    order = order_rows(words, rows)
+    result = np.empty(rows, np.int64)
+    result[order] = np.cumsum(changes([w[order] for w in words], rows)) - 1
+    return result
+
+
 def _value_words(column: Array) -> list[Ints]:
     t = column.type
+    if pa.types.is_list(t):
+        return [_list_ranks(column)]
+    if pa.types.is_struct(t):
+        return [word for field in fields(column) for word in sort_words(field)]
     if is_bytes(t):
         return [np.asarray(pc.rank(column, tiebreaker="dense").to_numpy()).astype(np.int64)]
     if pa.types.is_decimal128(t):
@@ -65,3 +81,13 @@ def _value_words(column: Array) -> list[Ints]:
             bits = fixed(canonical(column)).astype(np.float64).view(np.int64)
         return [bits ^ ((bits >> _63) & _WITHOUT_SIGN)]
     return [fixed(column).astype(np.int64)]
+
+
+def _list_ranks(column: Array) -> Ints:
+    """Lists of their elements' ranks, each written as four bytes: such lists compare as bytes do."""
+    starts, lengths, inside = elements(column)
+    written = ranks(inside)[positions(starts, lengths)[1]].astype(">u4")
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * 4
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(written)]
+    keys = pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
+    return np.asarray(pc.rank(keys, tiebreaker="dense").to_numpy()).astype(np.int64)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.lir import Constant
+from tidemark_protocol.literals import parts_of
 from tidemark_protocol.types import SqlType
 from tidemark_replica.arrangement.updates import Updates, make_updates
 from tidemark_replica.render.flow import arrow_types
@@ -34,6 +35,10 @@ def literal_value(literal: Literal) -> Any:
     """The value as Python has it; None is NULL."""
     if literal.value is None:
         return None
+    if literal.type.is_array:
+        return [literal_value(part) for part in parts_of(literal)]
+    if literal.type.is_struct:
+        return dict(zip(literal.type.labels, map(literal_value, parts_of(literal)), strict=True))
     return _reader(literal.type)(literal.value)
 
 

@@ -1,0 +1,80 @@
+"""Arrow's lists and structs taken apart: the columns inside, and which of their values belong to which row.
+
+    [[7, 8], NULL, [9]]     ->     starts 0 2 2   lengths 2 0 1   elements 7 8 9
+    {a: 1, b: x}, NULL      ->     columns a and b (their values under a NULL mean nothing)
+
+What `columns`, `hashing` and `ordering` do to nested values they do to these columns, whole columns at a time.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_replica.arrangement.updates import Array, Ints
+
+
+def is_nested(t: pa.DataType) -> bool:
+    """Arrays and structs."""
+    return bool(pa.types.is_list(t) or pa.types.is_struct(t))
+
+
+def inner_types(t: pa.DataType) -> list[pa.DataType]:
+    """The types of the columns inside."""
+    return [t.value_type] if pa.types.is_list(t) else [field.type for field in t]
+
+
+def elements(a: Array) -> tuple[Ints, Ints, Array]:
+    """(starts, lengths, elements) of a list column; a NULL has length 0."""
+    offsets, inside = _offsets(a)
+    lengths = np.diff(offsets)
+    if a.null_count:
+        lengths[np.asarray(pc.is_null(a).to_numpy(zero_copy_only=False))] = 0
+    return offsets[:-1], lengths, inside
+
+
+def fields(a: Array) -> list[Array]:
+    """The columns of a struct column."""
+    return [a.field(i) for i in range(a.type.num_fields)]
+
+
+def positions(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """For every element of these lists, one list after the other: (its place in the list, its place among all)."""
+    begins = np.cumsum(lengths) - lengths
+    within = np.arange(int(lengths.sum())) - np.repeat(begins, lengths)
+    return within, np.repeat(starts, lengths) + within
+
+
+def segments(lengths: Ints) -> Ints:
+    """Where each list begins when they stand one after the other; none of them is empty."""
+    return np.asarray(np.cumsum(lengths) - lengths)
+
+
+def with_inner(a: Array, change: Callable[[Array], Array]) -> Array:
+    """The same values with the columns inside changed; the column itself where none changes."""
+    if pa.types.is_list(a.type):
+        offsets, inside = _offsets(a)
+        changed = change(inside)
+        if changed is inside:
+            return a
+        begins = pa.array(offsets.astype(np.int32))
+        return pa.ListArray.from_arrays(begins, changed, type=a.type, mask=_mask(a))
+    columns = fields(a)
+    made = [change(c) for c in columns]
+    if all(x is y for x, y in zip(columns, made, strict=True)):
+        return a
+    return pa.StructArray.from_arrays(made, fields=list(a.type), mask=_mask(a))
+
+
+def _offsets(a: Array) -> tuple[Ints, Array]:
+    """Offsets into the elements that the rows of this (slice of a) column use."""
+    if len(a) == 0:
+        return np.zeros(1, np.int64), a.values.slice(0, 0)
+    offsets = np.frombuffer(a.buffers()[1], np.int32, len(a) + 1, 4 * a.offset).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, a.values.slice(first, last - first)
+
+
+def _mask(a: Array) -> Array | None:
+    return pc.is_null(a) if a.null_count else None

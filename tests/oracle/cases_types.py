@@ -1,0 +1,67 @@
+"""Every type of columns through the operators: values that are easily lost, taken for one another or for NULL."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from tests.oracle.check import Case
+from tests.oracle.histories import Table
+
+# Combining and composed accents, surrogate pairs, the empty text, NUL, text that looks like NULL.
+TEXTS = ["", "e\u0301", "\u00e9", "\U0001f642\U0001f3fd", "\0", "a\0b", "NULL", "\u6570", None]
+BYTES = [b"", b"\0", b"\xff\xfe", b"abc", None]
+DATES = [date(1, 1, 1), date(1969, 12, 31), date(2020, 2, 29), date(9999, 12, 31), None]
+MOMENTS = [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(2020, 2, 29, 1, 2, 3, 4), None]
+INSTANTS = [None if m is None else m.replace(tzinfo=UTC) for m in MOMENTS]
+DECIMALS = [Decimal(0), Decimal("9" * 28 + "." + "9" * 10), Decimal("-1E-10"), Decimal("1.5"), None]
+FLOATS = [0.0, -0.0, 1.5, 5e-324, math.nan, math.inf, -math.inf, None]
+ARRAYS: list[list[Any] | None] = [[], [None], [1], [1, 2], [2, 1], [None, 1], [1, None], None]
+FLOAT_ARRAYS: list[list[Any] | None] = [[], [0.0], [-0.0], [math.nan], [math.inf, None], [None], None]
+STRUCTS: list[dict[str, Any] | None] = [
+    {"x": 1, "Y y": "a"},
+    {"x": 1, "Y y": None},
+    {"x": None, "Y y": None},
+    {"x": None, "Y y": ""},
+    None,
+]
+DEEP: list[list[Any] | None] = [[], [{"l": []}], [{"l": [[0.0]]}], [{"l": [[-0.0]]}], [{"l": None}, None], [None], None]
+_KEYS = [1, 2, None]
+
+
+def table(type: str, values: list[Any]) -> dict[str, Table]:
+    """A key and a value of the type."""
+    return {"t": Table((("k", "int"), ("v", type)), (_KEYS, values))}
+
+
+OF_TYPE = {
+    "boolean": [True, False, None],
+    "tinyint": [0, -128, 127, None],
+    "smallint": [0, -(2**15), 2**15 - 1, None],
+    "bigint": [0, -(2**63), 2**63 - 1, None],
+    "float": [0.0, -0.0, 1.5, math.nan, math.inf, None],
+    "double": FLOATS,
+    "string": TEXTS,
+    "binary": BYTES,
+    "date": DATES,
+    "timestamp": INSTANTS,
+    "timestamp_ntz": MOMENTS,
+    "decimal(38,10)": DECIMALS,
+    "array<int>": ARRAYS,
+    "array<double>": FLOAT_ARRAYS,
+    "struct<x:int,`Y y`:string>": STRUCTS,
+    "array<struct<l:array<array<double>>>>": DEEP,
+}
+
+
+def _of_type(type: str, values: list[Any]) -> tuple[Case, ...]:
+    """Kept as it is, grouped by, and met in a join."""
+    short, tables = type[:30], table(type, values)
+    grouped = "SELECT v, count(*) AS n, count(v) AS m, sum(k) AS s FROM t WHERE v IS NULL OR v = v GROUP BY v"
+    met = "SELECT a.v, b.k FROM t a JOIN t b ON a.v = b.v JOIN (SELECT DISTINCT v, k FROM t) c ON b.v <=> c.v"
+    return (Case(f"{short} grouped", grouped, tables), Case(f"{short} joined", met, tables, changes=2))
+
+
+QUERIES = tuple(case for type, values in OF_TYPE.items() for case in _of_type(type, values))
