@@ -2,6 +2,7 @@
 
     kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
     kubectl tidemark frontiers
+    kubectl tidemark explain delays
 
 Rows go to standard output, everything else to standard error; an error is one line and exit status 1.
 """
@@ -13,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tidemark_cli import frontiers, gateway, query, times
+from tidemark_cli import explain, frontiers, gateway, query, times
 from tidemark_cli.errors import CliError
 from tidemark_protocol.release import release
 
@@ -29,8 +30,11 @@ def parser() -> argparse.ArgumentParser:
     show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
     show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     for command in (ask, show):
-        command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
         command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
+    tell = commands.add_parser("explain", help="the plan of a view", description="The plan of a view, as a tree.")
+    tell.add_argument("subject", metavar="NAME|SQL", help="a Dataflow, or a SELECT as a Dataflow could have it")
+    for command in (ask, show, tell):
+        command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
         command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
     return top
 
@@ -42,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = gateway.find(options.gateway_file, dict(os.environ))
         if options.command == "frontiers":
             frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
+        elif options.command == "explain":
+            explain.run(found, options.namespace, options.subject, sys.stdout)
         else:
             as_of = times.parse(options.as_of) if options.as_of else None
             query.run(found, options.namespace, options.sql, as_of, options.output, sys.stdout)

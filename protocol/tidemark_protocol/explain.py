@@ -14,6 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tidemark_protocol.dataflow import (
+    ContinualTaskSink,
+    CopyToSink,
+    DataflowDescription,
+    MaterializedViewSink,
+    SubscribeSink,
+)
 from tidemark_protocol.expr import ScalarExpr
 from tidemark_protocol.lir import (
     AccumulableReduce,
@@ -52,6 +59,30 @@ _MAX_ROWS_SHOWN = 5
 def explain(plan: Plan) -> str:
     """The tree, one node a line, inputs indented below."""
     return "\n".join(_lines(plan, 0)) + "\n"
+
+
+def explain_dataflow(description: DataflowDescription) -> str:
+    """The whole dataflow: what it reads, every object that it builds, and what it exports."""
+    parts = []
+    for source in description.source_imports:
+        columns = ", ".join(source.shard.columns[c].name for c in source.columns)
+        parts.append(f"import {source.id} [{columns}]\n")
+    parts += [f"import index {index.on} by {_list(index.key)}\n" for index in description.index_imports]
+    parts += [f"\n{built.id} =\n{explain(built.plan)}" for built in description.objects]
+    parts.append("\n")
+    for export in description.index_exports:
+        key = ", ".join(export.columns[k].name for k in export.key)
+        parts.append(f"index on {export.on} by [{key}]\n")
+    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}\n" for sink in description.sink_exports]
+    return "".join(parts)
+
+
+_SINKS = {
+    MaterializedViewSink: "materialized view",
+    SubscribeSink: "subscribe",
+    CopyToSink: "copy",
+    ContinualTaskSink: "continual task",
+}
 
 
 def _lines(plan: Plan, depth: int) -> Iterator[str]:

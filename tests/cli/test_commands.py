@@ -71,6 +71,9 @@ class Scripted(GatewayServicer):
         ]
         return pb.FrontiersReply(now=10_000, collections=collections if request.namespace == "default" else [])
 
+    def Explain(self, request: pb.ExplainRequest, context: grpc.ServicerContext) -> pb.ExplainReply:
+        return pb.ExplainReply(text=f"the plan of {request.subject} in {request.namespace}\n")
+
 
 @pytest.fixture
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
@@ -124,6 +127,12 @@ def test_frontiers_shows_lag_as_kubectl_shows_ages(gateway: Scripted, capsys: py
     assert lines[2][-3:] == ["0.5s", "False", "<none>"]
     assert main(["frontiers", "-n", "empty"]) == 0
     assert capsys.readouterr().out == "No collections found in namespace empty.\n"
+
+
+def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the operator draws it."""
+    assert main(["explain", "delays", "-n", "prod"]) == 0
+    assert capsys.readouterr().out == "the plan of delays in prod\n"
 
 
 def test_what_the_gateway_refuses_is_one_line(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

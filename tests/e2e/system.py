@@ -161,6 +161,11 @@ class System:
         command = [sys.executable, "-m", "tidemark_cli", *arguments, "--gateway-file", str(self.home / "gateway.json")]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
+    def explain(self, subject: str) -> str:
+        """What the CLI prints, on both streams."""
+        done = self.tidemark("explain", subject, "-n", self.namespace)
+        return done.stdout + done.stderr
+
     def query(self, sql: str, as_of: int | None = None) -> dict[str, Any]:
         """The answer as the CLI prints it in JSON."""
         at = ["--as-of", str(as_of)] if as_of is not None else []

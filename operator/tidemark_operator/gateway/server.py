@@ -22,6 +22,7 @@ from typing import Any
 import grpc
 
 from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused
+from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.queries import Query, prepare
 from tidemark_operator.handlers.world import World
@@ -84,6 +85,16 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Frontiers(self, request: Any, context: Any) -> Any:
         await self._authenticate(context)
         return frontiers(self._world, request.namespace, request.all_namespaces)
+
+    async def Explain(self, request: Any, context: Any) -> Any:
+        await self._authenticate(context)
+        try:
+            text = await explain(self._world, request.namespace, request.subject)
+        except QueryRefused as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except PlannerUnavailable as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{error}; try again")
+        return gateway_pb2.ExplainReply(text=text)
 
     async def _authenticate(self, context: Any) -> None:
         given = dict(context.invocation_metadata()).get("authorization", "")

@@ -87,3 +87,17 @@ class FrontiersReply(_message.Message):
     collections: _containers.RepeatedCompositeFieldContainer[CollectionFrontiers]
     now: int
     def __init__(self, collections: _Optional[_Iterable[_Union[CollectionFrontiers, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("namespace", "subject")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    subject: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ...) -> None: ...
+
+class ExplainReply(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...

@@ -44,6 +44,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersReply.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Explain',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -62,6 +67,12 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -74,6 +85,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Frontiers,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersReply.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -130,6 +146,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Frontiers',
             tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Explain',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.FromString,
             options,
             channel_credentials,
             insecure,
