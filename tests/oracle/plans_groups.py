@@ -6,10 +6,22 @@ from collections.abc import Sequence
 
 from tests.oracle.check import Case
 from tests.oracle.tables import EXACT, T
-from tidemark_protocol.expr import ColumnRef, Literal
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Aggregate, BasicReduce, Get, MapFilterProject, OrderKey, Plan, Reduce, refs
+from tidemark_protocol.lir import (
+    AccumulableReduce,
+    Aggregate,
+    BasicReduce,
+    CollationReduce,
+    Get,
+    MapFilterProject,
+    OrderKey,
+    Plan,
+    Reduce,
+    ReducePlan,
+    refs,
+)
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, ColumnType, SqlType
 
 GET_T, GET_N = Get(GlobalId("t"), T.schema), Get(GlobalId("n"), EXACT.schema)
@@ -30,9 +42,28 @@ def aggregate(function: str, argument: int, t: SqlType, *parameters: Literal, **
     return Aggregate(function, argument, ColumnType(t), parameters=parameters, **more)  # type: ignore[arg-type]
 
 
-def basic(plan: Plan, key: Sequence[ColumnRef], values: Sequence[object], *aggregates: Aggregate) -> Plan:
-    schema = (*(ColumnType(k.type, k.nullable) for k in key), *(a.type for a in aggregates))
-    return Reduce(plan, tuple(key), tuple(values), BasicReduce(aggregates), MapFilterProject.identity(schema))  # type: ignore[arg-type]
+def reduced(
+    plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], by: ReducePlan, *made: Aggregate
+) -> Plan:
+    """A reduce, and all its aggregates in the order of its columns."""
+    schema = (*(ColumnType(k.type, k.nullable) for k in key), *(a.type for a in made))
+    return Reduce(plan, tuple(key), tuple(values), by, MapFilterProject.identity(schema))
+
+
+def basic(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: Aggregate) -> Plan:
+    return reduced(plan, key, values, BasicReduce(aggregates), *aggregates)
+
+
+def sums(plan: Plan, key: Sequence[ColumnRef], values: Sequence[ScalarExpr], *aggregates: Aggregate) -> Plan:
+    return reduced(plan, key, values, AccumulableReduce(aggregates), *aggregates)
+
+
+def count(argument: int | None, **more: object) -> Aggregate:
+    return Aggregate("count", argument, ColumnType(BIGINT, False), **more)  # type: ignore[arg-type]
+
+
+COUNT, SUM, DISTINCT_SUM = count(None), aggregate("sum", 1, BIGINT), aggregate("sum", 0, BIGINT, distinct=True)
+TEXTS = aggregate("string_agg", 2, STRING, text("-"), order=(OrderKey(2),))
 
 
 PLANS = (
@@ -87,6 +118,60 @@ PLANS = (
             aggregate("percentile_disc", 0, DOUBLE, double(0.3)),
             aggregate("percentile_disc", 0, DOUBLE, double(0.0), order=(OrderKey(0, True),)),
             aggregate("percentile_cont", 0, DOUBLE, double(1.0)),
+        ),
+    ),
+    Case(
+        "distinct aggregates of one value",
+        "SELECT a, count(DISTINCT b), sum(DISTINCT b), avg(DISTINCT b), count(DISTINCT b) FILTER (WHERE s = 'x'), "
+        "sum(DISTINCT b) FILTER (WHERE a = 1) FROM t GROUP BY a",
+        {"t": T},
+        sums(
+            GET_T,
+            [A],
+            [B, call("=", (S, text("x")), BOOLEAN), call("=", (A, Literal("1", BIGINT)), BOOLEAN)],
+            count(0, distinct=True),
+            DISTINCT_SUM,
+            aggregate("avg", 0, DOUBLE, distinct=True),
+            count(0, distinct=True, filter=1),
+            aggregate("sum", 0, BIGINT, distinct=True, filter=2),
+        ),
+        duckdb="same",
+    ),
+    Case(
+        "distinct aggregates of several values, and others",
+        "SELECT count(*), count(DISTINCT b), sum(a), count(DISTINCT s), sum(DISTINCT b) FROM t",
+        {"t": T},
+        sums(GET_T, [], [B, A, S], COUNT, count(0, distinct=True), SUM, count(2, distinct=True), DISTINCT_SUM),
+        duckdb="same",
+    ),
+    Case(
+        "collation of all kinds",
+        "SELECT s, string_agg(s, '-') WITHIN GROUP (ORDER BY s), sum(DISTINCT b), count(*), sum(10 div a) "
+        "FROM t GROUP BY s",
+        {"t": T},
+        reduced(
+            GET_T,
+            [S],
+            [B, call("div", (Literal("10", BIGINT), A), BIGINT), S],
+            CollationReduce((AccumulableReduce((DISTINCT_SUM, COUNT, SUM)), BasicReduce((TEXTS,))), ((1, 2, 3), (0,))),
+            TEXTS,
+            DISTINCT_SUM,
+            COUNT,
+            SUM,
+        ),
+    ),
+    Case(
+        "collation without a key",
+        "SELECT sum(b), string_agg(s, '-') WITHIN GROUP (ORDER BY s), count(DISTINCT a) FROM t",
+        {"t": T},
+        reduced(
+            GET_T,
+            [],
+            [A, B, S],
+            CollationReduce((BasicReduce((TEXTS,)), AccumulableReduce((count(0, distinct=True), SUM))), ((1,), (2, 0))),
+            SUM,
+            TEXTS,
+            count(0, distinct=True),
         ),
     ),
 )

@@ -70,12 +70,18 @@ class Scope:
     fragments: list[Fragment] = field(default_factory=list)
     shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
+    spools: int = 0
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
         """Room for a stateful operator."""
         arrangement = ArrangementId(f"{self.token}-{len(self.arrangements)}-{kind}")
         self.arrangements[arrangement] = layout
         return arrangement
+
+    def new_spool(self) -> str:
+        """A name for a stream that one stage reads several times."""
+        self.spools += 1
+        return f"spool{self.spools}"
 
     def finish(self, flow: Flow, tree: Pipeline) -> None:
         """End a fragment whose stream is `flow` and whose last operators are `tree`."""

@@ -48,17 +48,18 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
 def read_published(folder: Path, description: Description, source: Published) -> Iterator[Updates]:
     """What an earlier fragment of the step published."""
     for file in description.published.get(source.name, ()):
-        yield from _batches(folder / file)
+        yield from read_batches(folder / file)
 
 
 def read_constants(dataflow: Path, description: Description, source: Constants) -> Iterator[Updates]:
     """A constant collection, once: at the as_of."""
     if description.hydrates:
-        for batch in _batches(dataflow / source.file):
+        for batch in read_batches(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
 
 
-def _batches(path: Path) -> Iterator[Any]:
+def read_batches(path: Path) -> Iterator[Any]:
+    """The record batches of a file."""
     with pa.memory_map(str(path), "r") as source:
         yield from _record_batches(pa.ipc.open_file(source))
 

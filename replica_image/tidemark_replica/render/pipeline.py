@@ -66,6 +66,14 @@ class Constants:
 
 
 @dataclass(frozen=True)
+class Spooled:
+    """What a Spool of the same stage has kept; to be read after the Spool has been read to its end."""
+
+    name: str
+    types: Types
+
+
+@dataclass(frozen=True)
 class Project:
     """Some of the input's columns, in this order."""
 
@@ -120,14 +128,27 @@ class Publish:
 
 
 @dataclass(frozen=True)
+class Spool:
+    """Keeps the input in a file of this attempt, and passes it on: so that one stage may read a stream several times.
+
+    The first reader has the Spool in its tree, the others a Spooled of that name. A JoinKernel reads left to its end
+    before right, Together one input after the other: so the Spool belongs into the leftmost of the readers.
+    """
+
+    name: str
+    input: Pipeline
+    types: Types
+
+
+@dataclass(frozen=True)
 class Drain:
     """The end of a fragment: everything is consumed, nothing comes out."""
 
     input: Pipeline
 
 
-Leaf = Slot | Source | IndexSource | Published | Constants
-Pipeline = Leaf | Project | Negated | Together | JoinKernel | Kernel | ArrangeKernel | Publish | Drain
+Leaf = Slot | Source | IndexSource | Published | Constants | Spooled
+Pipeline = Leaf | Project | Negated | Together | JoinKernel | Kernel | ArrangeKernel | Publish | Spool | Drain
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
@@ -140,7 +161,7 @@ def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
         case JoinKernel(spec, left, right):
             changed = map_slots(left, change)
             return JoinKernel(spec, changed, map_slots(right, change))
-        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Drain():
+        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Spool() | Drain():
             return replace(tree, input=map_slots(tree.input, change))
         case _:
             return tree
@@ -153,7 +174,7 @@ def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
             return inputs
         case JoinKernel(_, left, right):
             return (left, right)
-        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Drain():
+        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Spool() | Drain():
             return (tree.input,)
         case _:
             return ()

@@ -38,7 +38,7 @@ from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.description import PROPERTY, Description, Published, Report
 from tidemark_replica.render.kernels import KERNELS
-from tidemark_replica.render.leaves import read_constants, read_index, read_published, read_source
+from tidemark_replica.render.leaves import read_batches, read_constants, read_index, read_published, read_source
 from tidemark_replica.render.slots import Slots
 
 _CACHES: dict[Path, BatchCache] = {}
@@ -63,6 +63,7 @@ class Stage:
         self._description = Description.read(description)
         self._context = _context(self._description)
         self._published: dict[str, Published] = {}
+        self._spools: dict[str, Path] = {}
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
         """The updates that come out of a tree."""
@@ -95,6 +96,10 @@ class Stage:
 
     def _constants(self, node: p.Constants) -> Iterator[Updates]:
         return read_constants(self._folder.parent.parent, self._description, node)
+
+    def _read_spooled(self, node: p.Spooled) -> Iterator[Updates]:
+        assert node.name in self._spools, f"{node.name} is read before it has been spooled to its end"
+        yield from read_batches(self._spools[node.name])
 
     def _project(self, node: p.Project) -> Iterator[Updates]:
         for batch in self.evaluate(node.input):
@@ -135,6 +140,15 @@ class Stage:
                     yield consolidated
         self._published[node.name] = Published(file, rows)
 
+    def _spool(self, node: p.Spool) -> Iterator[Updates]:
+        """Into a file that only this attempt knows of; it goes with the step's folder."""
+        path = self._folder / f"{node.name}.{self._attempt}.spool"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, update_schema(node.types)) as writer:
+            for batch in self.evaluate(node.input):
+                writer.write_batch(batch)
+                yield batch
+        self._spools[node.name] = path
+
     def _drain(self, node: p.Drain) -> Iterator[Updates]:
         for _ in self.evaluate(node.input):
             pass
@@ -147,6 +161,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.IndexSource: Stage._index_source,
     p.Published: Stage._read_published,
     p.Constants: Stage._constants,
+    p.Spooled: Stage._read_spooled,
     p.Project: Stage._project,
     p.Negated: Stage._negated,
     p.Together: Stage._together,
@@ -154,6 +169,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,
+    p.Spool: Stage._spool,
     p.Drain: Stage._drain,
 }
 

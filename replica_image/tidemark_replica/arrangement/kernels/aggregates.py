@@ -1,6 +1,6 @@
 """Aggregates that are sums of contributions: what each row adds to a group's state, and how the state is read.
 
-    count(x)        [k]                     k: rows where x is not NULL (and the filter is true)
+    count(x), any   [k]                     k: rows where x is not NULL (and the filter is true)
     sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
     sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
 
@@ -29,10 +29,13 @@ TOO_MANY = "TOO_MANY_ROWS"
 OVERFLOW = "ARITHMETIC_OVERFLOW"
 OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
 
+ANY = "any"
+"""The function that says whether a row passes the filter at all."""
+
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` (count, sum or avg) over a column of the input; no argument: over the rows themselves."""
+    """`function` (count, sum, avg or any) over a column of the input; no argument: over the rows themselves."""
 
     function: str
     argument: int | None
@@ -108,6 +111,21 @@ class CountValues:
 
     def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
         return Reading(pa.array(state[0]))
+
+
+@dataclass(frozen=True)
+class AnyRow:
+    """Whether there is a row that passes the filter."""
+
+    width: int = 1
+    is_float: bool = False
+    type: pa.DataType = pa.bool_()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+        return Reading(pa.array(state[0] > 0))
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,8 @@ class FloatSum:
 
 def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
     """How an aggregate over columns of these types is kept; raises UnsupportedType."""
+    if aggregate.function == ANY:
+        return AnyRow()
     argument = None if aggregate.argument is None else types[aggregate.argument]
     result = result_type(aggregate.function, None if argument is None else sql_type(argument))
     if result is None or aggregate.function not in ("count", "sum", "avg"):

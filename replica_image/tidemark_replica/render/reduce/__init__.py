@@ -1,8 +1,9 @@
 """Reduce: rows in groups, each group as one row of its key and its aggregates.
 
-                    ┌ accumulable    distinct, count, sum, avg
-input ──grouped──>  ┤ basic          first, string_agg, mode ... ──mfp_after──>  key ++ aggregates
-                    └ ...            a file per way of keeping
+                    ┌ accumulable    distinct, count, sum, avg ... ┐
+                    ├ distinct       sums of distinct values       │ collation
+input ──grouped──>  ┤ basic          first, string_agg, mode ...   ├───────────>  key ++ aggregates ──mfp_after──>
+                    └ ...            a file per way of keeping     ┘
 
 Keys and values are evaluated before (`grouped`), and what runs over key ++ aggregates after, by Catalyst; every part in
 between gives the key's columns, then one column per aggregate.
@@ -10,21 +11,31 @@ between gives the key's columns, then one column per aggregate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tidemark_protocol.lir import AccumulableReduce, BasicReduce, DistinctReduce, Reduce
+from tidemark_protocol.lir import (
+    AccumulableReduce,
+    Aggregate,
+    BasicReduce,
+    CollationReduce,
+    DistinctReduce,
+    Reduce,
+    ReducePlan,
+)
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow
 from tidemark_replica.render.fragments import Scope
 from tidemark_replica.render.reduce.accumulable import lower_accumulable, lower_distinct
 from tidemark_replica.render.reduce.basic import lower_basic
+from tidemark_replica.render.reduce.collation import Part, collate
 from tidemark_replica.render.reduce.grouped import Grouped, grouped
 
-Part = Callable[[Scope, Grouped, Any], Flow]
+Lower = Callable[[Scope, Grouped, Any], Flow]
 
-_PARTS: Mapping[type, Part] = {
+_KINDS: Mapping[type, Lower] = {
     DistinctReduce: lower_distinct,
     AccumulableReduce: lower_accumulable,
     BasicReduce: lower_basic,
@@ -36,8 +47,33 @@ def lower_reduce(scope: Scope, plan: Reduce, flow: Flow) -> Flow:
     where = f"dataflow {scope.description.name}: this replica has no operator for"
     if plan.mfp_after.lower or plan.mfp_after.upper:
         raise NotRendered(f"{where} temporal filters")
-    part = _PARTS.get(type(plan.plan))
-    if part is None:
-        raise NotRendered(f"{where} Reduce by {type(plan.plan).__name__}")
-    reduced = part(scope, grouped(scope, plan, flow), plan.plan)
+    parts = [Part(positions, partial(_lower_part, scope, kind)) for kind, positions in _kinds(plan.plan)]
+    reduced = collate(scope, grouped(scope, plan, flow), parts)
     return scope.flows.mfp(replace(reduced, schema=plan.mfp_after.input), plan.mfp_after)
+
+
+def _kinds(plan: ReducePlan) -> Iterator[tuple[ReducePlan, tuple[int, ...]]]:
+    """The ways in which a reduce's aggregates are kept, each with the aggregates' places among all."""
+    if isinstance(plan, CollationReduce):
+        for part, positions in zip(plan.parts, plan.positions, strict=True):
+            for kind, places in _kinds(part):
+                yield kind, tuple(positions[p] for p in places)
+    elif isinstance(plan, AccumulableReduce):
+        for value in dict.fromkeys(map(_distinct_value, plan.aggregates)) or [None]:
+            places = tuple(i for i, a in enumerate(plan.aggregates) if _distinct_value(a) == value)
+            yield AccumulableReduce(tuple(plan.aggregates[i] for i in places)), places
+    else:
+        yield plan, tuple(range(len(getattr(plan, "aggregates", ()))))
+
+
+def _distinct_value(aggregate: Aggregate) -> int | None:
+    """The value whose distinct occurrences it is over; None: over all rows."""
+    return aggregate.argument if aggregate.distinct else None
+
+
+def _lower_part(scope: Scope, plan: ReducePlan, rows: Grouped) -> Flow:
+    lower = _KINDS.get(type(plan))
+    if lower is None:
+        name = scope.description.name
+        raise NotRendered(f"dataflow {name}: this replica has no operator for Reduce by {type(plan).__name__}")
+    return lower(scope, rows, plan)

@@ -9,10 +9,10 @@ from tidemark_protocol.lir import AccumulableReduce, Aggregate, DistinctReduce
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import Aggregate as Accumulated
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
-from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import Scope
 from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.render.reduce.distinct import lower_distinct_aggregates
 from tidemark_replica.render.reduce.grouped import Grouped
 
 
@@ -22,11 +22,9 @@ def lower_distinct(scope: Scope, rows: Grouped, _: DistinctReduce) -> Flow:
 
 
 def lower_accumulable(scope: Scope, rows: Grouped, plan: AccumulableReduce) -> Flow:
-    """The groups' sums."""
-    for aggregate in plan.aggregates:
-        if aggregate.distinct:
-            name = scope.description.name
-            raise NotRendered(f"dataflow {name}: this replica has no operator for {aggregate.function}(DISTINCT ...)")
+    """The groups' sums: of all rows, or of the distinct values of one argument."""
+    if any(a.distinct for a in plan.aggregates):
+        return lower_distinct_aggregates(scope, rows, plan.aggregates)
     return _reduce(scope, rows, plan.aggregates)
 
 

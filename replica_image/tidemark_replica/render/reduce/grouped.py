@@ -39,7 +39,7 @@ class Grouped:
     def text(self, aggregate: Aggregate) -> str:
         """The aggregate as error rows name it."""
         argument = "*" if aggregate.argument is None else self.texts[aggregate.argument]
-        return f"{aggregate.function}({argument})"
+        return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{argument})"
 
 
 def grouped(scope: Scope, plan: Reduce, flow: Flow) -> Grouped:
