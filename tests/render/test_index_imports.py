@@ -24,7 +24,7 @@ from tidemark_protocol.dataflow import (
 )
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get, Plan, refs
+from tidemark_protocol.lir import Get, Plan, inputs_of, refs
 from tidemark_protocol.types import Column
 from tidemark_replica.render import NotRendered, RenderedDataflow
 
@@ -34,7 +34,7 @@ IMPORTED = GlobalId("t-by-a")
 HISTORY = random_history(TU, 5, times=9)
 
 
-def importing(made: World, plan: Plan, as_of: int) -> DataflowDescription:
+def importing(made: World, plan: Plan, as_of: int, until: int | None = None) -> DataflowDescription:
     """The plan over table u and the index of table t by its column a, as a materialized view."""
     columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(plan.schema))
     view = MaterializedViewSink(ShardMetadata(ShardId("view"), str(made.folder / "view"), columns))
@@ -48,6 +48,7 @@ def importing(made: World, plan: Plan, as_of: int) -> DataflowDescription:
         (),
         (SinkExport(SINK, GlobalId("o"), view),),
         Time(as_of),
+        None if until is None else Time(until),
     )
     check_dataflow(description)
     return description
@@ -96,6 +97,26 @@ def test_agree_an_index_and_the_collection_it_is_of(spark: Any, tmp_path: Path, 
         advance(of, importer, third, made)
 
         assert consolidated(made) == expected(of, direct)
+
+
+@pytest.mark.parametrize("plan", [joined(INDEXED, GET_U), joined(GET_U, INDEXED), joined(INDEXED, INDEXED)])
+def test_until_leaves_out_what_the_index_has_already(spark: Any, tmp_path: Path, plan: Plan) -> None:
+    """The index is further than the end of its reader: the reader's updates are those before `until`, no others."""
+    direct = joined(*(GET_T if i == INDEXED else GET_U for i in inputs_of(plan)))
+    until = HISTORY.times[4]
+    made: Counter[Any] = Counter()
+    with world(spark, tmp_path, TU, HISTORY) as of:
+        exporter = build_index(of)
+        of.step(exporter, HISTORY.last + 1)
+        importer = of.build(
+            importing(of, plan, HISTORY.as_of, until), indexes={IMPORTED: exporter.indexes[INDEX]}
+        )
+        advance(of, importer, HISTORY.times[2], made)
+        advance(of, importer, HISTORY.last + 1, made)
+        whole = expected(of, direct)
+
+        assert importer.frontier.is_empty
+        assert consolidated(made) == Counter({key: diff for key, diff in whole.items() if key[2] < until})
 
 
 def test_a_shared_index_is_not_copied(spark: Any, tmp_path: Path) -> None:

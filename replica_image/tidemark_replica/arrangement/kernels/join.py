@@ -67,7 +67,7 @@ class JoinInput:
     kept: tuple[int, ...]
     """Which of its columns the output has."""
     shared: bool = False
-    """The arrangement is maintained elsewhere and complete up to the step's upper; the stage only reads it."""
+    """The arrangement is maintained elsewhere and complete up to the step's limit; the stage only reads it."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Stage:
         before: int | None = None
         if other.shared:
             meets_all = side in self._runs or side is Side.LEFT
-            before = self._context.upper if meets_all else self._context.before
+            before = self._context.limit if meets_all else self._context.before
         yield from trace.probe(keys, columns=columns, before=before, slice_rows=self._context.chunk_rows)
         if side in self._runs and side.other in self._runs:
             segments = self._runs[side.other].segments()
@@ -197,8 +197,8 @@ def _check_shared(context: StepContext, arrangement: ArrangementId) -> None:
     """A shared arrangement must hold this step's updates, each with its own time."""
     manifest = context.manifest(arrangement)
     since_bound = context.lower if context.is_hydration else context.lower - 1
-    if manifest.upper < context.upper or manifest.since > max(since_bound, 0):
+    if manifest.upper < context.limit or manifest.since > max(since_bound, 0):
         raise OutOfFrontier(
-            f"a join over [{context.lower}, {context.upper}) reads arrangement {arrangement}, which is readable in "
+            f"a join over [{context.lower}, {context.limit}) reads arrangement {arrangement}, which is readable in "
             f"[{manifest.since}, {manifest.upper})"
         )
