@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.emit import emit, used_columns
+from tidemark_planner.emit import emit
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir import Hir
+from tidemark_planner.imports import Imports
 from tidemark_planner.round_trip import check_round_trip
 from tidemark_protocol.check import check_plan
 from tidemark_protocol.codec import decode, encode
-from tidemark_protocol.dataflow import BuildDesc, Settings, SourceImport
+from tidemark_protocol.dataflow import BuildDesc, IndexImport, Settings, SourceImport
 from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
 from tidemark_protocol.explain import explain
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Schema
-from tidemark_protocol.planning import Catalogue, Planned, PlannedExport, PlanOneShotRequest, PlanRequest, Relation
+from tidemark_protocol.planning import Planned, PlannedExport, PlanOneShotRequest, PlanRequest
 
 # In the order in which they are built: a later one may read an earlier one.
 Objects = Sequence[tuple[GlobalId, Hir]]
@@ -36,39 +37,23 @@ def assemble(
     catalyst: Catalyst, request: PlanRequest | PlanOneShotRequest, built: Objects, exports: tuple[PlannedExport, ...]
 ) -> Planned:
     """The dataflow of these objects, checked as the replica will check it."""
-    imports = _imports(request.catalogue, built)
-    columns = {i.id: i.columns for i in imports}
-    objects = tuple(BuildDesc(built_as, emit(hir, columns)) for built_as, hir in built)
-    _check(imports, objects)
+    imports = Imports(request.catalogue, (hir for _, hir in built))
+    objects = tuple(BuildDesc(built_as, emit(hir, imports)) for built_as, hir in built)
+    sources, indexes = imports.of([o.plan for o in objects])
+    _check(sources, indexes, objects)
     try:
         check_round_trip(catalyst, [o.plan for o in objects])
     finally:
         catalyst.forget()
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
-    references = tuple(i.id for i in imports)
-    return _fits_wire(Planned(imports, objects, exports, references, drawn, request.settings))
+    references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
+    return _fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
 
 
-def _imports(catalogue: Catalogue, objects: Objects) -> tuple[SourceImport, ...]:
-    used: dict[GlobalId, set[int]] = {}
-    for _, hir in objects:
-        for collection, columns in used_columns(hir).items():
-            used.setdefault(collection, set()).update(columns)
-    relations = {r.id: r for r in catalogue.relations}
-    return tuple(_import(relations[i], columns) for i, columns in sorted(used.items()) if i in relations)
-
-
-def _import(relation: Relation, columns: set[int]) -> SourceImport:
-    if relation.shard is None:
-        name = f"{relation.parent}.{relation.name}"
-        hint = "give it a materializedView to read it from another Dataflow"
-        refuse("UNSUPPORTED", f"{name} is an index, which only queries can read: {hint}", word=name)
-    return SourceImport(relation.id, relation.shard, tuple(sorted(columns)), monotonic=relation.monotonic)
-
-
-def _check(imports: tuple[SourceImport, ...], objects: tuple[BuildDesc, ...]) -> None:
+def _check(sources: tuple[SourceImport, ...], indexes: tuple[IndexImport, ...], objects: tuple[BuildDesc, ...]) -> None:
     """The replica's own checks, so that nothing is answered that it would refuse."""
-    scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in imports}
+    scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in sources}
+    scope.update({i.id: i.schema for i in indexes})
     try:
         for built in objects:
             check_plan(built.plan, scope)

@@ -1,29 +1,24 @@
 """HIR to LIR: physical choices, one node at a time.
 
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
-Join              a linear join (joins.py)
+Join              a linear join, over indexes where they serve (joins/)
 Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
 TopK, Window      themselves; a TopK by what its input allows
-Scan              a Get of the import, whose columns are those that any object of the dataflow reads
+Scan              a Get of the import, whose columns are those that any object of the dataflow reads (imports.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tidemark_planner.clock import reads_clock
-from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, columns, inputs_of
-from tidemark_planner.joins import linear_join
+from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, columns
+from tidemark_planner.imports import Imports
+from tidemark_planner.joins import Candidate, join_plan
 from tidemark_planner.keys import is_monotonic
 from tidemark_planner.mfp import Fused, fuse, mfp_of
 from tidemark_planner.reduce_plan import reduce_plan
 from tidemark_protocol import lir
 from tidemark_protocol.expr import Literal, columns_of, map_columns
-from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.types import BIGINT
-
-# The columns of each import, in order; collections that are no imports (objects) are read whole.
-Imports = Mapping[GlobalId, tuple[int, ...]]
 
 
 def emit(node: Hir, imports: Imports) -> lir.Plan:
@@ -38,14 +33,14 @@ def emit(node: Hir, imports: Imports) -> lir.Plan:
 
 def _join(join: Join, fused: Fused, imports: Imports) -> lir.Plan:
     """Conditions that read the clock are an operator of their own, after the join."""
-    inputs = [emit(i, imports) for i in join.inputs]
+    inputs = [Candidate(emit(i, imports), imports.arranged(*fuse(i))) for i in join.inputs]
     clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
     if not clock:
-        return linear_join(inputs, join.predicates, fused)
+        return join_plan(inputs, join.predicates, fused)
     read = sorted(frozenset[int]().union(*map(columns_of, (*clock, *fused.outputs))))
     own = tuple(p for p in join.predicates if p not in clock)
     rest = tuple(p for p in fused.predicates if p not in clock)
-    joined = linear_join(inputs, own, Fused(rest, tuple(columns(join)[c] for c in read)))
+    joined = join_plan(inputs, own, Fused(rest, tuple(columns(join)[c] for c in read)))
     return _with_mfp(
         joined, Fused(*(tuple(map_columns(e, read.index) for e in part) for part in (clock, fused.outputs)))
     )
@@ -72,7 +67,7 @@ def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
 
 def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
     """The import has the columns that any object reads; the scan's own are picked by what runs over it."""
-    held = imports.get(scan.id, tuple(range(len(scan.of))))
+    held = imports.columns(scan)
     schema = tuple(scan.of[c] for c in held)
     place = tuple(held.index(c) for c in scan.columns)
     over_import = Fused(
@@ -96,15 +91,3 @@ def _top_k(node: TopK, imports: Imports) -> lir.Plan:
     limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
     plan = emit(node.input, imports)
     return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan(kind))
-
-
-def used_columns(node: Hir) -> dict[GlobalId, set[int]]:
-    """The columns that scans below the node read, by collection."""
-    used: dict[GlobalId, set[int]] = {}
-    pending: list[Hir] = [node]
-    while pending:
-        at = pending.pop()
-        if isinstance(at, Scan):
-            used.setdefault(at.id, set()).update(at.columns)
-        pending.extend(inputs_of(at))
-    return used

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_protocol.dataflow import BuildDesc, Settings, ShardMetadata, SourceImport
+from tidemark_protocol.dataflow import BuildDesc, IndexImport, Settings, ShardMetadata, SourceImport
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject, OrderKey
@@ -16,10 +16,23 @@ from tidemark_protocol.types import Column
 
 
 @dataclass(frozen=True)
+class SharedIndex:
+    """An arrangement by the columns `key` of all of a relation's rows, which plans of its instance may import as `id`.
+
+    `on`: the collection that it is of; indexes on one collection are kept by one dataflow, and move together.
+    """
+
+    id: GlobalId
+    on: GlobalId
+    key: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Relation:
     """A name that SQL may use: table `name` of `parent` (a DataSource or a Dataflow).
 
-    `shard` None: an export that only peeks can read (an index). `short`: `parent` alone also names it.
+    `shard` None: the export is an index; only peeks read it where `indexes` is empty (it is of another instance).
+    `short`: `parent` alone also names it. `index_key`: by which a peek can look rows up.
     """
 
     parent: str
@@ -31,6 +44,7 @@ class Relation:
     monotonic: bool = False
     short: bool = False
     index_key: tuple[int, ...] | None = None
+    indexes: tuple[SharedIndex, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,7 @@ class Planned:
     references: tuple[GlobalId, ...]
     explain: str
     settings: Settings = Settings()
+    index_imports: tuple[IndexImport, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.controller.shards import ShardFrontierPair
+from tidemark_operator.controller.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 
 
 def shard(since: int, upper: int | None) -> Input:
-    return Input("tpch.orders", ShardFrontierPair(EMPTY if upper is None else at(upper), at(since)))
+    return Input("tpch.orders", FrontierPair(EMPTY if upper is None else at(upper), at(since)))
 
 
 UNKNOWN = Input("tpch.orders", None, "permission denied")
@@ -63,4 +63,4 @@ def test_a_time_that_is_gone_is_refused() -> None:
 
 def test_a_stored_dataflow_does_not_wait_for_first_data() -> None:
     """It was there before: an input that was made anew is as empty as it is."""
-    assert select_as_of(AsOfRequest((Input("a", ShardFrontierPair(Frontier.minimum(), at(0))),), stored=Time(3))) == 3
+    assert select_as_of(AsOfRequest((Input("a", FrontierPair(Frontier.minimum(), at(0))),), stored=Time(3))) == 3

@@ -219,7 +219,7 @@ def test_a_query_that_is_given_up_is_cancelled_on_the_replica(play: Callable[...
 
         collection = instance.core.dataflows.collection(INDEX)
         assert collection is not None
-        assert collection.peeks == {}
+        assert collection.holds == {}
 
     play(scenario)
 

@@ -26,7 +26,7 @@ class Oracle:
         planning = spark.newSession()
         for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
             planning.conf.set(key, value)
-        self._catalyst = Catalyst(planning)
+        self.catalyst = Catalyst(planning)
         self._reference = SparkReference(spark)
 
     def describe(self, case: Case, of: World) -> DataflowDescription:
@@ -39,7 +39,7 @@ class Oracle:
         )
         exports = (ExportRequest("i", "index", "v"), ExportRequest("m", "materializedView", "v"))
         request = PlanRequest("case", (ViewRequest("v", case.sql),), exports, Catalogue(relations), "o/")
-        planned = plan(self._catalyst, request)
+        planned = plan(self.catalyst, request)
         if isinstance(planned, Refused):
             raise Wrong(f"{case.name}: the planner refuses it: {planned.diagnostics}")
         index, view = planned.exports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Relation, ViewRequest
+from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Relation, SharedIndex, ViewRequest
 from tidemark_protocol.types import Column, SqlType
 
 _TABLES = {
@@ -31,6 +31,10 @@ _TABLES = {
     "clicks.log": "id bigint!, page string!",
     "totals.totals": "k bigint!, n bigint!",
     "live.live": "k bigint!, n bigint!",
+    "far.far": "k bigint!, n bigint!",
+    "sales.by_customer": "customer bigint, product bigint, amount decimal(15 2)!",
+    "sales.by_product": "customer bigint, product bigint, amount decimal(15 2)!",
+    "sales.all": "customer bigint, product bigint, amount decimal(15 2)!",
 }
 _KEYS: dict[str, tuple[tuple[int, ...], ...]] = {
     "tpch.lineitem": ((0, 3),),
@@ -39,9 +43,10 @@ _KEYS: dict[str, tuple[tuple[int, ...], ...]] = {
     "totals.totals": ((0,),),
     "live.live": ((0,),),
 }
-# Dataflows of one export, which their own name also names; `live` is an index.
-_SHORT = ("totals.totals", "live.live")
-_INDEXES = ("live.live",)
+# Dataflows of one export, which their own name also names; `live` is an index, and so is `far`, of another instance.
+# `sales` exports one view three times: as two indexes and as a materialized view.
+_SHORT = ("totals.totals", "live.live", "far.far")
+_INDEXES = {"live.live": (0,), "far.far": (0,), "sales.by_customer": (0,), "sales.by_product": (1,)}
 
 
 def _column(text: str) -> Column:
@@ -63,8 +68,14 @@ def _relation(dotted: str, columns_text: str) -> Relation:
         keys,
         monotonic=parent == "clicks",
         short=dotted in _SHORT,
-        index_key=(0,) if dotted in _SHORT else None,
+        index_key=_INDEXES.get(dotted),
+        indexes=() if parent == "far" else _indexes(parent),
     )
+
+
+def _indexes(parent: str) -> tuple[SharedIndex, ...]:
+    own = [(dotted, key) for dotted, key in _INDEXES.items() if dotted.startswith(f"{parent}.")]
+    return tuple(SharedIndex(GlobalId(dotted), GlobalId(f"{parent}/object"), key) for dotted, key in own)
 
 
 CATALOGUE = Catalogue(tuple(_relation(name, columns) for name, columns in _TABLES.items()))

@@ -108,9 +108,7 @@ def test_until_leaves_out_what_the_index_has_already(spark: Any, tmp_path: Path,
     with world(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         of.step(exporter, HISTORY.last + 1)
-        importer = of.build(
-            importing(of, plan, HISTORY.as_of, until), indexes={IMPORTED: exporter.indexes[INDEX]}
-        )
+        importer = of.build(importing(of, plan, HISTORY.as_of, until), indexes={IMPORTED: exporter.indexes[INDEX]})
         advance(of, importer, HISTORY.times[2], made)
         advance(of, importer, HISTORY.last + 1, made)
         whole = expected(of, direct)

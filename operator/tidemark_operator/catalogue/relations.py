@@ -1,8 +1,10 @@
 """The names that SQL may use in a namespace, as the planner wants them.
 
 DataSource a, pinned         a.<table>      a shard
-Dataflow d, active           d.<export>     a shard (materialized view), or an index, which only queries read
+Dataflow d, active           d.<export>     a shard (materialized view), or an index
                              d              where d has one export
+
+Queries read any of them. A plan imports shards of all instances, and indexes of its own.
 """
 
 from __future__ import annotations
@@ -11,17 +13,22 @@ from collections.abc import Iterable, Iterator
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.planning.revision import Parent
+from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import Catalogue, Relation
+from tidemark_protocol.planning import Catalogue, PlannedExport, Relation, SharedIndex
 
 
 def catalogue(
-    sources: Iterable[SourceState], dataflows: Iterable[DataflowState], without: str | None = None
+    sources: Iterable[SourceState],
+    dataflows: Iterable[DataflowState],
+    without: str | None = None,
+    instance: str | None = None,
 ) -> Catalogue:
-    """`without`: the Dataflow that is being planned; a plan never reads its own exports."""
+    """`without`: the Dataflow that is being planned; a plan never reads its own exports. `instance`: the one that the
+    plan is to run on, whose indexes it may import."""
     tables = [relation for source in sources for relation in _tables(source)]
-    exports = [relation for d in dataflows if d.key.name != without for relation in _exports(d)]
+    others = [d for d in dataflows if d.key.name != without]
+    exports = [relation for d in others for relation in _exports(d, shares=d.instance == instance)]
     return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
 
 
@@ -43,7 +50,7 @@ def _tables(source: SourceState) -> Iterator[Relation]:
         )
 
 
-def _exports(dataflow: DataflowState) -> Iterator[Relation]:
+def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation]:
     if dataflow.active is None:
         return
     revision = dataflow.active.revision
@@ -62,4 +69,12 @@ def _exports(dataflow: DataflowState) -> Iterator[Relation]:
             monotonic=export.monotonic,
             short=len(revision.exports) == 1,
             index_key=export.key if export.kind == "index" else None,
+            indexes=_indexes(revision, export) if shares else (),
         )
+
+
+def _indexes(revision: DataflowRevision, of: PlannedExport) -> tuple[SharedIndex, ...]:
+    """The Dataflow's indexes on the collection that is exported, the export itself first."""
+    same = [e for e in revision.exports if e.kind == "index" and e.on == of.on]
+    ordered = sorted(same, key=lambda e: e.name != of.name)
+    return tuple(SharedIndex(id, e.on, e.key) for e in ordered if (id := revision.export_id(e.name)) is not None)

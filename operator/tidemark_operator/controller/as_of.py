@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_operator.controller.read_policy import before
-from tidemark_operator.controller.shards import ShardFrontierPair
+from tidemark_operator.controller.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier, join, meet
 from tidemark_protocol.ids import MIN_TIME, Time
@@ -22,10 +22,10 @@ from tidemark_protocol.ids import MIN_TIME, Time
 
 @dataclass(frozen=True)
 class Input:
-    """A shard that the dataflow imports; `name` is what people call it."""
+    """A shard or an index that the dataflow imports; `name` is what people call it."""
 
     name: str
-    frontiers: ShardFrontierPair | None
+    frontiers: FrontierPair | None
     error: str | None = None
 
 

@@ -5,6 +5,8 @@
                                                      since = write - lag (index), write - 1 (view)
                                                      inputs held at min(since, slowest input - 1)
 
+Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
+
 What a replica reports is believed only where it can be true: frontiers below where the replica began, or behind what
 it said before, are counted and ignored, so that a replica that lies corrupts nobody else.
 """
@@ -72,7 +74,8 @@ class OnReplica:
 
 @dataclass
 class Collection:
-    """One export. `shard`: of a materialized view, where it is written; None for an index."""
+    """One export. `shard`: of a materialized view, where it is written; None for an index. `imports`: the indexes that
+    it is computed from. `holds`: of an index, who still reads it, and from when on."""
 
     id: GlobalId
     owner: str
@@ -80,11 +83,12 @@ class Collection:
     inputs: tuple[ShardId, ...]
     lag_ms: int
     shard: ShardId | None = None
+    imports: tuple[GlobalId, ...] = ()
     since: Frontier = field(default_factory=Frontier.minimum)
     write: Frontier | None = None
     dropped: bool = False
     replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
-    peeks: dict[str, Frontier] = field(default_factory=dict)
+    holds: dict[str, Frontier] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.since = Frontier.at(self.as_of)
@@ -108,6 +112,13 @@ class Collection:
     def output(self) -> Frontier | None:
         return self._furthest("output")
 
+    def hold(self, holder: str, frontier: Frontier) -> None:
+        """`holder` reads the index from `frontier` on. Empty: it reads it no more."""
+        if frontier.is_empty:
+            self.holds.pop(holder, None)
+        else:
+            self.holds[holder] = frontier
+
     def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
         """Takes a replica's report. Whether anything advanced."""
         state = self.replicas.get(replica)
@@ -124,7 +135,7 @@ class Collection:
         if self.write is None or self.write.is_empty:
             return self.since
         policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
-        return max(self.since, min(policy, meet(self.peeks.values())))
+        return max(self.since, min(policy, meet(self.holds.values())))
 
     def input_hold(self) -> Frontier:
         """What its inputs must keep readable: for itself, and for its slowest replica."""

@@ -1,11 +1,16 @@
 """The dataflows of an instance and the collections they export: who reads what, and what may be compacted.
 
+    shards ──► dataflow a ──► index i ──► dataflow b ──► view v        v's since holds i, i's since holds the shards
+
+A dataflow that imports an index is created after the one that exports it, so that replicas always hear of them in that
+order, and scheduled once the index is past its as_of.
+
 Purely bookkeeping: methods return the commands that follow, in the order in which they must be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
@@ -30,6 +35,10 @@ class Dataflow:
     def inputs(self) -> tuple[ShardId, ...]:
         return tuple(i.shard.shard_id for i in self.description.source_imports)
 
+    @property
+    def imports(self) -> tuple[GlobalId, ...]:
+        return tuple(i.id for i in self.description.index_imports)
+
 
 class Dataflows:
     def __init__(self, shards: ShardBook) -> None:
@@ -46,13 +55,20 @@ class Dataflows:
     def collection(self, id: GlobalId) -> Collection | None:
         return self._collections.get(id)
 
+    def index(self, id: GlobalId) -> Collection | None:
+        """The index, if it can be imported: it is installed, and not dropped."""
+        found = self._collections.get(id)
+        return None if found is None or found.dropped or found.shard is not None else found
+
     def collections_of(self, owner: str) -> list[Collection]:
         dataflow = self._by_owner.get(owner)
         return [self._collections[id] for id in dataflow.description.export_ids] if dataflow else []
 
     def create(self, dataflow: Dataflow, term: WriterTerm, replicas: list[ReplicaId]) -> list[Command]:
-        """Installs it: holds first, then commands."""
+        """Installs it: holds first, then commands. The indexes that it imports are installed."""
         description = dataflow.description
+        if missing := [id for id in dataflow.imports if self.index(id) is None]:
+            raise ValueError(f"{dataflow.owner} imports index {missing[0]}, which is not installed")
         if dataflow.owner in self._by_owner:
             raise ValueError(f"{dataflow.owner} has a dataflow already; it must be dropped and gone first")
         self._by_owner[dataflow.owner] = dataflow
@@ -61,7 +77,7 @@ class Dataflows:
         }
         for id in description.export_ids:
             collection = Collection(
-                id, dataflow.owner, description.as_of, dataflow.inputs, dataflow.lag_ms, sinks.get(id)
+                id, dataflow.owner, description.as_of, dataflow.inputs, dataflow.lag_ms, sinks.get(id), dataflow.imports
             )
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             self._collections[id] = collection
@@ -97,7 +113,7 @@ class Dataflows:
         gone = [o for o, d in self._by_owner.items() if d.dropped and all(c.is_gone for c in self.collections_of(o))]
         for owner in gone:
             for collection in self.collections_of(owner):
-                self._shards.release(collection.holder)
+                self._release(collection)
                 del self._collections[collection.id]
             del self._by_owner[owner]
         return gone
@@ -111,10 +127,14 @@ class Dataflows:
                 commands += [Schedule(id) for id in dataflow.description.export_ids]
         return commands
 
-    def waits_for(self, dataflow: Dataflow) -> list[ShardId]:
-        """Inputs that are not complete at the as_of yet."""
-        pairs = ((id, self._shards.frontiers(id)) for id in dataflow.inputs)
-        return [id for id, f in pairs if f is None or f.upper.less_equal(dataflow.description.as_of)]
+    def waits_for(self, dataflow: Dataflow) -> list[ShardId | GlobalId]:
+        """Inputs that are not complete at the as_of yet: shards, and indexes. An index that its own dataflow waits for
+        cannot be complete, so exporters are scheduled, and admitted to hydrate, before their importers."""
+        shards: Iterator[tuple[ShardId | GlobalId, Frontier | None]]
+        shards = ((id, f.upper if (f := self._shards.frontiers(id)) else None) for id in dataflow.inputs)
+        indexes = ((id, c.write if (c := self.index(id)) else None) for id in dataflow.imports)
+        as_of = dataflow.description.as_of
+        return [id for id, upper in (*shards, *indexes) if upper is None or upper.less_equal(as_of)]
 
     def compact(self) -> list[Command]:
         """Advances sinces, then what the inputs must keep."""
@@ -141,5 +161,15 @@ class Dataflows:
             collection.replicas.pop(replica, None)
 
     def _hold_inputs(self, collection: Collection) -> None:
+        frontier = collection.input_hold()
         for shard in collection.inputs:
-            self._shards.hold(shard, collection.holder, collection.input_hold())
+            self._shards.hold(shard, collection.holder, frontier)
+        for id in collection.imports:
+            if index := self._collections.get(id):
+                index.hold(collection.holder, frontier)
+
+    def _release(self, collection: Collection) -> None:
+        self._shards.release(collection.holder)
+        for id in collection.imports:
+            if index := self._collections.get(id):
+                index.hold(collection.holder, Frontier.empty())

@@ -229,11 +229,7 @@ class Instance:
     def _hold(self, peek: Peek, frontier: Frontier) -> None:
         if isinstance(peek.target, IndexTarget):
             collection = self.dataflows.collection(peek.target.id)
-            if collection is None:
-                return
-            if frontier.is_empty:
-                collection.peeks.pop(peek.uuid, None)
-            else:
-                collection.peeks[peek.uuid] = frontier
+            if collection is not None:
+                collection.hold(f"peek {peek.uuid}", frontier)
         else:
             self.shards.hold(peek.target.shard.shard_id, f"peek {peek.uuid}", frontier)

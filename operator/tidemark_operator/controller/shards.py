@@ -21,8 +21,8 @@ COMPACTION_INTERVAL_MS = 10_000
 
 
 @dataclass(frozen=True)
-class ShardFrontierPair:
-    """Both frontiers of a shard, known together."""
+class FrontierPair:
+    """Both frontiers of a shard or an index, known together."""
 
     upper: Frontier
     since: Frontier
@@ -35,7 +35,7 @@ class Shard:
     id: ShardId
     location: str
     lag_ms: int = DEFAULT_LAG_MS
-    frontiers: ShardFrontierPair | None = None
+    frontiers: FrontierPair | None = None
     term: WriterTerm = WriterTerm(0)
     error: str | None = None
     holds: dict[str, Frontier] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class Shard:
     asked_at_ms: int | None = None
 
     @property
-    def readable(self) -> ShardFrontierPair | None:
+    def readable(self) -> FrontierPair | None:
         """What a new reader may count on: the since that was asked for may be in force before it is reported."""
         known = self.frontiers
-        return known and ShardFrontierPair(known.upper, max(known.since, self.asked))
+        return known and FrontierPair(known.upper, max(known.since, self.asked))
 
     def allowed_since(self, now_ms: int) -> Frontier | None:
         """The furthest since that policy and holders allow."""
@@ -82,7 +82,7 @@ class ShardBook:
     def get(self, id: ShardId) -> Shard | None:
         return self._shards.get(id)
 
-    def frontiers(self, id: ShardId) -> ShardFrontierPair | None:
+    def frontiers(self, id: ShardId) -> FrontierPair | None:
         shard = self._shards.get(id)
         return shard.frontiers if shard else None
 
@@ -97,7 +97,7 @@ class ShardBook:
         old = shard.frontiers
         if old is not None:
             upper, since = max(upper, old.upper), max(since, old.since)
-        shard.frontiers, shard.error = ShardFrontierPair(upper, since), None
+        shard.frontiers, shard.error = FrontierPair(upper, since), None
         return old is None or old.upper == Frontier.minimum() < upper
 
     def described(self, shard: DescribedShard) -> bool:

@@ -2,28 +2,30 @@
 
     stored hold (inputs stay as they are) ─► as_of ─► Instance.create (its own holds) ─► stored hold goes
 
-The stored hold is taken as soon as a revision is known, so that between an operator's start and the installation, or
-while a Dataflow is suspended, nothing that it will read is compacted.
+What imports an index is installed after what exports it, and only while that is there: a Dataflow whose exporter is
+suspended waits with it. The stored hold is taken as soon as a revision is known, so that between an operator's start
+and the installation, or while a Dataflow is suspended, nothing of its shards is compacted that it will read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.shards import FrontierPair, ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.resources.dataflow_conditions import PlanRefused
 from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.planning import Relation
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.responses import Description
 
 
@@ -56,12 +58,17 @@ def choose_as_of(
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
-    names = {r.shard.shard_id: f"{r.parent}.{r.name}" for r in _relations(registry, state) if r.shard}
+    names = import_names(registry, state)
     inputs = []
     for source in description.source_imports:
         shard = book.register(source.shard.shard_id, source.shard.location)
-        name = names.get(source.shard.shard_id, source.shard.location)
-        inputs.append(Input(name, shard.readable, shard.error))
+        inputs.append(Input(names.get(source.id, source.shard.location), shard.readable, shard.error))
+    for index in description.index_imports:
+        collection = running.core.dataflows.index(index.id)
+        if collection is None:
+            raise Waiting("WaitingForInput", f"waits for the index {names.get(index.id, index.id)} to be installed")
+        readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
+        inputs.append(Input(names.get(index.id, index.id), readable))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
     descriptions = [r.description for r in running.replicas.values() if r.description]
     return select_as_of(
@@ -82,6 +89,8 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState) 
         running.drop(state.owner)
         return
     revision = state.active.revision
+    if not all(running.core.dataflows.index(i.id) for i in revision.description.index_imports):
+        running.drop(state.owner)
     there = running.core.dataflows.get(state.owner)
     if there is not None and (there.dropped or there.description.export_ids != revision.description.export_ids):
         running.drop(state.owner)
@@ -96,9 +105,8 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState) 
 
 def restore(running: RunningInstance, registry: Registry) -> None:
     """A replica is about to be told everything: what can be installed is; what cannot be, later."""
-    for state in registry.dataflows(running.namespace):
-        if state.instance != running.name or state.active is None:
-            continue
+    states = [s for s in registry.dataflows(running.namespace) if s.instance == running.name and s.active is not None]
+    for state in exporters_first(states):
         try:
             install(running, registry, state)
             state.waiting = ()
@@ -106,6 +114,14 @@ def restore(running: RunningInstance, registry: Registry) -> None:
             state.waiting = (str(waiting),)
         except Rejected as rejected:
             state.plan = PlanRefused(rejected.reason, str(rejected))
+
+
+def exporters_first(states: Iterable[DataflowState]) -> Iterator[DataflowState]:
+    """What is read before what reads it. No Dataflow reads itself, however indirectly: an edit is refused while others
+    depend on what it replaces."""
+    by_name = {s.key.name: s for s in states}
+    reads = {name: {p.name for p in s.reads if p.kind == DATAFLOWS.kind} for name, s in by_name.items()}
+    return (by_name[name] for name in TopologicalSorter(reads).static_order() if name in by_name)
 
 
 def running_sinces(description: DataflowDescription, descriptions: Iterable[Description]) -> list[Frontier]:
@@ -130,9 +146,11 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
     running.flush()
 
 
-def _relations(registry: Registry, state: DataflowState) -> Iterable[Relation]:
+def import_names(registry: Registry, state: DataflowState) -> dict[GlobalId, str]:
+    """What people call the relations of its namespace, by the ids under which plans import them."""
     namespace = state.key.namespace
-    return catalogue(registry.sources(namespace), registry.dataflows(namespace)).relations
+    relations = catalogue(registry.sources(namespace), registry.dataflows(namespace)).relations
+    return {r.id: f"{r.parent}.{r.name}" for r in relations}
 
 
 def _stored(state: DataflowState) -> str:

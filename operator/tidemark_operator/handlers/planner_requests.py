@@ -24,7 +24,7 @@ def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: 
         dataflow=meta.name,
         views=dataflow.views,
         exports=dataflow.exports,
-        catalogue=catalogue(sources, dataflows, without=meta.name),
+        catalogue=catalogue(sources, dataflows, without=meta.name, instance=dataflow.instance),
         id_prefix=Named(meta.name, meta.uid).id_prefix,
         dialect=dataflow.dialect.value,
     )

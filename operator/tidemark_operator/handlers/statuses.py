@@ -8,6 +8,7 @@ from typing import Any
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
@@ -244,8 +245,9 @@ def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
     if running is None or installed is None or installed.dropped or installed.scheduled:
         return state.waiting if isinstance(state.plan, Stored) else ()
     waited = set(running.core.dataflows.waits_for(installed))
-    imports = installed.description.source_imports
-    return tuple(i.shard.location for i in imports if i.shard.shard_id in waited)
+    names, description = import_names(world.registry, state), installed.description
+    shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
+    return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
 
 
 def _errors(collection: Collection) -> list[str]:

@@ -56,7 +56,7 @@ def _description(
     return DataflowDescription(
         name=named.name,
         source_imports=planned.source_imports,
-        index_imports=(),
+        index_imports=planned.index_imports,
         objects=planned.objects,
         index_exports=tuple(IndexExport(ids[e.name], e.on, e.key, e.columns) for e in indexes),
         sink_exports=tuple(_sink(e, ids[e.name], shards[e.name]) for e in views),

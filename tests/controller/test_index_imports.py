@@ -1,0 +1,176 @@
+"""Dataflows that import an index of another one: who hears of what in which order, and what stays readable for whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at
+from tests.protocol.samples import ROW, A, dataflow
+from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.handlers.installer import exporters_first
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
+from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, IndexImport
+from tidemark_protocol.expr import ColumnRef
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.lir import Get
+from tidemark_protocol.planning import PlannedExport, SharedIndex
+from tidemark_protocol.types import BIGINT
+
+READ = GlobalId("b/i")
+
+
+def reader(name: str = "b", of: GlobalId = INDEX, as_of: int = 400) -> DataflowDescription:
+    """An index `<name>/i` of the imported index `of`."""
+    built = GlobalId(f"{name}/o")
+    return DataflowDescription(
+        name=name,
+        source_imports=(),
+        index_imports=(IndexImport(of, GlobalId("d/o"), (ColumnRef(0, BIGINT),), ROW),),
+        objects=(BuildDesc(built, Get(of, ROW)),),
+        index_exports=(IndexExport(GlobalId(f"{name}/i"), built, (0,), (A,)),),
+        sink_exports=(),
+        as_of=Time(as_of),
+    )
+
+
+def shared() -> World:
+    """The exporter hydrated on R1 and complete below 450, the importer installed."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1)
+    world.report(R1, at(450))
+    world.maintain()
+    world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+    return world
+
+
+def since(world: World, id: GlobalId = INDEX) -> int:
+    found = world.instance.dataflows.collection(id)
+    assert found is not None
+    return found.since.encode()
+
+
+def test_an_index_is_held_for_its_importer_and_its_shards_for_the_index() -> None:
+    """Compaction follows the importer's frontier, one level after the other; when it is gone, the read policy alone."""
+    world = shared()
+    world.report(R1, at(800))
+    for _ in range(2):
+        world.maintain()
+    shard = world.shards.get(world.instance.dataflows.collections_of("ns/d")[0].inputs[0])
+    assert shard is not None
+    assert since(world) == 400
+    assert shard.allowed_since(world.now) == at(400)
+
+    world.report(R1, at(700), READ)
+    for _ in range(2):
+        world.maintain()
+    assert since(world) == 700 - LAG
+
+    world.instance.drop("ns/b")
+    world.report(R1, EMPTY, READ)
+    world.maintain()
+    assert since(world) == 800 - LAG
+
+
+def test_an_importer_that_is_slow_on_one_replica_holds_the_index() -> None:
+    """What it has not read there yet stays, also for the case that this replica starts again."""
+    world = shared()
+    world.connect(R2)
+    world.report(R1, at(900))
+    world.report(R1, at(850), READ)
+    world.report(R2, at(500), INDEX, VIEW, READ)
+    world.maintain()
+    world.maintain()
+
+    assert since(world) == 499
+
+
+def test_an_importer_is_scheduled_once_the_index_is_past_its_as_of() -> None:
+    """Until then it says that it waits for the index."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1)
+    world.instance.create(Dataflow("ns/b", reader(as_of=400), LAG), TERM)
+    waiting = world.instance.dataflows.get("ns/b")
+    assert waiting is not None
+    world.report(R1, at(400))
+    world.maintain()
+    assert world.instance.dataflows.waits_for(waiting) == [INDEX]
+    assert c.Schedule(READ) not in world.sent(R1)
+
+    world.report(R1, at(401))
+    world.maintain()
+
+    assert c.Schedule(READ) in world.sent(R1)
+
+
+def test_a_new_replica_hears_of_the_exporter_first_and_can_read_it_at_the_importers_as_of() -> None:
+    """In order of creation, the exporter scheduled first, its as_of not after the importer's."""
+    world = shared()
+    world.report(R1, at(800))
+    world.report(R1, at(600), READ)
+    for _ in range(2):
+        world.maintain()
+    world.connect(R2)
+    sent = world.sent(R2)
+
+    created = {m.dataflow.name: m.dataflow.as_of for m in sent if isinstance(m, c.CreateDataflow)}
+    assert list(created) == ["d", "b"]
+    assert created["d"] <= created["b"] == 600 - LAG
+    assert [m.id for m in sent if isinstance(m, c.Schedule)][-1] == READ
+
+
+def test_nothing_is_created_over_an_index_that_is_not_there() -> None:
+    """Not installed, or dropped: the caller waits instead."""
+    world = World()
+    with pytest.raises(ValueError, match="imports index d/i"):
+        world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+    world.install()
+    world.connect(R1)
+    world.instance.drop("ns/d")
+    with pytest.raises(ValueError, match="imports index d/i"):
+        world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+
+
+def state(name: str, *reads: str, instance: str = "default") -> DataflowState:
+    """An active Dataflow that exports an index and a view of one collection, and reads others."""
+    exports = (
+        PlannedExport("v", "materializedView", GlobalId(f"{name}/o"), (A,), (0,)),
+        PlannedExport("i", "index", GlobalId(f"{name}/o"), (A,), (0,), unique=True),
+        PlannedExport("other", "index", GlobalId(f"{name}/p"), (A,), (0,)),
+    )
+    of = dataflow(name)
+    own = replace(of.index_exports[0], id=GlobalId(f"{name}/other"), on=GlobalId(f"{name}/p"))
+    description = replace(of, index_exports=(*of.index_exports, own))
+    parents = tuple(Parent("Dataflow", r) for r in reads)
+    revision = DataflowRevision(description, exports, parents, "identity", 1, "sha256:0")
+    key = Key(DATAFLOWS, "ns", name)
+    return DataflowState(key, f"uid-{name}", instance, ActiveRevision("r1", 1, 1, "sha256:0", revision))
+
+
+def test_exporters_are_installed_before_their_importers() -> None:
+    """However deep, and whatever their names."""
+    states = [state("a", "m"), state("m", "z", "gone"), state("z"), state("k", "a", "z")]
+    order = [s.key.name for s in exporters_first(states)]
+
+    assert order.index("z") < order.index("m") < order.index("a") < order.index("k")
+    assert sorted(order) == ["a", "k", "m", "z"]
+
+
+def test_indexes_are_shared_within_their_instance() -> None:
+    """A view's relation has the indexes of its own collection, an index's has itself; another instance's have none."""
+    near, far = state("near"), state("far", instance="other")
+    found = {f"{r.parent}.{r.name}": r for r in catalogue([], [near, far], instance="default").relations}
+    index = SharedIndex(GlobalId("near/i"), GlobalId("near/o"), (0,))
+
+    assert found["near.i"].indexes == found["near.v"].indexes == (index,)
+    assert [i.id for i in found["near.other"].indexes] == ["near/other"]
+    assert {found[f"far.{e}"].indexes for e in ("v", "i", "other")} == {()}
+    assert found["far.i"].index_key == (0,)
