@@ -25,8 +25,12 @@ async def explain(world: World, namespace: str, subject: str) -> str:
 
 
 async def _of_sql(world: World, namespace: str, sql: str) -> str:
-    """The plan of a view of this text, were it applied now."""
-    known = catalogue(world.registry.sources(namespace), world.registry.dataflows(namespace))
+    """The plan of a view of this text, were it applied now; where there are several instances, one that shares none of
+    their indexes."""
+    dataflows = world.registry.dataflows(namespace)
+    instances = {d.instance for d in dataflows}
+    instance = instances.pop() if len(instances) == 1 else None
+    known = catalogue(world.registry.sources(namespace), dataflows, instance=instance)
     request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
     planned = await world.planner.plan(request)
     if isinstance(planned, Refused):
