@@ -1,0 +1,174 @@
+"""Queries through the real renderer: many as one dataflow, and apart where something is wrong with one of them.
+
+Errors in a collection belong to no query. So queries whose dataflow fails, or shows an error at the time of reading,
+are divided until the one is found to which that belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tests.oracle.histories import History
+from tests.oracle.world import SINK, Updates, World, contents, world
+from tests.sqllogictest.compare import Result
+from tests.sqllogictest.database import StoredTable
+from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
+from tests.sqllogictest.planning import ALL, Lowering, Planner, Together
+from tidemark_planner.errors import PlannerError, Refusal
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.ids import ShardId, Time
+from tidemark_protocol.types import Column
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.finishing import sorted_indices
+from tidemark_replica.render.errors import RenderError
+
+BATCH = 25
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query and after which moment it is asked."""
+
+    number: int
+    lowering: Lowering
+    moment: int
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class InError:
+    """The view shows errors of these codes."""
+
+    codes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The dataflow could not be planned, built or stepped; or it showed what cannot be."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RefusedLate:
+    """Planning refused the whole."""
+
+    error: Refusal
+
+
+Answer = Result | InError | Failed | RefusedLate
+
+
+class Dataflows:
+    """One way (`mode`) to the answers of a file."""
+
+    def __init__(
+        self, spark: Any, planner: Planner, mode: str, tables: Sequence[StoredTable], history: History, folder: Path
+    ) -> None:
+        self._spark, self._planner, self._mode = spark, planner, mode
+        self._tables, self._history, self._folder = as_tables(tables), history, folder
+
+    def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
+        """The answer of each query, by its number, as they are found."""
+        with world(self._spark, self._folder, self._tables, self._history) as made:
+            for batch in self._batches(asked):
+                yield from self._answers(made, batch)
+
+    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
+        """Queries whose dataflow can begin and end together; those expected to fail on their own."""
+        batch: list[Asked] = []
+        for one in asked:
+            if one.alone:
+                yield [one]
+                continue
+            if len(batch) == BATCH or (batch and self._mode == "peek" and one.moment != batch[0].moment):
+                yield batch
+                batch = []
+            batch.append(one)
+        if batch:
+            yield batch
+
+    def _answers(self, made: World, batch: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
+        found: list[Answer]
+        try:
+            found = self._run(made, batch)
+        except Refusal as error:
+            found = [RefusedLate(error)]
+        except (PlannerError, RenderError, PlanNotAllowed) as error:
+            found = [Failed(f"{type(error).__name__}: {error}")]
+        except Exception as error:  # whatever breaks is the answer to the query that broke it
+            found = [Failed(f"{type(error).__name__}: {error}")]
+        if len(batch) == 1:
+            yield batch[0].number, found[0]
+        elif all(isinstance(answer, Result) for answer in found) and len(found) == len(batch):
+            yield from zip((one.number for one in batch), found, strict=True)
+        else:
+            middle = len(batch) // 2
+            yield from self._answers(made, batch[:middle])
+            yield from self._answers(made, batch[middle:])
+
+    def _run(self, made: World, batch: Sequence[Asked]) -> list[Answer]:
+        limited = self._mode != "peek"
+        together = self._planner.together([one.lowering for one in batch], limited)
+        last = max(one.moment for one in batch)
+        first = self._describe(together, as_of(self._mode, last))
+        updates = made.run(first, bounds(self._mode, reading_time(last), str(batch[0].number)))
+        return [self._answer(updates, together, i, one, limited) for i, one in enumerate(batch)]
+
+    def _describe(self, together: Together, begins: int) -> DataflowDescription:
+        columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(together.schema))
+        sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), str(self._folder / "sink"), columns))
+        description = DataflowDescription(
+            name="file",
+            source_imports=together.imports,
+            index_imports=(),
+            objects=together.objects,
+            index_exports=(),
+            sink_exports=(SinkExport(SINK, ALL, sink),),
+            as_of=Time(begins),
+        )
+        check_dataflow(description)
+        return description
+
+    def _answer(self, updates: Updates, together: Together, number: int, one: Asked, limited: bool) -> Answer:
+        rows, errors = contents(updates, reading_time(one.moment))
+        if errors:
+            return InError(tuple(sorted(errors)))
+        mine = {row: n for row, n in rows.items() if row[0] == number}
+        if negative := [row for row, n in mine.items() if n < 0]:
+            return Failed(f"a negative multiplicity of {negative[0]}")
+        picked = [tuple(row[p] for p in together.places[number]) for row, n in mine.items() for _ in range(n)]
+        return finish(picked, one.lowering, limited)
+
+
+def finish(rows: list[tuple[Any, ...]], lowering: Lowering, limited: bool) -> Result:
+    """The rows in order, as a reader of a view gets them; those whose order is the same are tied."""
+    finishing = lowering.finishing
+    columns = [pa.array(c, arrow_type(t.type)) for c, t in zip(_turned(rows, lowering), lowering.schema, strict=True)]
+    table = pa.table(columns, names=[str(i) for i in range(len(columns))])
+    if finishing.order:
+        table = table.take(sorted_indices(table, finishing.order))
+    if not limited:
+        table = table.slice(finishing.offset, finishing.limit)
+    ordered = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+    runs: list[int] = []
+    previous = None
+    for row in ordered:
+        key = repr([row[k.column] for k in finishing.order])
+        if key == previous:
+            runs[-1] += 1
+        else:
+            runs.append(1)
+        previous = key
+    return Result(tuple(row[: finishing.shown] for row in ordered), tuple(runs), lowering.names)
+
+
+def _turned(rows: list[tuple[Any, ...]], lowering: Lowering) -> list[list[Any]]:
+    return [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in lowering.schema]
