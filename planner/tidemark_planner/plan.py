@@ -25,7 +25,7 @@ from tidemark_protocol.types import Column
 
 
 @dataclass
-class _Built:
+class Built:
     """The request so far: views by name, and objects in the order in which they are built."""
 
     views: dict[str, View] = field(default_factory=dict)
@@ -42,17 +42,17 @@ def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
 
 def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
     check_settings(request.settings, request.dialect)
-    built = _Built()
+    built = Built()
     for view in request.views:
         try:
-            _add_view(catalyst, request, view, built)
+            add_view(catalyst, request, view, built)
         except Refusal as refusal:
             raise refusal.in_view(view.name) from None
     exports = tuple(plan_export(export, built.views) for export in request.exports)
     return assemble(catalyst, request, built.objects, exports)
 
 
-def _add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built: _Built) -> None:
+def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built: Built) -> None:
     if view.name.lower() in built.views:
         refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
     scope = scope_of(request.catalogue, (v.known for v in built.views.values()))

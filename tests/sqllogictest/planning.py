@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from tests.sqllogictest.database import Database
+from tidemark_planner.allowed_sql import check_order_last
+from tidemark_planner.assemble import assemble
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import Refusal
-from tidemark_planner.finishing import Trimmings, peel
+from tidemark_planner.finishing import finished
 from tidemark_planner.hir import Hir
 from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.lower.organisation import Trimmings, peel
 from tidemark_planner.names import scope_of
-from tidemark_planner.peek import _with_order
-from tidemark_planner.plan import _add_view, _assemble, _Built
+from tidemark_planner.plan import Built, add_view
 from tidemark_planner.query import lower_query
 from tidemark_planner.rules import optimise
 from tidemark_planner.tree import Node
@@ -57,20 +59,6 @@ class Together:
     schema: Schema
 
 
-@dataclass
-class _Peeled:
-    """Takes order, limit and offset off before the rows are lowered, also from below a WITH."""
-
-    trimmings: Trimmings = field(default_factory=Trimmings)
-
-    def __call__(self, tree: Node, context: Context) -> Lowered:
-        if tree.kind == "WithCTE":
-            rows, self.trimmings = peel(tree.children[-1])
-            return context.lower(replace(tree, children=(*tree.children[:-1], rows)))
-        rows, self.trimmings = peel(tree)
-        return context.lower(rows)
-
-
 class Planner:
     """The real planner, for a file's queries."""
 
@@ -84,27 +72,30 @@ class Planner:
         self._lowered += 1
         prefix = f"q{self._lowered}/"
         request = PlanRequest("file", database.views_for(sql), (), catalogue, prefix)
-        built = _Built()
+        built = Built()
         for view in request.views:
-            _add_view(self._catalyst, request, view, built)
-        peeled = _Peeled()
+            add_view(self._catalyst, request, view, built)
+        trimmings = Trimmings()
+
+        def lower_rows(tree: Node, context: Context) -> Lowered:
+            nonlocal trimmings
+            rows, trimmings = peel(tree)
+            return context.lower(rows)
+
         scope = scope_of(catalogue, (v.known for v in built.views.values()))
-        query = lower_query(self._catalyst, sql, scope, lambda n: GlobalId(f"{prefix}{n}"), lambda _: None, peeled)
-        hir, names, order = _with_order(query.lowered, peeled.trimmings)
-        hir = optimise(hir)
-        shown = len(peeled.trimmings.shown or query.lowered.names)
-        finishing = Finishing(order, peeled.trimmings.limit, peeled.trimmings.offset, shown)
-        id = GlobalId(f"{prefix}rows")
-        return Lowering(
-            id, (*built.objects, *query.objects, (id, hir)), catalogue, names[:shown], hir.schema, finishing
+        query = lower_query(
+            self._catalyst, sql, scope, lambda n: GlobalId(f"{prefix}{n}"), check_order_last, lower_rows
         )
+        end = finished(query.lowered, trimmings)
+        hir, id = optimise(end.hir), GlobalId(f"{prefix}rows")
+        objects = (*built.objects, *query.objects, (id, hir))
+        return Lowering(id, objects, catalogue, end.names[: end.finishing.shown], hir.schema, end.finishing)
 
     def together(self, queries: Sequence[Lowering], limited: bool) -> Together:
         """The queries as one collection; `limited`: LIMIT and OFFSET are operators of it. Raises Refusal."""
         relations = {r.id: r for q in queries for r in q.catalogue.relations}
         request = PlanRequest("file", (), (), Catalogue(tuple(relations.values())), "")
-        built = _Built(objects=[o for q in queries for o in q.objects])
-        planned = _assemble(self._catalyst, request, built, ())
+        planned = assemble(self._catalyst, request, [o for q in queries for o in q.objects], ())
         plans = {o.id: o.plan for o in planned.objects}
         schema, places = _shared([plans[q.id].schema for q in queries])
         parts = tuple(
