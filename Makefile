@@ -43,6 +43,14 @@ test-fast: venv ## the tests without Spark and without a control plane (less tha
 test-slow: java venv control-plane ## the long tests
 	$(PYTEST) -m slow --durations=15
 
+.PHONY: test-sqllogictest
+test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/testing.md)
+	$(IN_VENV) $(BIN)/python -m tests.sqllogictest tests/sqllogictest/files/*.slt
+
+.PHONY: oracle
+oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)
+	$(IN_VENV) TIDEMARK_ORACLE_SEEDS=$${TIDEMARK_ORACLE_SEEDS:-10} $(BIN)/python -m pytest tests/oracle --durations=15
+
 .PHONY: lint
 lint: venv ## style and the arrows between packages
 	$(BIN)/ruff check .

@@ -36,7 +36,7 @@ def _translated(sql: str, dialect: str, database: Database) -> str:
         if isinstance(tree, exp.Command):
             raise NotTranslated(f"{dialect}: {tree.name} is not understood")
         whole = _Integers(database).divided(tree)
-        return whole.sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
+        return str(whole.sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
     except (errors.SqlglotError, RecursionError, ValueError) as error:
         raise NotTranslated(f"{dialect}: {str(error).splitlines()[0] if str(error) else 'cannot be read'}") from None
 

@@ -40,13 +40,12 @@ def as_of(mode: str, moment: int) -> int:
 
 
 def bounds(mode: str, last: int, seed: str) -> list[int]:
-    """Uppers of the steps up to the time `last`, which is read."""
+    """Uppers of the steps up to the time `last`, which is read; what a step hydrates from is still empty."""
     if mode == "peek":
         return [last + 1]
     rng = random.Random(f"steps {seed}")
     inside = range(BEGINNING + 1, last)
-    cuts = rng.sample(inside, min(len(inside), 1 if mode == "before" else 2))
-    return sorted({BEGINNING + 1, *cuts, last + 1})
+    return sorted({*rng.sample(inside, min(len(inside), 1)), last + 1})
 
 
 def history(mode: str, tables: Iterable[StoredTable], asked: Sequence[int], seed: str) -> History:

@@ -175,7 +175,7 @@ class _Parser:
         sql = block[: marks[0]] if marks else block
         below = block[marks[0] + 1 :] if marks else []
         if multiline and "EOF" not in (line.strip() for line in below):
-            below += ["", *(line for _, line in self.lines.until("EOF"))]
+            below += [line for _, line in self.lines.until("EOF")]
         return "\n".join(sql).strip().rstrip(";"), below, bool(marks)
 
     def _simple(self, place: Place) -> Iterator[Record]:
