@@ -7,7 +7,7 @@ from typing import Any
 
 from tidemark_protocol.check_aggregates import check_aggregates, check_window_calls
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
-from tidemark_protocol.expr import ScalarExpr, is_nullable
+from tidemark_protocol.expr import Literal, ScalarExpr, is_nullable
 from tidemark_protocol.lir import (
     ArrangeBy,
     Constant,
@@ -99,6 +99,8 @@ def check_top_k(plan: TopK) -> None:
         check_expr(plan.limit, ())
         if plan.limit.type != BIGINT:
             refuse(f"a limit is of type {plan.limit.type}, not bigint")
+        if isinstance(plan.limit, Literal) and int(plan.limit.value or 0) < 0:
+            refuse(f"a limit of {plan.limit.value} rows is negative")
     if plan.offset < 0:
         refuse("an offset is negative")
     if plan.plan.kind not in TOP_K_KINDS:

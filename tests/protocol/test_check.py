@@ -124,6 +124,7 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (Constant((ConstantRow((Literal(None, BIGINT), Literal("a", STRING))),), ROW), "constant row"),
         (FlatMap(GET, "explode", (), (), IDENTITY), "not on the allow-list"),
         (TopK(GET, (5,), (), None, 0, TopKPlan()), "beyond the 2 columns"),
+        (TopK(GET, (), (), Literal("-1", BIGINT), 0, TopKPlan()), "a limit of -1 rows is negative"),
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:

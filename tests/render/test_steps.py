@@ -15,10 +15,12 @@ from tests.oracle.tables import T
 from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tidemark_persist import Part
 from tidemark_protocol.dataflow import SinkExport, SubscribeSink
-from tidemark_protocol.expr import ColumnRef
+from tidemark_protocol.expr import ColumnRef, Literal
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.functions import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import MapFilterProject, Mfp, Plan, Threshold
+from tidemark_protocol.lir import MapFilterProject, Mfp, Plan, TopK, TopKPlan
+from tidemark_protocol.types import BIGINT
 from tidemark_replica.render import NotRendered, StepFailed
 
 pytestmark = pytest.mark.spark
@@ -27,6 +29,7 @@ TABLES = {"t": T}
 HISTORY = random_history(TABLES, 3, times=8)
 NOTHING = History({"t": ()}, as_of=5, last=9)
 END = HISTORY.last + 1
+SUM = call("+", (Literal("1", BIGINT), Literal("1", BIGINT)), BIGINT)
 
 
 def updates_of(made: World, plan: Plan, uppers: list[Frontier], until: int | None) -> Counter[Any]:
@@ -96,7 +99,10 @@ def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tm
     """The node is named, and no folder or arrangement is left."""
     with world(spark, tmp_path, TABLES, HISTORY) as made:
         now = MapFilterProject(T.schema, lower=(ColumnRef(0, T.schema[0].type),))
-        for plan, named in ((Threshold(GET_T), "Threshold"), (Mfp(GET_T, now), "temporal")):
+        for plan, named in (
+            (TopK(GET_T, (), (), SUM, 0, TopKPlan()), "limit of a TopK"),
+            (Mfp(GET_T, now), "temporal"),
+        ):
             with pytest.raises(NotRendered, match=named):
                 made.build(made.describe(plan))
 

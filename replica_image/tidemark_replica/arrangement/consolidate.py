@@ -20,6 +20,7 @@ from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
 from tidemark_replica.arrangement.hashing import hash_rows
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, row_columns
+from tidemark_replica.arrangement.value_order import file_order
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
@@ -35,14 +36,26 @@ def consolidate(updates: Updates) -> Updates:
 
 
 def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
-    """A record batch of a file's schema, its times advanced to `since`, consolidated and sorted by hash."""
+    """A record batch of a file's schema, its times advanced to `since`, consolidated and sorted as files are."""
     rows = advance(rows, layout, since)
+    if layout.order is not None:
+        return _consolidate_by_value(rows, layout)
     identity = [rows.column(i) for i in layout.identity]
     weights = [np.asarray(rows.column(i).to_numpy()) for i in layout.weights]
     first, sums = _sum_by_identity(identity, weights, checked=not layout.accumulators)
     order = order_by_hash(file_hashes(rows)[first])
     kept = take(rows.columns[: layout.tag + 1], first[order])
     return pa.RecordBatch.from_arrays([*kept, *(pa.array(s[order]) for s in sums)], schema=layout.schema)
+
+
+def _consolidate_by_value(rows: Any, layout: Layout) -> Any:
+    """Sorting down to identity puts the rows to be added up side by side."""
+    ordered = file_order(rows, layout)
+    starts = np.flatnonzero(ordered.begins)
+    weights = np.asarray(rows.column(layout.weights[0]).to_numpy())
+    sums = sum_diffs(weights[ordered.order], starts)
+    kept = take(rows.columns[: layout.tag + 1], ordered.order[starts[sums != 0]])
+    return pa.RecordBatch.from_arrays([*kept, pa.array(sums[sums != 0])], schema=layout.schema)
 
 
 def advance(rows: Any, layout: Layout, since: int) -> Any:

@@ -9,6 +9,9 @@ A file's rows are sorted by `__hash`, the hash of the key columns; errs rows hav
 Both consolidate by one rule: rows of one identity are one row whose weights are the sums; a row whose weights are all
 zero is gone. A diff that overflows is refused. Accumulators `a` wrap around on purpose: they are digits of wider
 numbers (`kernels/digits.py`), sums of at most 2^30 contributions, so their final values always fit.
+
+Rows may be ordered by value too: those of one key are then sorted (`value_order.py`), so that the first ones of a group
+are a slice of every file.
 """
 
 import base64
@@ -20,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemark_protocol.reductions import OrderKey
 from tidemark_replica.arrangement.columns import check_type
 from tidemark_replica.arrangement.updates import DIFF, ERROR, TIME, Array, Hashes, Ints
 
@@ -34,6 +38,8 @@ class Layout:
     key: tuple[int, ...]
     accumulators: int = 0
     """0: an arrangement of rows; else of sums, whose row is its key."""
+    order: tuple[OrderKey, ...] | None = None
+    """By what the rows of a group are sorted, before all their other columns; None: they are not."""
 
     def __post_init__(self) -> None:
         for t in self.types:
@@ -45,6 +51,11 @@ class Layout:
     def of_rows(types: Iterable[pa.DataType], key: Iterable[int]) -> "Layout":
         """An indexed collection."""
         return Layout(tuple(types), tuple(key))
+
+    @staticmethod
+    def by_value(types: Iterable[pa.DataType], key: Iterable[int], order: Iterable[OrderKey]) -> "Layout":
+        """An indexed collection whose groups are sorted by value."""
+        return Layout(tuple(types), tuple(key), order=tuple(order))
 
     @staticmethod
     def of_sums(key_types: Iterable[pa.DataType], accumulators: int) -> "Layout":
@@ -98,12 +109,14 @@ class Layout:
         """As JSON-able values; `from_json` reads it back."""
         row = pa.schema([(f"c{i}", t) for i, t in enumerate(self.types)])
         types = base64.b64encode(row.serialize().to_pybytes()).decode()
-        return {"types": types, "key": list(self.key), "accumulators": self.accumulators}
+        order = None if self.order is None else [[k.column, k.descending, k.nulls_last] for k in self.order]
+        return {"types": types, "key": list(self.key), "accumulators": self.accumulators, "order": order}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Layout":
         row = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["types"])))
-        return Layout(tuple(row.types), tuple(value["key"]), value["accumulators"])
+        order = None if value["order"] is None else tuple(OrderKey(*k) for k in value["order"])
+        return Layout(tuple(row.types), tuple(value["key"]), value["accumulators"], order)
 
 
 def file_hashes(rows: Any) -> Hashes:

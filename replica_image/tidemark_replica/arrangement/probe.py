@@ -71,7 +71,7 @@ def probe(
     if len(keys.hashes) == 0:
         return
     for segment in segments:
-        wanted, begins, ends = _ranges(keys.hashes, segment.hashes)
+        wanted, begins, ends = key_ranges(keys.hashes, segment.hashes)
         if len(wanted) == 0:
             continue
         for chosen, stored in _expand(wanted, begins, ends, slice_rows):
@@ -80,7 +80,7 @@ def probe(
                 yield Hits(keys.rows[chosen], segment.rows.select(wanted_columns).take(pa.array(stored)))
 
 
-def _ranges(wanted: Hashes, stored: Hashes) -> tuple[Ints, Ints, Ints]:
+def key_ranges(wanted: Hashes, stored: Hashes) -> tuple[Ints, Ints, Ints]:
     """For the wanted hashes that are stored: their positions, and where their rows begin and end."""
     begin, end = np.searchsorted(wanted, stored[0], "left"), np.searchsorted(wanted, stored[-1], "right")
     near = wanted[begin:end]

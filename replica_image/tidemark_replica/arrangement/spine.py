@@ -24,9 +24,10 @@ from tidemark_replica.arrangement.errors import StaleManifest
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.updates import Hashes
+from tidemark_replica.arrangement.value_ranges import value_ranges
 
 RANGE_ROWS = 1 << 18
-"""How many rows a merge holds and consolidates at a time (a range of hashes; one hash is never split)."""
+"""How many rows a merge holds and consolidates at a time: a range of hashes, where one hash is split by value only."""
 
 SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 28
 """A file's segments grow up to this: what a merge holds at most, beside one range."""
@@ -89,7 +90,7 @@ def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest
 
 def merge_segments(runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS) -> Iterator[Any]:
     """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows."""
-    for parts in hash_ranges(runs, range_rows):
+    for parts in _ranges(runs, layout, range_rows):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         consolidated = consolidate_sorted(rows, layout, since)
         if consolidated.num_rows:
@@ -104,6 +105,11 @@ def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]
         after = last
         if parts:
             yield parts
+
+
+def _ranges(runs: Sequence[Segment], layout: Layout, range_rows: int) -> Iterator[list[Any]]:
+    for parts in hash_ranges(runs, range_rows):
+        yield from [parts] if layout.order is None else value_ranges(parts, layout, range_rows)
 
 
 def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:

@@ -39,6 +39,11 @@ class Trace:
             if bucket is None or ref.bucket == bucket:
                 yield from self._cache.segments(ref, self.layout)
 
+    def segments_of(self, keys: Keys) -> Iterator[Segment]:
+        """The segments of the buckets that the keys lie in."""
+        for ref in self._near(keys):
+            yield from self._cache.segments(ref, self.layout)
+
     def probe(
         self,
         keys: Keys,

@@ -13,10 +13,11 @@ from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal
 from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, threshold
+from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates
 
-Spec = GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec
+Spec = GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec | TopKSpec
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 KERNELS: Mapping[type, Run] = {
@@ -24,4 +25,5 @@ KERNELS: Mapping[type, Run] = {
     ReduceSpec: reduce,
     ThresholdSpec: threshold,
     TemporalSpec: temporal,
+    TopKSpec: top_k,
 }

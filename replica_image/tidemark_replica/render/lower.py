@@ -2,8 +2,8 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, Union, ArrangeBy.
-What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+Rendered: Constant, Get, Let, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, TopK, Union,
+ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidemark_protocol.lir import (
     Plan,
     Reduce,
     Threshold,
+    TopK,
     Union,
 )
 from tidemark_replica.arrangement.errors import UnsupportedType
@@ -47,6 +48,7 @@ from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline,
 from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal
 from tidemark_replica.render.threshold import lower_threshold
+from tidemark_replica.render.top_k import lower_top_k
 
 
 def lower_dataflow(
@@ -158,6 +160,10 @@ def _threshold(scope: Scope, plan: Threshold) -> Flow:
     return lower_threshold(scope, lower(scope, plan.input))
 
 
+def _top_k(scope: Scope, plan: TopK) -> Flow:
+    return lower_top_k(scope, plan, lower(scope, plan.input))
+
+
 def _union(scope: Scope, plan: Union) -> Flow:
     return scope.flows.union([lower(scope, i) for i in plan.inputs], plan.schema)
 
@@ -183,6 +189,7 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     Reduce: _reduce,
     Negate: _negate,
     Threshold: _threshold,
+    TopK: _top_k,
     Union: _union,
     ArrangeBy: _arrange_by,
 }

@@ -16,13 +16,20 @@ def take_in(
     keep: Callable[[Updates], None],
 ) -> Iterator[Updates]:
     """Give the ok rows of each chunk to `keep`; yields the errs rows, as rows of the output."""
+    for oks, errs in chunks(context, updates, types):
+        if errs.num_rows:
+            yield as_error_rows(errs, output_types)
+        if oks.num_rows:
+            keep(oks)
+
+
+def chunks(
+    context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType]
+) -> Iterator[tuple[Updates, Updates]]:
+    """(oks, errs) of the input, chunk by chunk; one of them may be empty."""
 
     def check(_: None, batch: Updates) -> None:
         check_updates(batch, types, context.lower, context.upper)
 
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
-        oks, errs = split_errors(chunk)
-        if errs.num_rows:
-            yield as_error_rows(errs, output_types)
-        if oks.num_rows:
-            keep(oks)
+        yield split_errors(chunk)
