@@ -10,16 +10,22 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.syntax import ParseTree, Phrase
 from tidemark_protocol.literals import is_special_time
 
-AGGREGATES = frozenset({"count", "sum", "avg", "mean"})
+AGGREGATES = frozenset(
+    "count sum avg mean count_if bool_and bool_or every some any min max any_value first last first_value last_value "
+    "stddev stddev_samp std stddev_pop variance var_samp var_pop string_agg listagg percentile percentile_cont "
+    "percentile_disc median mode max_by min_by".split()
+)
+_WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
 _LATER_AGGREGATES = frozenset(
-    "min max any_value first last first_value last_value count_if bool_and bool_or every some any stddev stddev_samp "
-    "stddev_pop variance var_samp var_pop collect_list collect_set array_agg string_agg listagg approx_count_distinct "
-    "percentile percentile_approx median mode max_by min_by corr covar_pop covar_samp skewness kurtosis".split()
+    "collect_list collect_set array_agg approx_count_distinct percentile_approx approx_percentile corr covar_pop "
+    "covar_samp skewness kurtosis regr_slope regr_intercept regr_r2 regr_count bit_and bit_or bit_xor try_sum try_avg "
+    "histogram_numeric product".split()
 )
 _CLOCK = frozenset("localtimestamp current_time mz_now unix_timestamp".split())
 SCALARS = frozenset(
     "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
-    "round floor ceil ceiling upper ucase lower lcase length char_length character_length len substring substr "
+    "round floor ceil ceiling shiftleft shiftright shiftrightunsigned grouping grouping_id "
+    "upper ucase lower lcase length char_length character_length len substring substr "
     "concat trim ltrim rtrim startswith endswith contains replace "
     "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
     "now current_timestamp current_date curdate "
@@ -28,17 +34,13 @@ SCALARS = frozenset(
 )
 # Rules of the grammar that have no lowering, in the user's words.
 _CLAUSES = {
-    "windowSpec": "a window function (OVER)",
-    "windowClause": "WINDOW",
     "lateralView": "LATERAL VIEW",
     "pivotClause": "PIVOT",
     "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
-    "groupingAnalytics": "GROUP BY ROLLUP, CUBE or GROUPING SETS",
     "tableFunctionCall": "a table function",
     "jsonTable": "JSON_TABLE",
     "unnest": "UNNEST",
-    "qualifyClause": "QUALIFY",
     "asofJoinType": "ASOF JOIN",
     "nearestByClause": "NEAREST BY",
     "changesClause": "CHANGES",
@@ -54,15 +56,12 @@ _CLAUSES = {
 }
 # A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
 _NEEDS = {
-    "windowSpec": "OVER",
-    "windowClause": "WINDOW",
     "lateralView": "LATERAL",
     "pivotClause": "PIVOT",
     "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
     "jsonTable": "JSON_TABLE",
     "unnest": "UNNEST",
-    "qualifyClause": "QUALIFY",
     "asofJoinType": "ASOF",
     "nearestByClause": "NEAREST",
     "changesClause": "CHANGES",
@@ -116,25 +115,6 @@ def check_statement(sql: str, tree: ParseTree) -> None:
     _check_literals(tree)
 
 
-def check_no_order(tree: ParseTree) -> None:
-    """A view is a multiset: no ORDER BY, and LIMIT has no lowering yet."""
-    _check_order(list(tree.phrases("queryOrganization")))
-
-
-def check_order_last(tree: ParseTree) -> None:
-    """A query that is read once may be ordered and limited at its end, which is done to its result."""
-    phrases = list(tree.phrases("queryOrganization"))
-    last = max((p.span.end for p in phrases), default=0)
-    _check_order([p for p in phrases if p.span.end != last or tree.has_more_after(p.span)])
-
-
-def _check_order(phrases: list[Phrase]) -> None:
-    for phrase in phrases:
-        first = phrase.text[:5].lower()
-        construct = "ORDER BY" if first in ("order", "sortb", "clust", "distr") else "LIMIT or OFFSET"
-        _refuse_at(phrase, f"{construct} in a view", "order and limit the rows when reading the view")
-
-
 def _check_joins(tree: ParseTree) -> None:
     for phrase in tree.phrases("joinType"):
         kind = phrase.text.lower()
@@ -150,9 +130,6 @@ def _check_subqueries(tree: ParseTree) -> None:
     for phrase in tree.phrases("query"):
         if phrase.parent in _SUBQUERIES:
             _refuse_at(phrase, _SUBQUERIES[phrase.parent])
-    for phrase in tree.phrases("setQuantifier"):
-        if phrase.parent == "FunctionCallContext" and phrase.text.upper() == "DISTINCT":
-            _refuse_at(phrase, "DISTINCT inside an aggregate")
     for keyword in ("INTERSECT", "EXCEPT", "SETMINUS"):
         for token in tree.tokens(keyword):
             if token.parent == "SetOperationContext":
@@ -162,7 +139,7 @@ def _check_subqueries(tree: ParseTree) -> None:
 def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
         name = phrase.text.lower().strip("`")
-        if name in SCALARS or name in AGGREGATES:
+        if name in SCALARS or name in AGGREGATES or name in _WINDOWS:
             continue
         if name in _LATER_AGGREGATES:
             _refuse_at(phrase, f"the aggregate {name}")

@@ -19,12 +19,13 @@ from tidemark_planner.tree import Node
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.check_scalar import MAX_EXPR_NODES
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, walk
+from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import call, is_constant
 from tidemark_protocol.literals import is_special_time
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
 
-Columns = Mapping[int, ColumnRef]
+# What each of Spark's attributes is: most often a column of the row.
+Columns = Mapping[int, ScalarExpr]
 _BINARY_TO_BOOLEAN = {
     "EqualTo": "=",
     "EqualNullSafe": "<=>",
@@ -62,7 +63,19 @@ _TO_STRING = {
     "Concat": "concat",
     "StringReplace": "replace",
 }
-_SAME_TYPE = {"Abs": "abs", "Greatest": "greatest", "Least": "least", "Coalesce": "coalesce"}
+_SAME_TYPE = {
+    "BitwiseAnd": "&",
+    "BitwiseOr": "|",
+    "BitwiseXor": "^",
+    "BitwiseNot": "~",
+    "ShiftLeft": "shiftleft",
+    "ShiftRight": "shiftright",
+    "ShiftRightUnsigned": "shiftrightunsigned",
+    "Abs": "abs",
+    "Greatest": "greatest",
+    "Least": "least",
+    "Coalesce": "coalesce",
+}
 
 
 def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
@@ -116,7 +129,7 @@ class _Lowering:
         target, source = type_of(node.fields["dataType"]), node.children[0]
         if source.kind == "Literal" and source.fields["dataType"] == VOID:
             return Literal(None, target)
-        return _cast(self.lower(source), target)
+        return cast_to(self.lower(source), target)
 
     def connective(self, node: Node) -> ScalarExpr:
         """AND and OR of any number: Spark's are of two."""
@@ -195,7 +208,8 @@ def _arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call(operator, arguments, left)
 
 
-def _cast(of: ScalarExpr, target: SqlType) -> ScalarExpr:
+def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
+    """The expression as another type; a literal folds where that is exact."""
     if of.type == target:
         return of
     if isinstance(of, Literal) and (folded := fold.fold_cast(of, target)) is not None:
@@ -235,7 +249,7 @@ def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -
             if (folded := move(start, sign * int(by.value))) is not None:
                 return folded
         if by.type != INT:
-            by = _cast(by, INT)
+            by = cast_to(by, INT)
         return call(function, (start, by), DATE)
 
     return lowered

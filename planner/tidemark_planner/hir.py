@@ -158,6 +158,15 @@ def filtered(node: Hir, predicates: tuple[ScalarExpr, ...]) -> Hir:
     return Filter(node, predicates) if predicates else node
 
 
+def top_k(
+    node: Hir, group_key: tuple[int, ...], order: tuple[OrderKey, ...], limit: int | None, offset: int = 0
+) -> Hir:
+    """A TopK, unless it takes nothing or everything."""
+    if limit is not None and limit <= 0:
+        return Values((), node.schema)
+    return node if limit is None and offset <= 0 else TopK(node, group_key, order, limit, max(offset, 0))
+
+
 def inputs_of(node: Hir) -> tuple[Hir, ...]:
     """The nodes directly below."""
     if isinstance(node, Scan | Values):

@@ -10,7 +10,6 @@ A query that reads one export and needs no operators is a peek of what is there 
 
 from __future__ import annotations
 
-from tidemark_planner.allowed_sql import check_order_last
 from tidemark_planner.assemble import assemble, check_settings
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import Refusal
@@ -49,7 +48,7 @@ def _plan(catalyst: Catalyst, request: PlanOneShotRequest) -> PlannedOneShot:
         return GlobalId(f"{request.id_prefix}{RESULT}/cte{number}")
 
     scope = scope_of(request.catalogue, ())
-    query = lower_query(catalyst, request.sql, scope, object_id, check_order_last, lower)
+    query = lower_query(catalyst, request.sql, scope, object_id, lower)
     end = finished(query.lowered, trimmings)
     hir = optimise(end.hir)
     built_as = GlobalId(request.id_prefix + RESULT)

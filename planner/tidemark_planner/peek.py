@@ -24,7 +24,6 @@ from tidemark_planner.names import scope_of
 from tidemark_planner.query import lower_query
 from tidemark_planner.round_trip import check_round_trip
 from tidemark_planner.rules.push_down import push_down
-from tidemark_planner.syntax import ParseTree
 from tidemark_planner.tree import Node
 from tidemark_protocol.check import check_mfp
 from tidemark_protocol.errors import PlanNotAllowed
@@ -64,7 +63,7 @@ def _plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek:
     check_settings(request.settings)
     peeled = _Peeled()
     scope = scope_of(request.catalogue, ())
-    lowered = lower_query(catalyst, request.sql, scope, _no_objects, _anything, peeled).lowered
+    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
     end = finished(lowered, peeled.trimmings)
     base, fused = fuse(push_down(end.hir))
     if not isinstance(base, Scan):
@@ -77,10 +76,6 @@ def _plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek:
 
 def _no_objects(number: int) -> GlobalId:
     refuse("UNSUPPORTED", f"WITH is not supported here: {_ADVICE}", word="WITH")
-
-
-def _anything(tree: ParseTree) -> None:
-    """Nothing more is refused on the parse tree: what a peek cannot do shows in the lowered query."""
 
 
 def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:

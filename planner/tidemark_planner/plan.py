@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidemark_planner.allowed_sql import check_no_order
 from tidemark_planner.assemble import assemble, check_settings
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import Refusal, refuse
@@ -57,7 +56,7 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built:
         refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
     scope = scope_of(request.catalogue, (v.known for v in built.views.values()))
     prefix = f"{request.id_prefix}{view.name}"
-    query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), check_no_order, _lower_view)
+    query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view)
     hir = optimise(query.lowered.hir)
     built.objects += [*query.objects, (GlobalId(prefix), hir)]
     built.views[view.name.lower()] = View(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)

@@ -21,7 +21,6 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Diagnostic
 
 MAX_SQL_CHARACTERS = 128 * 1024
-Check = Callable[[ParseTree], None]
 # Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
 Lower = Callable[[Node, Context], Lowered]
 
@@ -35,7 +34,7 @@ class Query:
 
 
 def lower_query(
-    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], check: Check, lower: Lower
+    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
 ) -> Query:
     """The query's HIR; raises Refusal with positions in `sql`."""
     if len(sql) > MAX_SQL_CHARACTERS:
@@ -43,7 +42,6 @@ def lower_query(
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
-    check(tree)
     meanings = _meanings(tree, scope)
     rewritten = rewrite(sql, meanings)
     leaves = {known.leaf: known for _, known in meanings}

@@ -117,10 +117,6 @@ class ParseTree:
             at = at.getParent()
         return frozenset(names)
 
-    def has_more_after(self, span: Span) -> bool:
-        """Whether the statement goes on after the phrase."""
-        return ")" in self._sql[span.end :]
-
     def text_after(self, span: Span) -> str:
         """What follows a phrase, without the spaces between, up to the end of a string literal."""
         rest = self._sql[span.end :].lstrip()

@@ -176,7 +176,8 @@ def _reduce(plan: ReducePlan) -> str:
     if isinstance(plan, CollationReduce):
         return "collation (" + "; ".join(map(_reduce, plan.parts)) + ")"
     kind = {AccumulableReduce: "accumulable", HierarchicalReduce: "hierarchical", BasicReduce: "basic"}[type(plan)]
-    return f"{kind} [{', '.join(map(_aggregate, plan.aggregates))}]"
+    grows = " monotonic" if isinstance(plan, HierarchicalReduce) and plan.monotonic else ""
+    return f"{kind}{grows} [{', '.join(map(_aggregate, plan.aggregates))}]"
 
 
 def _aggregate(aggregate: Aggregate) -> str:

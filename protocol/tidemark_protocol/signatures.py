@@ -76,6 +76,15 @@ def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return arguments[0].type.is_numeric and arguments[0].type == result
 
 
+def whole_numbers(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """Integers of one type, and one of their type: what works on bits."""
+    return set(types_of(arguments)) == {result} and result.is_integral
+
+
+def shifted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return arguments[0].type == result and result in (INT, BIGINT) and arguments[1].type == INT
+
+
 def conditional(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`case`: condition, value, condition, value, ..., and an optional last value."""
     paired = len(arguments) // 2 * 2

@@ -22,7 +22,7 @@ from tidemark_protocol.types import SqlType
 __all__ = ["error_of", "is_fallible", "literal_sql", "string_sql", "to_sql"]
 
 ColumnName = Callable[[int], str]
-_INFIX = {n: n.upper() for n in ("+", "-", "*", "/", "div", "%", "=", "<", "<=", ">", ">=", "<=>", "and", "or")}
+_INFIX = {n: n.upper() for n in "+ - * / div % = < <= > >= <=> and or & | ^".split()}
 _SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
@@ -76,6 +76,7 @@ def _trim(side: str) -> Callable[[Call, list[str]], str]:
 
 _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "negate": lambda call, a: f"(- {a[0]})",
+    "~": lambda call, a: f"(~ {a[0]})",
     "not": lambda call, a: f"(NOT {a[0]})",
     "is_null": lambda call, a: f"({a[0]} IS NULL)",
     "is_not_null": lambda call, a: f"({a[0]} IS NOT NULL)",

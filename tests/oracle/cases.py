@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracle.cases_aggregates import QUERIES as AGGREGATES
 from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_topk import QUERIES as TOP_K
@@ -132,4 +133,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES)
+CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES)

@@ -14,6 +14,7 @@ from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.organisation import lower_organised, lower_sort
 from tidemark_planner.lower.project import lower_filter, lower_project
 from tidemark_planner.lower.union import lower_union
+from tidemark_planner.lower.window import lower_window
 
 __all__ = ["LOWERINGS", "Context", "Lowered"]
 
@@ -31,4 +32,5 @@ LOWERINGS: dict[str, Lower] = {
     "GlobalLimit": lower_organised,
     "Offset": lower_organised,
     "Sort": lower_sort,
+    "Window": lower_window,
 }

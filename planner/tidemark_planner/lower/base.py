@@ -62,8 +62,7 @@ class Context:
 
 # What users call the nodes that have no lowering.
 _WORDS = {
-    "Window": "a window function (OVER)",
-    "Expand": "GROUP BY ROLLUP, CUBE or GROUPING SETS",
+    "RepartitionByExpression": "CLUSTER BY or DISTRIBUTE BY",
     "Generate": "a table function",
     "Range": "range()",
     "Intersect": "INTERSECT",

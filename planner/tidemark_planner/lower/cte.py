@@ -5,8 +5,10 @@ An object is computed once and shared, and its rows are then the same for every 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidemark_planner.errors import CatalystFailed, unsupported
-from tidemark_planner.hir import scan
+from tidemark_planner.hir import Hir, Scan, scan
 from tidemark_planner.keys import is_monotonic, unique_keys
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.rules import optimise
@@ -20,7 +22,9 @@ def lower_with_cte(node: Node, context: Context) -> Lowered:
     for definition in definitions:
         number = int(definition.fields["id"])
         lowered = context.lower(definition.children[0])
-        context.ctes[number] = _shared(lowered, context) if uses.count(number) > 1 else lowered
+        if uses.count(number) > 1:
+            lowered = replace(lowered, hir=share(lowered.hir, context))
+        context.ctes[number] = lowered
     return context.lower(query)
 
 
@@ -33,8 +37,8 @@ def lower_cte_ref(node: Node, context: Context) -> Lowered:
     return Lowered(found.hir, attributes_of(node.expressions("output"))[0], found.names)
 
 
-def _shared(lowered: Lowered, context: Context) -> Lowered:
-    hir = optimise(lowered.hir)
-    name = context.add_object(hir)
-    shared = scan(name, hir.schema, unique_keys(hir), is_monotonic(hir))
-    return Lowered(shared, lowered.attributes, lowered.names)
+def share(hir: Hir, context: Context) -> Scan:
+    """The rows as an object of the dataflow: computed once, read from several places."""
+    optimised = optimise(hir)
+    name = context.add_object(optimised)
+    return scan(name, optimised.schema, unique_keys(optimised), is_monotonic(optimised))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidemark_planner.errors import unsupported
-from tidemark_planner.hir import Project, TopK, Values
+from tidemark_planner.hir import Project, top_k
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.tree import Node
@@ -75,8 +75,7 @@ def lower_organised(node: Node, context: Context) -> Lowered:
     below = context.lower(rows)
     shown = trimmings.shown or tuple(zip(below.attributes, below.names, strict=True))
     exprs, order = with_order(below, all_columns(below.hir), trimmings.order)
-    wide = Project(below.hir, exprs)
-    kept = Values((), wide.schema) if trimmings.limit == 0 else TopK(wide, (), order, trimmings.limit, trimmings.offset)
+    kept = top_k(Project(below.hir, exprs), (), order, trimmings.limit, trimmings.offset)
     outputs = tuple(below.columns[attribute] for attribute, _ in shown)
     return Lowered(Project(kept, outputs), tuple(a for a, _ in shown), tuple(n for _, n in shown))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_planner.hir import Hir
+from tidemark_planner.rules.limit_windows import limit_windows
 from tidemark_planner.rules.prune import prune
 from tidemark_planner.rules.push_down import push_down
 
-RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune)
+RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune, limit_windows)
 
 
 def optimise(node: Hir) -> Hir:
-    """The same rows, with joins flat, filters low and columns few."""
+    """The same rows, with joins flat, filters low, columns few and numbered rows that are only limited not numbered."""
     for rule in RULES:
         node = rule(node)
     return node

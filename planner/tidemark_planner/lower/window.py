@@ -1,0 +1,176 @@
+"""Window: functions over the rows of a partition, in an order (tidemark_protocol.windows has the list).
+
+sum(m) OVER (PARTITION BY x ORDER BY d RANGE BETWEEN INTERVAL 3 DAY PRECEDING AND CURRENT ROW)
+
+Window partition=[c0] order=[c1] [sum(c2) range between INTERVAL -3 DAY and 0]
+  Project: the columns of the rows, then the partition, order and arguments that are computed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner import fold
+from tidemark_planner.errors import CatalystFailed, refuse, unsupported
+from tidemark_planner.expressions import cast_to
+from tidemark_planner.hir import Project, Window
+from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.lower.organisation import sort_key
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.lir import OrderKey, WindowCall, WindowFrame
+from tidemark_protocol.types import INT, ColumnType
+from tidemark_protocol.windows import signature
+
+_RANKS = {
+    "RowNumber": "row_number",
+    "Rank": "rank",
+    "DenseRank": "dense_rank",
+    "PercentRank": "percent_rank",
+    "CumeDist": "cume_dist",
+}
+_SHIFTS = {"Lag": "lag", "Lead": "lead"}
+_PICKS = {"First": "first_value", "Last": "last_value", "NthValue": "nth_value"}
+_AGGREGATES = {
+    "Count": "count",
+    "Sum": "sum",
+    "Average": "avg",
+    "Min": "min",
+    "Max": "max",
+    "StddevSamp": "stddev_samp",
+    "StddevPop": "stddev_pop",
+    "VarianceSamp": "var_samp",
+    "VariancePop": "var_pop",
+}
+_ZERO = Literal("0", INT)
+
+
+def lower_window(node: Node, context: Context) -> Lowered:
+    """The rows, and a column per call."""
+    calls = _Calls(context.lower(node.children[0]))
+    partition = tuple(calls.place_of(p) for p in node.expressions("partitionSpec"))
+    order = tuple(calls.order(o) for o in node.expressions("orderSpec"))
+    outputs = node.expressions("windowExpressions")
+    made = tuple(calls.call(o.children[0]) for o in outputs)
+    window = Window(Project(calls.below.hir, tuple(calls.exprs)), partition, order, made)
+    width, every = len(calls.below.attributes), all_columns(window)
+    shown = Project(window, (*every[:width], *every[len(calls.exprs) :]))
+    attributes, names = attributes_of(outputs)
+    return Lowered(shown, calls.below.attributes + attributes, calls.below.names + names)
+
+
+class _Calls:
+    """The calls of one window, and the columns below it: those of the rows, then what the calls read."""
+
+    def __init__(self, below: Lowered) -> None:
+        self.below = below
+        self.exprs: list[ScalarExpr] = list(all_columns(below.hir))
+
+    def place(self, expr: ScalarExpr) -> int:
+        if expr not in self.exprs:
+            self.exprs.append(expr)
+        return self.exprs.index(expr)
+
+    def place_of(self, node: Node) -> int:
+        return self.place(self.below.expression(node))
+
+    def order(self, node: Node) -> OrderKey:
+        key = sort_key(node)
+        return OrderKey(self.place_of(key.expression), key.descending, key.nulls_last)
+
+    def call(self, node: Node) -> WindowCall:
+        """The call of a WindowExpression."""
+        if node.kind != "WindowExpression":
+            raise CatalystFailed(f"a window of Catalyst's holds {node.kind}")
+        function, specification = node.children
+        frame = self._frame(specification.children[-1])
+        if function.kind == "AggregateExpression":
+            if function.fields.get("isDistinct") or function.expression("filter") is not None:
+                unsupported("DISTINCT or FILTER in a window function")
+            function = function.children[0]
+        found = _LOWERINGS.get(function.kind)
+        if found is None:
+            unsupported(f"the window function {function.kind.lower()}")
+        return found(self, function, frame)
+
+    def made(
+        self,
+        name: str,
+        arguments: tuple[ScalarExpr, ...] = (),
+        parameters: tuple[Literal, ...] = (),
+        frame: WindowFrame | None = None,
+        ignore_nulls: bool = False,
+    ) -> WindowCall:
+        found = signature(name, [a.type for a in arguments])
+        if found is None:
+            refuse(
+                "TYPE", f"there is no window function {name}({', '.join(str(a.type) for a in arguments)})", word=name
+            )
+        nullable = any(map(is_nullable, arguments)) if found.nullable is None else found.nullable
+        places = tuple(map(self.place, arguments))
+        over = frame if found.framed else None
+        return WindowCall(name, places, ColumnType(found.result, nullable), over, parameters, ignore_nulls)
+
+    def _frame(self, node: Node) -> WindowFrame:
+        unit = "rows" if "Row" in str(node.fields["frameType"]) else "range"
+        lower, upper = (self._bound(b) for b in node.children)
+        return WindowFrame(unit, lower, upper)
+
+    def _bound(self, node: Node) -> Literal | None:
+        if node.kind in ("UnboundedPreceding$", "UnboundedFollowing$"):
+            return None
+        if node.kind == "CurrentRow$":
+            return _ZERO
+        return self.constant(node, "the bound of a frame")
+
+    def constant(self, node: Node, what: str) -> Literal:
+        expr = self.below.expression(node)
+        if not isinstance(expr, Literal) or expr.value is None:
+            unsupported(f"{what} that is not a literal")
+        return expr
+
+
+def _rank(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    return calls.made(_RANKS[node.kind])
+
+
+def _ntile(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    return calls.made("ntile", parameters=(calls.constant(node.children[0], "the number of ntile"),))
+
+
+def _shift(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    """lag, lead; back by less than nothing is forward. A default is a column of its own, read on the current row."""
+    of, by, default = node.children
+    name = _SHIFTS[node.kind]
+    offset = calls.constant(by, f"the offset of {name}")
+    if int(str(offset.value)) < 0:
+        name, offset = ("lead" if name == "lag" else "lag"), fold.negate(offset) or offset
+    arguments = [calls.below.expression(of)]
+    if default.kind != "Literal" or default.fields["value"] is not None:
+        arguments.append(cast_to(calls.below.expression(default), arguments[0].type))
+    return calls.made(name, tuple(arguments), (offset,), ignore_nulls=bool(node.fields.get("ignoreNulls")))
+
+
+def _pick(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    parameters = (calls.constant(node.children[1], "the position of nth_value"),) if node.kind == "NthValue" else ()
+    of = calls.below.expression(node.children[0])
+    ignores = bool(node.fields.get("ignoreNulls"))
+    return calls.made(_PICKS[node.kind], (of,), parameters, frame, ignores)
+
+
+def _aggregate(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    if len(node.children) != 1:
+        unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window")
+    of = calls.below.expression(node.children[0])
+    every_row = node.kind == "Count" and isinstance(of, Literal | ColumnRef) and not is_nullable(of)
+    return calls.made(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
+
+
+_LOWERINGS: dict[str, Callable[[_Calls, Node, WindowFrame], WindowCall]] = {
+    **dict.fromkeys(_RANKS, _rank),
+    "NTile": _ntile,
+    **dict.fromkeys(_SHIFTS, _shift),
+    **dict.fromkeys(_PICKS, _pick),
+    **dict.fromkeys(_AGGREGATES, _aggregate),
+}

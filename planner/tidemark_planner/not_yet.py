@@ -1,0 +1,50 @@
+"""What LIR can say and replicas do not render yet: refused at planning, by name.
+
+An entry goes when its operator is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark_planner.errors import unsupported
+from tidemark_protocol.lir import (
+    AccumulableReduce,
+    CollationReduce,
+    HierarchicalReduce,
+    Plan,
+    Reduce,
+    ReducePlan,
+    TopK,
+    Window,
+    inputs_of,
+)
+
+_ACCUMULATED = frozenset({"count", "sum", "avg"})
+
+
+def check_rendered(plan: Plan) -> None:
+    """Raise Refusal for the first operator that no replica has."""
+    for construct in _not_rendered(plan):
+        unsupported(construct)
+
+
+def _not_rendered(plan: Plan) -> Iterator[str]:
+    if isinstance(plan, TopK):
+        yield "LIMIT or OFFSET in a view"
+    if isinstance(plan, Window):
+        yield f"the window function {plan.calls[0].function} (OVER)"
+    if isinstance(plan, Reduce):
+        yield from _not_reduced(plan.plan)
+    for below in inputs_of(plan):
+        yield from _not_rendered(below)
+
+
+def _not_reduced(plan: ReducePlan) -> Iterator[str]:
+    if isinstance(plan, CollationReduce):
+        for part in plan.parts:
+            yield from _not_reduced(part)
+    if isinstance(plan, HierarchicalReduce):
+        yield f"the aggregate {plan.aggregates[0].function}"
+    if isinstance(plan, AccumulableReduce):
+        yield from (f"the aggregate {a.function}" for a in plan.aggregates if a.function not in _ACCUMULATED)

@@ -1,0 +1,53 @@
+"""Chains of Project and Filter as predicates and outputs over one row, written out over the input of the chain.
+
+Each stands alone then: an evaluator can say of each whether it failed, and a row that some predicate drops raises
+nothing. Where writing out would grow too large, the chain is cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_planner.hir import Filter, Hir, Project, columns
+from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
+from tidemark_protocol.expr import ColumnRef, ScalarExpr
+
+
+@dataclass(frozen=True)
+class Fused:
+    """Predicates and outputs over one row."""
+
+    predicates: tuple[ScalarExpr, ...]
+    outputs: tuple[ScalarExpr, ...]
+
+    @property
+    def all_expressions(self) -> tuple[ScalarExpr, ...]:
+        return self.predicates + self.outputs
+
+
+def fuse(node: Hir) -> tuple[Hir, Fused]:
+    """The first node below that is neither Project nor Filter (or where the chain is cut), and what runs over it."""
+    chain: list[Project | Filter] = []
+    base = node
+    while isinstance(base, Project | Filter):
+        chain.append(base)
+        base = base.input
+    fused = Fused((), columns(base))
+    for link in reversed(chain):
+        longer = _then(fused, link)
+        if longer is None:
+            base, fused = link.input, Fused((), columns(link.input))
+            longer = _then(fused, link)
+        fused = fused if longer is None else longer
+    return base, fused
+
+
+def _then(fused: Fused, link: Project | Filter) -> Fused | None:
+    exprs = link.exprs if isinstance(link, Project) else link.predicates
+    if grows_too_large(exprs, fused.outputs) and any(not isinstance(o, ColumnRef) for o in fused.outputs):
+        return None
+    written = tuple(substitute(e, fused.outputs) for e in exprs)
+    if isinstance(link, Project):
+        return Fused(fused.predicates, written)
+    new = tuple(c for p in written for c in conjuncts(p))
+    return Fused(tuple(dict.fromkeys(fused.predicates + new)), fused.outputs)

@@ -1,0 +1,69 @@
+"""Aggregates, grouping sets, orders and limits from SQL. What Spark leaves open (ties, orders) is pinned down here."""
+
+from __future__ import annotations
+
+from tests.oracle.check import Case
+from tests.oracle.tables import T
+
+BY_KIND = (
+    Case(
+        "counts in disguise",
+        "SELECT a, count_if(b > 0) AS n, count(a, b) AS m, bool_and(b > 0) AS e, bool_or(b > 0) AS s, "
+        "every(b = 5) FILTER (WHERE s = 'x') AS f FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case(
+        "the value of the largest",
+        "SELECT a, max_by(b, b) AS x, min_by(b, b) FILTER (WHERE s <> 'y') AS y, max_by(s, s || 'z') AS z "
+        "FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case("by an order that fails", "SELECT max_by(b, 10 div b) AS x FROM t WHERE a = 1", {"t": T}),
+    Case(
+        "texts put together",
+        "SELECT a, string_agg(s, '-') WITHIN GROUP (ORDER BY s) AS x, "
+        "listagg(b, ',') WITHIN GROUP (ORDER BY b DESC) AS y, "
+        "listagg(DISTINCT s) WITHIN GROUP (ORDER BY s DESC) AS z FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case(
+        "places in an order",
+        "SELECT s, median(b) AS m, percentile(a, 0.3) AS p, percentile_cont(0.25) WITHIN GROUP (ORDER BY b DESC) AS c, "
+        "percentile_disc(0.5) WITHIN GROUP (ORDER BY b) FILTER (WHERE a > 0) AS d, mode(a, true) AS o, "
+        "mode() WITHIN GROUP (ORDER BY b DESC) AS q FROM t GROUP BY s",
+        {"t": T},
+    ),
+)
+
+DISTINCT = (
+    Case(
+        "distinct beside all",
+        "SELECT a, count(DISTINCT b) AS n, sum(DISTINCT b) AS x, count(b) AS m, sum(b) AS y, "
+        "string_agg(s, ',') WITHIN GROUP (ORDER BY s) AS z, "
+        "avg(DISTINCT b) FILTER (WHERE s <> 'y') AS v FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case("distinct over everything", "SELECT count(DISTINCT a) AS n, count(DISTINCT s) AS m FROM t", {"t": T}),
+)
+
+GROUPING = (
+    Case(
+        "rollup",
+        "SELECT a, s, grouping(a) AS ga, grouping_id(a, s) AS g, count(*) AS n, sum(b) AS x FROM t "
+        "GROUP BY ROLLUP (a, s)",
+        {"t": T},
+    ),
+    Case("cube of what is also added up", "SELECT a, b, sum(a) AS x FROM t GROUP BY CUBE (a, b)", {"t": T}),
+    Case(
+        "grouping sets",
+        "SELECT a + 1 AS k, s, count(b) AS n FROM t GROUP BY GROUPING SETS ((a + 1), (), (a + 1, s), (a + 1)) "
+        "HAVING count(b) > 0",
+        {"t": T},
+    ),
+    Case(
+        "group by position and alias", "SELECT a % 2 AS k, s, count(*) AS n FROM t GROUP BY k, 2 HAVING k = 1", {"t": T}
+    ),
+    Case("group by all", "SELECT s, count(*) AS n FROM t GROUP BY ALL ORDER BY n", {"t": T}),
+)
+
+QUERIES = (*BY_KIND, *DISTINCT, *GROUPING)
