@@ -8,7 +8,8 @@
     ├── OutOfFrontier          a read outside [since, upper)
     ├── StaleManifest          a change to a manifest that has moved on
     ├── UnknownArrangement     the store holds no such arrangement
-    └── DiskLimitExceeded      the scratch space allowed to arrangements is used up
+    ├── DiskLimitExceeded      the scratch space allowed to arrangements is used up
+    └── StepGone               the step was cancelled, or its dataflow dropped, while a task still works on it
 
 Errors *of the data* (a negative multiplicity, an overflowing sum) are not here: they are rows with `__error` set.
 """
@@ -48,3 +49,7 @@ class UnknownArrangement(ArrangementError):
 
 class DiskLimitExceeded(ArrangementError):
     """Writing on would take more scratch space than the replica allows its arrangements."""
+
+
+class StepGone(ArrangementError):
+    """Nobody waits for the step any more: the task ends."""

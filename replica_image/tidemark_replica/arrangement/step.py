@@ -17,7 +17,7 @@ from typing import Any, NewType
 import numpy as np
 
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, write_batch
-from tidemark_replica.arrangement.errors import DiskLimitExceeded, UnknownArrangement
+from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
 from tidemark_replica.arrangement.hashing import bucket_edges
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
@@ -30,14 +30,25 @@ CHUNK_ROWS = 1 << 18
 
 
 class BatchWriter:
-    """Writes one attempt's batches; `written` lists, by arrangement, the refs to be committed."""
+    """Writes one attempt's batches; `written` lists, by arrangement, the refs to be committed.
 
-    def __init__(self, directory: Path, step: StepId, *, bytes_left: int | None = None) -> None:
-        self._directory = directory
+    `wanted`: a file that is there for as long as anybody waits for the step. A task can outlive its job: once the file
+    is gone, it raises StepGone at its next batch and leaves none behind.
+    """
+
+    def __init__(
+        self, directory: Path, step: StepId, *, bytes_left: int | None = None, wanted: Path | None = None
+    ) -> None:
+        self._directory, self._wanted = directory, wanted
         self._name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
         self._bytes_left = bytes_left
         self.written: dict[ArrangementId, list[BatchRef]] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody still waits for the step."""
+        return self._wanted is None or self._wanted.exists()
 
     def write(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
@@ -55,6 +66,9 @@ class BatchWriter:
         file = f"{arrangement}/{self._name}-{self._files}.arrow"
         self._files += 1
         ref = write_batch(self._directory, file, layout, bucket, span, segments)
+        if not self.is_wanted:
+            (self._directory / file).unlink(missing_ok=True)
+            raise StepGone(f"nobody waits for {self._name} any more")
         if ref is not None and self._bytes_left is not None:
             self._bytes_left -= ref.bytes
             if self._bytes_left < 0:

@@ -141,6 +141,7 @@ class RenderedDataflow:
         for arrangement in self._fragments.arrangements:
             self._store.remove(arrangement)
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._store.sweep((), of=f"{self._folder.name}-")
 
     def _left_behind(self, folder: Path) -> None:
         """A run failed: what its tasks wrote, or are still writing, goes before the next one."""

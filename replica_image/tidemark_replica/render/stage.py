@@ -10,6 +10,7 @@ Runs in Spark's Python workers. It is imported there by name; what travels is th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
+from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.kernels.join import Side, join
 from tidemark_replica.arrangement.spine import plan_merges
@@ -41,6 +43,7 @@ from tidemark_replica.render.kernels import KERNELS
 from tidemark_replica.render.leaves import read_batches, read_constants, read_index, read_published, read_source
 from tidemark_replica.render.slots import Slots
 
+LOOK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
 
 
@@ -61,14 +64,24 @@ class Stage:
     def __init__(self, description: Path, attempt: int, slots: Slots) -> None:
         self._folder, self._attempt, self._slots = description.parent, attempt, slots
         self._description = Description.read(description)
-        self._context = _context(self._description)
+        self._context = _context(self._description, description)
+        self._looked = time.monotonic()
         self._published: dict[str, Published] = {}
         self._spools: dict[str, Path] = {}
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
-        """The updates that come out of a tree."""
+        """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
         evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
-        return evaluate(self, tree)
+        for batch in evaluate(self, tree):
+            self._check_wanted()
+            yield batch
+
+    def _check_wanted(self) -> None:
+        """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled."""
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            if not self._context.writer.is_wanted:
+                raise StepGone(f"nobody waits for step {self._description.step} any more")
+            self._looked = time.monotonic()
 
     def report(self, name: str) -> None:
         """All input has been consumed: merge what should be merged, and say what was written."""
@@ -174,10 +187,10 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
 }
 
 
-def _context(description: Description) -> StepContext:
+def _context(description: Description, path: Path) -> StepContext:
     store = description.store
     cache = _CACHES.setdefault(store, BatchCache(store))
-    writer = BatchWriter(store, description.step, bytes_left=description.bytes_left)
+    writer = BatchWriter(store, description.step, bytes_left=description.bytes_left, wanted=path)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
     return StepContext(lower, upper, description.hydrates, manifests, cache, writer, until=limit)
