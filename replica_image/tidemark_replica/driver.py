@@ -81,7 +81,7 @@ class DataflowDriver:
         if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
             return
         upper = self.input_frontier()
-        if upper <= self._dataflow.processed:
+        if upper <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
             return
         if self._rendered is None:
             render = self._around.renderer.render

@@ -24,6 +24,7 @@ from tidemark_protocol.responses import Status
 from tidemark_protocol.types import BIGINT, STRING, Column
 from tidemark_replica.render.contract import SinkDelta
 from tidemark_replica.shards import ShardHandles
+from tidemark_replica.sinks import materialized_view
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 
@@ -115,17 +116,24 @@ def test_split_any_steps_leave_the_same_shard(tmp_path: Path, seed: int) -> None
     assert list((tmp_path / "r1").iterdir()) == []
 
 
-def test_nothing_is_written_before_writes_are_allowed(tmp_path: Path) -> None:
-    """Read-only: the frontier moves, the shard does not even exist; then all of it is written at once."""
+def test_nothing_is_written_before_writes_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read-only: the frontier moves, the shard does not even exist; then all of it is written at once.
+
+    What waits is bounded: a sink that is full says so, and its dataflow makes no further step until it has written.
+    """
     updates = history(7, 20)
+    monkeypatch.setattr(materialized_view, "WAITING_ROWS", sum(u[2] < 20 for u in updates))
     view = View(tmp_path / "r1", tmp_path / "shard", updates, 2, Loop())
     view.step(10)
     view.loop.run_until(lambda: view.loop.watch.seen(ShardId("v")), view.sink.advance)
+    assert not view.sink.is_full
     view.step(20)
     view.sink.advance()
+    assert view.sink.is_full
     assert not (tmp_path / "shard").exists()
     view.sink.allow_writes(WriterTerm(1))
     view.write_until(20)
+    assert not view.sink.is_full
 
     assert_exact(tmp_path / "shard", updates, 20)
 

@@ -27,6 +27,8 @@ from tidemark_replica.sinks.progress import Append, Comparison, SinkProgress, St
 from tidemark_replica.sinks.updates import equal, stage
 
 LOG = logging.getLogger(__name__)
+WAITING_ROWS = 4_000_000
+"""Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
 
 
 class MaterializedViewSink:
@@ -56,6 +58,11 @@ class MaterializedViewSink:
     @property
     def write_frontier(self) -> Frontier:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be appended that the dataflow should not make more of it."""
+        return self._progress.waiting_rows >= WAITING_ROWS
 
     def allow_writes(self, term: WriterTerm) -> None:
         """A newer term than the one that was fenced may write again."""

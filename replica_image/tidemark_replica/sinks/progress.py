@@ -76,6 +76,11 @@ class SinkProgress:
         self.upper: int | None = None
         self.synced = False
 
+    @property
+    def waiting_rows(self) -> int:
+        """How many updates are staged and not known to be in the shard."""
+        return sum(s.delta.rows for s in self._staged if s.delta is not None)
+
     def stage(self, staged: Staged) -> None:
         if staged.lower != self.frontier:
             raise AssertionError(f"staged from {staged.lower}; expected from {self.frontier}")
