@@ -39,7 +39,7 @@ DISTINCT = (
     Case(
         "distinct beside all",
         "SELECT a, count(DISTINCT b) AS n, sum(DISTINCT b) AS x, count(b) AS m, sum(b) AS y, "
-        "string_agg(s, ',') WITHIN GROUP (ORDER BY s) AS z, "
+        "median(b) AS z, "
         "avg(DISTINCT b) FILTER (WHERE s <> 'y') AS v FROM t GROUP BY a",
         {"t": T},
     ),
