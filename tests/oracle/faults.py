@@ -1,6 +1,7 @@
 """Faults on demand, inside Spark's workers: a stage that raises, dies or hangs at a chosen point, so many times.
 
 reading        the first batch of a shard has been read
+feedback       a round of a loop has begun to read what the one before fed back
 before report  everything was read and written, but nobody was told
 after report   the report is there, the task is not done
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.pipeline import Drain, Pipeline, Source, Types
+from tidemark_replica.render.pipeline import Drain, Pipeline, Source, Types, Variable
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
 
@@ -66,8 +67,8 @@ class FaultyStage(Stage):
     def evaluate(self, tree: Pipeline) -> Iterator[Updates]:
         for batch in super().evaluate(tree):
             yield batch
-            if isinstance(tree, Source):
-                self.fault.strike("reading")
+            if isinstance(tree, Source | Variable):
+                self.fault.strike("reading" if isinstance(tree, Source) else "feedback")
         if isinstance(tree, Drain):
             self.fault.strike("before report")
 

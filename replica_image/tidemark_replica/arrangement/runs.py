@@ -65,6 +65,12 @@ class StepRuns:
             for run in runs:
                 self._context.writer.adopt(self._manifest.arrangement, run.ref)
 
+    def discard(self) -> None:
+        """The runs were for this step's own use."""
+        for runs in self._runs.values():
+            for run in runs:
+                self._context.writer.discard(run.ref)
+
     def _merge_full_levels(self, bucket: int, runs: list[_Run]) -> None:
         while len(runs) >= FAN_IN and runs[-FAN_IN].level == runs[-1].level:
             tail = runs[-FAN_IN:]

@@ -39,7 +39,7 @@ class BatchWriter:
     def __init__(
         self, directory: Path, step: StepId, *, bytes_left: int | None = None, wanted: Path | None = None
     ) -> None:
-        self._directory, self._wanted = directory, wanted
+        self._directory, self._step, self._wanted = directory, step, wanted
         self._name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
         self._bytes_left = bytes_left
@@ -49,6 +49,10 @@ class BatchWriter:
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the step."""
         return self._wanted is None or self._wanted.exists()
+
+    def apart(self) -> "BatchWriter":
+        """A writer of the same step whose batches are not committed with it."""
+        return BatchWriter(self._directory, self._step, bytes_left=self._bytes_left, wanted=self._wanted)
 
     def write(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]

@@ -15,12 +15,12 @@ from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.fragments import Fragments, ImportedIndex
+from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.jobs import StepJobs
 from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.render.prepare import prepare
-from tidemark_replica.render.run import Prepared
+from tidemark_replica.render.run import Prepared, PreparedLoop
 
 
 def build(
@@ -40,9 +40,15 @@ def build(
     fragments = lower_dataflow(description, arranged, folder.name)
     folder.mkdir(parents=True)
     _write_constants(fragments, folder)
-    prepared = [Prepared(f, prepare(session, f)) for f in fragments.fragments]
+    prepared = [_prepared(session, f) for f in fragments.fragments]
     jobs = StepJobs(session, f"tidemark-{folder.name}")
     return RenderedDataflow(description, fragments, prepared, imported, store, jobs, folder)
+
+
+def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:
+    if isinstance(fragment, LoopFragment):
+        return PreparedLoop(fragment, tuple(prepare(session, part) for part in fragment.body))
+    return Prepared(fragment, prepare(session, fragment))
 
 
 def _imported(description: DataflowDescription, indexes: Mapping[GlobalId, IndexTrace]) -> dict[GlobalId, IndexTrace]:

@@ -30,7 +30,7 @@ from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.jobs import StepJobs
 from tidemark_replica.render.lower import sink_file
-from tidemark_replica.render.run import Prepared, StepRun
+from tidemark_replica.render.run import Prepared, PreparedLoop, StepRun
 
 
 class RenderedDataflow:
@@ -40,7 +40,7 @@ class RenderedDataflow:
         self,
         description: DataflowDescription,
         fragments: Fragments,
-        prepared: Sequence[Prepared],
+        prepared: Sequence[Prepared | PreparedLoop],
         imported: Mapping[GlobalId, IndexTrace],
         store: ArrangementStore,
         jobs: StepJobs,

@@ -4,6 +4,7 @@
     <dataflow>/steps/<step>/<fragment>.json                     written by the driver before the job
                             <stage>.<task attempt>.report       written by a task that consumed all its input
                             <name>.<task attempt>.arrow         published updates
+                            <loop>.<round>/                     the same again for every round of a loop
 
 A prepared DataFrame is run again and again, so it cannot hold the description itself: tasks find the path of theirs in
 a local property of the job. So a task of a cancelled job that lives on never reads, or reports to, another step.
@@ -45,6 +46,8 @@ class Description:
     manifests: Mapping[ArrangementId, Manifest] = field(default_factory=dict)
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bytes_left: int | None = None
+    iteration: int | None = None
+    """In a round of a loop: the iteration under way; none in the first, which only what enters from outside begins."""
 
     def write(self, path: Path) -> None:
         value = {
@@ -58,6 +61,7 @@ class Description:
             "manifests": [m.to_json() for m in self.manifests.values()],
             "published": {name: list(files) for name, files in self.published.items()},
             "bytes_left": self.bytes_left,
+            "iteration": self.iteration,
         }
         _write(path, value)
 
@@ -76,15 +80,26 @@ class Description:
             {m.arrangement: m for m in manifests},
             {name: tuple(files) for name, files in value["published"].items()},
             value["bytes_left"],
+            value["iteration"],
         )
 
 
 @dataclass(frozen=True)
 class Published:
-    """A file of updates."""
+    """Files of updates (absolute, or beside the description), and, where that was asked for, the times in them."""
 
-    file: str
+    files: tuple[str, ...]
     rows: int
+    times: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class FedBack:
+    """What a round of a loop keeps for later iterations of a binding: a file, and the iterations that it is for."""
+
+    name: str
+    file: str
+    iterations: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -95,13 +110,15 @@ class Report:
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]
     merges: tuple[Merged, ...]
     published: Mapping[str, Published]
+    fed_back: tuple[FedBack, ...] = ()
 
     def write(self, folder: Path, stage: str) -> None:
         value = {
             "attempt": self.attempt,
             "written": {a: [b.to_json() for b in refs] for a, refs in self.written.items()},
             "merges": [_merge_to_json(m) for m in self.merges],
-            "published": {name: [p.file, p.rows] for name, p in self.published.items()},
+            "published": {name: [p.files, p.rows, p.times] for name, p in self.published.items()},
+            "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
         }
         _write(folder / f"{stage}.{self.attempt}.report", value)
 
@@ -110,7 +127,9 @@ class Report:
         value = json.loads(path.read_bytes())
         written = {ArrangementId(a): tuple(map(BatchRef.from_json, refs)) for a, refs in value["written"].items()}
         merges = tuple(map(_merge_from_json, value["merges"]))
-        return Report(value["attempt"], written, merges, {n: Published(*p) for n, p in value["published"].items()})
+        published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
+        fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
+        return Report(value["attempt"], written, merges, published, fed_back)
 
 
 def _merge_to_json(merged: Merged) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     RenderError
     ├── NotRendered     the plan holds something that this replica has no operator for; nothing was built
     ├── StepFailed      a step did not complete; the state is what it was, and the step can be run again
+    │   └── EndlessRecursion  a recursion went on past every iteration that one may have
     ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is what it was
     ├── Broken          a commit was cut short: the dataflow must be dropped and built anew
     ├── ViewInError     a peek found errors in the collection; the message is the error's own
@@ -26,6 +27,10 @@ class NotRendered(RenderError, DataflowRefused):
 
 class StepFailed(RenderError):
     """The step did not complete. Nothing was committed; it can be run again."""
+
+
+class EndlessRecursion(StepFailed):
+    """A recursion does not come to an end: without a limit in its text, or other data, it never will."""
 
 
 class StepCancelled(RenderError):

@@ -6,13 +6,16 @@
     StageFrame ──Select──> Slot ──> ...   the pipeline became a stage; its rows, after Catalyst, are a slot of the next
 
 So a stretch of kernels, leaves and projections is one Python call, however many operators it has.
+
+Inside a loop every stream carries one column more than its plan knows of, the iteration (`recursion/`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidemark_protocol.expr import map_columns
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.render.errors import NotRendered
@@ -30,11 +33,16 @@ class Flow:
 
 
 class Flows:
-    """Makes streams of streams, and stages where the side changes."""
+    """Makes streams of streams, and stages where the side changes.
 
-    def __init__(self) -> None:
+    `carried`: columns that every stream has behind those of its schema; `lifted` makes pipelines that were built
+    without them carry them.
+    """
+
+    def __init__(self, carried: Schema = (), lifted: Callable[[Pipeline], Pipeline] = lambda tree: tree) -> None:
         self._frames: list[Frame] = []
         self._stages = 0
+        self._carried, self._lifted = carried, lifted
 
     def mfp(self, flow: Flow, mfp: MapFilterProject) -> Flow:
         """A MapFilterProject without temporal bounds (`temporal.py` has those)."""
@@ -42,21 +50,24 @@ class Flows:
             raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
         if columns is None:
-            return self._slot(SelectFrame(self.frame(flow), compile_mfp(mfp), mfp.output))
+            carrying = carry(mfp, self._carried)
+            return self._slot(SelectFrame(self.frame(flow), compile_mfp(carrying), carrying.output), mfp.output)
         if columns == tuple(range(len(flow.schema))):
             return Flow(flow.tree, mfp.output)
         if isinstance(flow.tree, Slot):
-            return self._slot(ProjectFrame(self.frame(flow), columns, mfp.output))
+            behind = range(len(flow.schema), len(flow.schema) + len(self._carried))
+            frame = ProjectFrame(self.frame(flow), (*columns, *behind), mfp.output + self._carried)
+            return self._slot(frame, mfp.output)
         return Flow(Project(flow.tree, columns), mfp.output)
 
     def negate(self, flow: Flow) -> Flow:
         if isinstance(flow.tree, Slot):
-            return self._slot(NegateFrame(self.frame(flow)))
+            return self._slot(NegateFrame(self.frame(flow)), flow.schema)
         return Flow(Negated(flow.tree), flow.schema)
 
     def union(self, flows: Sequence[Flow], schema: Schema) -> Flow:
         if all(isinstance(f.tree, Slot) for f in flows):
-            return self._slot(UnionFrame(tuple(self.frame(f) for f in flows), schema))
+            return self._slot(UnionFrame(tuple(self.frame(f) for f in flows), schema + self._carried), schema)
         return Flow(Together(tuple(f.tree for f in flows)), schema)
 
     def frame(self, flow: Flow) -> Frame:
@@ -73,13 +84,31 @@ class Flows:
             inputs.append(self._frames[slot.slot])
             return Slot(len(inputs) - 1, slot.types)
 
-        tree = map_slots(flow.tree, renumbered)
+        tree = map_slots(self._lifted(flow.tree), renumbered)
         self._stages += 1
-        return StageFrame(f"stage{self._stages}", tree, tuple(inputs), flow.schema)
+        return StageFrame(f"stage{self._stages}", tree, tuple(inputs), flow.schema + self._carried)
 
-    def _slot(self, frame: Frame) -> Flow:
+    def _slot(self, frame: Frame, schema: Schema) -> Flow:
         self._frames.append(frame)
-        return Flow(Slot(len(self._frames) - 1, arrow_types(frame.schema)), frame.schema)
+        return Flow(Slot(len(self._frames) - 1, arrow_types(frame.schema)), schema)
+
+
+def carry(mfp: MapFilterProject, carried: Schema) -> MapFilterProject:
+    """The same over rows with more columns behind, which it passes on behind its own output."""
+    if not carried:
+        return mfp
+    width, more = len(mfp.input), len(carried)
+
+    def moved(column: int) -> int:
+        return column if column < width else column + more
+
+    shown = range(width + len(mfp.expressions)) if mfp.projection is None else mfp.projection
+    return MapFilterProject(
+        mfp.input + carried,
+        tuple(map_columns(e, moved) for e in mfp.expressions),
+        tuple(map_columns(p, moved) for p in mfp.predicates),
+        (*map(moved, shown), *range(width, width + more)),
+    )
 
 
 def arrow_types(schema: Schema) -> Types:

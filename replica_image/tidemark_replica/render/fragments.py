@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, Flows, arrow_types
 from tidemark_replica.render.frames import StageFrame
-from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Publish, Published, Source, Types
+from tidemark_replica.render.pipeline import Drain, IndexSource, Loop, Pipeline, Publish, Published, Source, Types
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,14 @@ class Fragment:
 
     name: str
     stage: StageFrame
+
+
+@dataclass(frozen=True)
+class LoopFragment:
+    """A recursion whose body needs Catalyst: the jobs of `body` again and again."""
+
+    loop: Loop
+    body: tuple[Fragment, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class ImportedIndex:
 class Fragments:
     """A whole dataflow, ready to be prepared."""
 
-    fragments: tuple[Fragment, ...]
+    fragments: tuple[Fragment | LoopFragment, ...]
     arrangements: Mapping[ArrangementId, Layout]
     indexes: Mapping[GlobalId, ArrangementId]
     """Exported indexes."""
@@ -67,14 +75,14 @@ class Scope:
     flows: Flows = field(default_factory=Flows)
     arrangements: dict[ArrangementId, Layout] = field(default_factory=dict)
     constants: dict[str, Updates] = field(default_factory=dict)
-    fragments: list[Fragment] = field(default_factory=list)
+    fragments: list[Fragment | LoopFragment] = field(default_factory=list)
     shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
     spools: int = 0
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
         """Room for a stateful operator."""
-        arrangement = ArrangementId(f"{self.token}-{len(self.arrangements)}-{kind}")
+        arrangement = self.next_arrangement(kind)
         self.arrangements[arrangement] = layout
         return arrangement
 
@@ -83,15 +91,19 @@ class Scope:
         self.spools += 1
         return f"spool{self.spools}"
 
-    def finish(self, flow: Flow, tree: Pipeline) -> None:
-        """End a fragment whose stream is `flow` and whose last operators are `tree`."""
-        stage = self.flows.stage(Flow(Drain(tree), flow.schema))
+    def next_arrangement(self, kind: str) -> ArrangementId:
+        """The id of the arrangement that is added next."""
+        return ArrangementId(f"{self.token}-{len(self.arrangements)}-{kind}")
+
+    def finish(self, flow: Flow, tree: Pipeline | None) -> None:
+        """End a fragment whose stream is `flow` and whose last operators are `tree` (None: its own)."""
+        stage = self.flows.stage(Flow(Drain(flow.tree if tree is None else tree), flow.schema))
         self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
 
     def publish(self, name: GlobalId | LocalId, flow: Flow, tree: Pipeline) -> Pipeline:
         """Keep a stream for later fragments of the step."""
         types = arrow_types(flow.schema)
-        file = f"shared{len(self.shared)}"
+        file = f"shared{len(self.fragments)}"
         self.shared[name] = Flow(Published(file, types), flow.schema)
         return Publish(file, tree, types)
 

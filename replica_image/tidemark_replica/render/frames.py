@@ -9,11 +9,13 @@ Every frame has one partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark_protocol.lir import Schema
 from tidemark_replica.render.mfp import Select
 from tidemark_replica.render.pipeline import Pipeline
+from tidemark_replica.render.pipeline import nodes_of as nodes_of_tree
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,17 @@ def stages_of(frame: Frame) -> tuple[str, ...]:
             return tuple(s for i in inputs for s in stages_of(i))
         case _:
             return stages_of(frame.input)
+
+
+def nodes_of(frame: Frame) -> Iterator[Pipeline]:
+    """All nodes of all stages of a frame."""
+    match frame:
+        case StageFrame(_, tree, inputs, _):
+            yield from nodes_of_tree(tree)
+            for below in inputs:
+                yield from nodes_of(below)
+        case UnionFrame(inputs, _):
+            for below in inputs:
+                yield from nodes_of(below)
+        case _:
+            yield from nodes_of(frame.input)

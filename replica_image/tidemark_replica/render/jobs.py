@@ -85,7 +85,8 @@ def believed(folder: Path, stages: Sequence[str], what: str) -> Report:
 def _together(reports: Sequence[Report]) -> Report:
     written = {a: refs for r in reports for a, refs in r.written.items()}
     published = {name: p for r in reports for name, p in r.published.items()}
-    return Report(reports[0].attempt, written, tuple(m for r in reports for m in r.merges), published)
+    merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
+    return Report(reports[0].attempt, written, merges, published, fed_back)
 
 
 def reason(text: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec, at_limit
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
+from tidemark_replica.arrangement.kernels.iterate import IteratedSpec, iterate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal
 from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, threshold
@@ -17,8 +19,13 @@ from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates
 
-Spec = GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec | TopKSpec
+Spec = GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec | TopKSpec | IteratedSpec | AtLimitSpec
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
+
+
+def _iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    return iterate(context, spec, updates, KERNELS[type(spec.inner)])
+
 
 KERNELS: Mapping[type, Run] = {
     GroupsSpec: reevaluate,
@@ -26,4 +33,6 @@ KERNELS: Mapping[type, Run] = {
     ThresholdSpec: threshold,
     TemporalSpec: temporal,
     TopKSpec: top_k,
+    IteratedSpec: _iterate,
+    AtLimitSpec: at_limit,
 }

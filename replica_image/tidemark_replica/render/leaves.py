@@ -18,9 +18,26 @@ import pyarrow as pa
 from tidemark_persist import DIFF, ERROR, TIME, read_part
 from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.arrangement.updates import Updates, make_updates, times, update_schema
+from tidemark_replica.arrangement.updates import (
+    Updates,
+    as_error_rows,
+    make_updates,
+    split_errors,
+    times,
+    update_schema,
+)
 from tidemark_replica.render.description import Description
-from tidemark_replica.render.pipeline import Constants, IndexSource, Published, Source
+from tidemark_replica.render.files import read_updates
+from tidemark_replica.render.pipeline import (
+    Constants,
+    Entering,
+    IndexSource,
+    Published,
+    PublishedErrors,
+    Source,
+    Variable,
+)
+from tidemark_replica.render.recursion import rounds
 
 
 def read_source(description: Description, source: Source) -> Iterator[Updates]:
@@ -48,25 +65,37 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
 def read_published(folder: Path, description: Description, source: Published) -> Iterator[Updates]:
     """What an earlier fragment of the step published."""
     for file in description.published.get(source.name, ()):
-        yield from read_batches(folder / file)
+        yield from read_updates(folder / file)
+
+
+def read_published_errors(folder: Path, description: Description, source: PublishedErrors) -> Iterator[Updates]:
+    """The errors of what an earlier fragment published, as rows of another stream."""
+    for file in description.published.get(source.name, ()):
+        for batch in read_updates(folder / file):
+            _, errs = split_errors(batch)
+            if errs.num_rows:
+                yield as_error_rows(errs, source.types)
+
+
+def read_entering(folder: Path, description: Description, source: Entering) -> Iterator[Updates]:
+    """What enters a loop at the time of this round."""
+    for file in description.published.get(source.name, ()):
+        yield from rounds.entering(read_updates(folder / file), description.lower)
+
+
+def read_variable(folder: Path, description: Description, context: StepContext, source: Variable) -> Iterator[Updates]:
+    """What was fed back for the iteration of this round."""
+    files = description.published.get(source.name, ())
+    if description.iteration is not None and files:
+        batches = (batch for file in files for batch in read_updates(folder / file))
+        yield from rounds.variable(context, batches, description.iteration)
 
 
 def read_constants(dataflow: Path, description: Description, source: Constants) -> Iterator[Updates]:
     """A constant collection, once: at the as_of."""
     if description.hydrates:
-        for batch in read_batches(dataflow / source.file):
+        for batch in read_updates(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
-
-
-def read_batches(path: Path) -> Iterator[Any]:
-    """The record batches of a file."""
-    with pa.memory_map(str(path), "r") as source:
-        yield from _record_batches(pa.ipc.open_file(source))
-
-
-def _record_batches(reader: Any) -> Iterator[Any]:
-    for i in range(reader.num_record_batches):
-        yield reader.get_batch(i)
 
 
 def _advanced(updates: Updates, since: int) -> Updates:

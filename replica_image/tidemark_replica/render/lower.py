@@ -2,7 +2,7 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, TopK, Union,
+Rendered: Constant, Get, Let, LetRec, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, TopK, Union,
 ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
@@ -19,6 +19,7 @@ from tidemark_protocol.lir import (
     Get,
     Join,
     Let,
+    LetRec,
     MapFilterProject,
     Mfp,
     Negate,
@@ -45,6 +46,7 @@ from tidemark_replica.render.fragments import (
 )
 from tidemark_replica.render.lower_join import lower_join
 from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
+from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal
 from tidemark_replica.render.threshold import lower_threshold
@@ -138,6 +140,11 @@ def _let(scope: Scope, plan: Let) -> Flow:
     return lower(scope, plan.body)
 
 
+def _let_rec(scope: Scope, plan: LetRec) -> Flow:
+    lower_let_rec(scope, plan, lower)
+    return lower(scope, plan.body)
+
+
 def _share(scope: Scope, name: LocalId, value: Plan) -> None:
     flow = lower(scope, value)
     scope.finish(flow, scope.publish(name, flow, flow.tree))
@@ -184,6 +191,7 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     Constant: _constant,
     Get: _get,
     Let: _let,
+    LetRec: _let_rec,
     Mfp: _mfp,
     Join: _join,
     Reduce: _reduce,

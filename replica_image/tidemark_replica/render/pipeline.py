@@ -11,7 +11,7 @@ Trees hold names, positions and types, no data. Leaves read what the step's desc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -52,6 +52,30 @@ class IndexSource:
 @dataclass(frozen=True)
 class Published:
     """What an earlier fragment of the same step published under `name`."""
+
+    name: str
+    types: Types
+
+
+@dataclass(frozen=True)
+class PublishedErrors:
+    """The errors alone of what was published under `name`; `types` are the columns of the stream that they join."""
+
+    name: str
+    types: Types
+
+
+@dataclass(frozen=True)
+class Entering:
+    """Inside a loop: what was published outside under `name`, at the time that is being settled, in iteration 0."""
+
+    name: str
+    types: Types
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Inside a loop: what was fed back to the binding `name` for the iteration under way."""
 
     name: str
     types: Types
@@ -120,11 +144,75 @@ class ArrangeKernel:
 
 @dataclass(frozen=True)
 class Publish:
-    """Writes the input to a file of this step, and passes it on; `consolidated` within each chunk."""
+    """Writes the input to a file of this step, and passes it on; `consolidated` within each chunk.
+
+    `timed`: the report says which times occur in it.
+    """
 
     name: str
     input: Pipeline
     types: Types
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Later:
+    """Inside a loop: a joined row's two iterations, in column `left` and the last one, become one, the later."""
+
+    input: Pipeline
+    left: int
+
+
+@dataclass(frozen=True)
+class FeedBack:
+    """Inside a loop: keeps the input's rows for the binding `name`, each an iteration on, and passes them on.
+
+    Rows of iteration `last` and later are not kept.
+    """
+
+    name: str
+    input: Pipeline
+    types: Types
+    last: int | None = None
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Inside a loop: publishes the input without its iterations, for what comes after the loop."""
+
+    name: str
+    input: Pipeline
+    types: Types
+
+
+@dataclass(frozen=True)
+class LoopPart:
+    """One job's worth of a loop's body, and the published names that it reads."""
+
+    name: str
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A LetRec: `recursion/fixpoint.py` says how it runs."""
+
+    name: str
+    parts: tuple[LoopPart, ...]
+    arrangements: tuple[ArrangementId, ...]
+    entering: tuple[str, ...]
+    leaving: tuple[str, ...]
+    most_iterations: int
+
+
+@dataclass(frozen=True)
+class Settle:
+    """A loop that needs nothing of the JVM, run inside the task once `input` has published what enters it."""
+
+    loop: Loop
+    input: Pipeline
+    trees: tuple[Pipeline, ...]
+    """The parts, in the loop's order."""
 
 
 @dataclass(frozen=True)
@@ -147,34 +235,39 @@ class Drain:
     input: Pipeline
 
 
-Leaf = Slot | Source | IndexSource | Published | Constants | Spooled
-Pipeline = Leaf | Project | Negated | Together | JoinKernel | Kernel | ArrangeKernel | Publish | Spool | Drain
+Leaf = Slot | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
+_OfOne = Project | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
+Pipeline = Leaf | Together | JoinKernel | _OfOne
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
     """The tree with other slots, `change` being asked in the order in which the tree reads them."""
-    match tree:
-        case Slot():
-            return change(tree)
-        case Together(inputs):
-            return Together(tuple(map_slots(i, change) for i in inputs))
-        case JoinKernel(spec, left, right):
-            changed = map_slots(left, change)
-            return JoinKernel(spec, changed, map_slots(right, change))
-        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Spool() | Drain():
-            return replace(tree, input=map_slots(tree.input, change))
-        case _:
-            return tree
+    if isinstance(tree, Slot):
+        return change(tree)
+    return map_inputs(tree, lambda below: map_slots(below, change))
+
+
+def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
+    """The same node over other inputs, `change` being asked in the order in which it reads them."""
+    if isinstance(tree, Together):
+        return Together(tuple(change(i) for i in tree.inputs))
+    if isinstance(tree, JoinKernel):
+        left = change(tree.left)
+        return JoinKernel(tree.spec, left, change(tree.right))
+    return replace(tree, input=change(tree.input)) if isinstance(tree, _OfOne) else tree
 
 
 def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
     """The pipelines directly below; none for a leaf."""
-    match tree:
-        case Together(inputs):
-            return inputs
-        case JoinKernel(_, left, right):
-            return (left, right)
-        case Project() | Negated() | Kernel() | ArrangeKernel() | Publish() | Spool() | Drain():
-            return (tree.input,)
-        case _:
-            return ()
+    if isinstance(tree, Together):
+        return tree.inputs
+    if isinstance(tree, JoinKernel):
+        return (tree.left, tree.right)
+    return (tree.input,) if isinstance(tree, _OfOne) else ()
+
+
+def nodes_of(tree: Pipeline) -> Iterator[Pipeline]:
+    """The node and all below it."""
+    yield tree
+    for below in inputs_of(tree):
+        yield from nodes_of(below)

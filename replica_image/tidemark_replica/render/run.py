@@ -5,8 +5,8 @@ A fragment none of whose leaves has anything to say costs no job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
-from tidemark_replica.render.description import Description, Published
-from tidemark_replica.render.fragments import Fragment
-from tidemark_replica.render.frames import Frame, StageFrame, UnionFrame, stages_of
+from tidemark_replica.render.description import Description, Published, Report
+from tidemark_replica.render.fragments import Fragment, LoopFragment
+from tidemark_replica.render.frames import nodes_of, stages_of
 from tidemark_replica.render.jobs import StepJobs, believed
+from tidemark_replica.render.recursion.fixpoint import Fixpoint
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class Prepared:
 
     fragment: Fragment
     plan: Any
+
+
+@dataclass(frozen=True)
+class PreparedLoop:
+    """A loop whose body needs the JVM, and the physical plans of its parts."""
+
+    fragment: LoopFragment
+    plans: tuple[Any, ...]
 
 
 class StepRun:
@@ -57,8 +66,14 @@ class StepRun:
         self._published: dict[str, Published] = {}
         self.jobs = 0
 
-    def run(self, prepared: Prepared) -> None:
+    def run(self, prepared: Prepared | PreparedLoop) -> None:
         """Run a fragment, or see that there is nothing to run."""
+        if isinstance(prepared, PreparedLoop):
+            self._run_loop(prepared)
+        else:
+            self._run_fragment(prepared)
+
+    def _run_fragment(self, prepared: Prepared) -> None:
         fragment = prepared.fragment
         if not (self._step.hydrates or any(map(self._speaks, nodes_of(fragment.stage)))):
             return
@@ -72,14 +87,37 @@ class StepRun:
         self.merges += report.merges
         self._published |= report.published
 
+    def _run_loop(self, prepared: PreparedLoop) -> None:
+        """Rounds of jobs, to the end."""
+        loop = prepared.fragment.loop
+        entering = {name: self._absolute(self._published[name]) for name in loop.entering if name in self._published}
+        if not (self._step.hydrates or any(found.rows for found in entering.values())):
+            return
+
+        def run(part: int, description: Path) -> Report:
+            fragment = prepared.fragment.body[part]
+            what = f"{fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
+            self._jobs.run(prepared.plans[part], description, what)
+            self.jobs += 1
+            return believed(description.parent, stages_of(fragment.stage), what)
+
+        fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
+        fixpoint.settle(entering)
+        self.written |= fixpoint.written
+        self.merges += fixpoint.merges
+        self._published |= fixpoint.leaving
+
     def published(self, name: str) -> tuple[tuple[Path, ...], int]:
         """The files published under a name, and their rows."""
         found = self._published.get(name)
-        return ((self._folder / found.file,), found.rows) if found is not None and found.rows else ((), 0)
+        return (tuple(self._folder / f for f in found.files), found.rows) if found and found.rows else ((), 0)
+
+    def _absolute(self, found: Published) -> Published:
+        return replace(found, files=tuple(str(self._folder.absolute() / file) for file in found.files))
 
     def _describe(self) -> Description:
         step = self._step
-        published = {name: (found.file,) for name, found in self._published.items() if found.rows}
+        published = {name: found.files for name, found in self._published.items() if found.rows}
         return Description(
             step=self._run,
             lower=step.lower,
@@ -102,7 +140,7 @@ class StepRun:
                 lower, limit = self._step.lower, self._step.limit
                 batches = self._pinned[arrangement].batches
                 return any(b.last_time >= lower and b.first_time < limit for b in batches)
-            case p.Published(name):
+            case p.Published(name) | p.PublishedErrors(name):
                 found = self._published.get(name)
                 return found is not None and found.rows > 0
             case p.Kernel(TemporalSpec(arrangement)):
@@ -110,23 +148,3 @@ class StepRun:
                 return is_due(trace, self._step.lower, self._step.limit)
             case _:
                 return False
-
-
-def nodes_of(frame: Frame) -> Iterator[p.Pipeline]:
-    """All nodes of all stages of a frame."""
-    match frame:
-        case StageFrame(_, tree, inputs, _):
-            yield from _nodes(tree)
-            for below in inputs:
-                yield from nodes_of(below)
-        case UnionFrame(inputs, _):
-            for below in inputs:
-                yield from nodes_of(below)
-        case _:
-            yield from nodes_of(frame.input)
-
-
-def _nodes(tree: p.Pipeline) -> Iterator[p.Pipeline]:
-    yield tree
-    for below in p.inputs_of(tree):
-        yield from _nodes(below)

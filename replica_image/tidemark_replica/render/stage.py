@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
@@ -34,13 +33,24 @@ from tidemark_replica.arrangement.updates import (
     rechunk,
     row_columns,
     times,
-    update_schema,
 )
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
-from tidemark_replica.render.description import PROPERTY, Description, Published, Report
+from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
+from tidemark_replica.render.files import UpdatesFile, read_updates
 from tidemark_replica.render.kernels import KERNELS
-from tidemark_replica.render.leaves import read_batches, read_constants, read_index, read_published, read_source
+from tidemark_replica.render.leaves import (
+    read_constants,
+    read_entering,
+    read_index,
+    read_published,
+    read_published_errors,
+    read_source,
+    read_variable,
+)
+from tidemark_replica.render.recursion import rounds
+from tidemark_replica.render.recursion.fixpoint import Fixpoint
+from tidemark_replica.render.recursion.settle import settle
 from tidemark_replica.render.slots import Slots
 
 LOOK_SECONDS = 0.1
@@ -68,6 +78,8 @@ class Stage:
         self._looked = time.monotonic()
         self._published: dict[str, Published] = {}
         self._spools: dict[str, Path] = {}
+        self._fed_back: list[FedBack] = []
+        self._settled: list[Fixpoint] = []
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
         """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
@@ -84,7 +96,11 @@ class Stage:
             self._looked = time.monotonic()
 
     def report(self, name: str) -> None:
-        """All input has been consumed: merge what should be merged, and say what was written."""
+        """All input has been consumed: tell the driver."""
+        self.finish().write(self._folder, name)
+
+    def finish(self) -> Report:
+        """Merge what should be merged, and say what was written."""
         self._slots.finish()
         context, written = self._context, self._context.writer.written
         merges = []
@@ -93,7 +109,10 @@ class Stage:
             for task in plan_merges(manifest):
                 merges.append(Merged(task, merge(task, manifest.layout, context.cache, context.writer)))
         done = {a: tuple(refs) for a, refs in written.items()}
-        Report(self._attempt, done, tuple(merges), self._published).write(self._folder, name)
+        for loop in self._settled:
+            done |= loop.written
+            merges += loop.merges
+        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back))
 
     def _slot(self, node: p.Slot) -> Iterator[Updates]:
         return self._slots.read(node.slot)
@@ -107,12 +126,21 @@ class Stage:
     def _read_published(self, node: p.Published) -> Iterator[Updates]:
         return read_published(self._folder, self._description, node)
 
+    def _published_errors(self, node: p.PublishedErrors) -> Iterator[Updates]:
+        return read_published_errors(self._folder, self._description, node)
+
+    def _entering(self, node: p.Entering) -> Iterator[Updates]:
+        return read_entering(self._folder, self._description, node)
+
+    def _variable(self, node: p.Variable) -> Iterator[Updates]:
+        return read_variable(self._folder, self._description, self._context, node)
+
     def _constants(self, node: p.Constants) -> Iterator[Updates]:
         return read_constants(self._folder.parent.parent, self._description, node)
 
     def _read_spooled(self, node: p.Spooled) -> Iterator[Updates]:
         assert node.name in self._spools, f"{node.name} is read before it has been spooled to its end"
-        yield from read_batches(self._spools[node.name])
+        yield from read_updates(self._spools[node.name])
 
     def _project(self, node: p.Project) -> Iterator[Updates]:
         for batch in self.evaluate(node.input):
@@ -139,28 +167,65 @@ class Stage:
     def _arrange(self, node: p.ArrangeKernel) -> Iterator[Updates]:
         return arrange(self._context, node.arrangement, self.evaluate(node.input))
 
+    def _later(self, node: p.Later) -> Iterator[Updates]:
+        return rounds.later(self.evaluate(node.input), node.left)
+
     def _publish(self, node: p.Publish) -> Iterator[Updates]:
+        return self._published_as(node.name, node.types, self.evaluate(node.input), node.timed)
+
+    def _leave(self, node: p.Leave) -> Iterator[Updates]:
+        return self._published_as(node.name, node.types, rounds.without_iterations(self.evaluate(node.input)))
+
+    def _published_as(
+        self, name: str, types: p.Types, updates: Iterator[Updates], timed: bool = False
+    ) -> Iterator[Updates]:
         """Through a file of this attempt's own; it counts once the driver believes the attempt."""
-        file, rows = f"{node.name}.{self._attempt}.arrow", 0
-        schema = update_schema(node.types)
-        inputs = ((None, batch) for batch in self.evaluate(node.input))
-        with pa.OSFile(str(self._folder / file), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-            for _, chunk in rechunk(inputs, self._context.chunk_rows):
-                consolidated = consolidate(chunk)
-                if consolidated.num_rows:
-                    writer.write_batch(consolidated)
-                    rows += consolidated.num_rows
-                    yield consolidated
-        self._published[node.name] = Published(file, rows)
+        with UpdatesFile(self._folder, f"{name}.{self._attempt}.arrow", types) as out:
+            for chunk in self._consolidated(updates):
+                out.write(chunk, timed=timed)
+                yield chunk
+        self._published[name] = out.published()
+
+    def _feed_back(self, node: p.FeedBack) -> Iterator[Updates]:
+        iterations: set[int] = set()
+        with UpdatesFile(self._folder, f"{node.name}.{self._attempt}.arrow", node.types) as out:
+            for chunk in self._consolidated(self.evaluate(node.input)):
+                again = rounds.fed_back(chunk, node.last)
+                out.write(again)
+                iterations |= rounds.iterations_of(again)
+                yield chunk
+        self._fed_back.append(FedBack(node.name, out.file, tuple(sorted(iterations))))
+
+    def _consolidated(self, updates: Iterator[Updates]) -> Iterator[Updates]:
+        for _, chunk in rechunk(((None, batch) for batch in updates), self._context.chunk_rows):
+            consolidated = consolidate(chunk)
+            if consolidated.num_rows:
+                yield consolidated
+
+    def _settle(self, node: p.Settle) -> Iterator[Updates]:
+        """The loop's rounds are stages of their own, of this attempt."""
+        for _ in self.evaluate(node.input):
+            pass
+
+        def run(part: int, description: Path) -> Report:
+            self._check_wanted()
+            stage = Stage(description, self._attempt, Slots((), ()))
+            for _ in stage.evaluate(node.trees[part]):
+                pass
+            return stage.finish()
+
+        done, left = settle(node.loop, self._description, self._folder, self._attempt, self._published, run)
+        self._settled.append(done)
+        self._published |= left
+        return iter(())
 
     def _spool(self, node: p.Spool) -> Iterator[Updates]:
         """Into a file that only this attempt knows of; it goes with the step's folder."""
-        path = self._folder / f"{node.name}.{self._attempt}.spool"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, update_schema(node.types)) as writer:
+        with UpdatesFile(self._folder, f"{node.name}.{self._attempt}.spool", node.types) as out:
             for batch in self.evaluate(node.input):
-                writer.write_batch(batch)
+                out.write(batch)
                 yield batch
-        self._spools[node.name] = path
+        self._spools[node.name] = self._folder / out.file
 
     def _drain(self, node: p.Drain) -> Iterator[Updates]:
         for _ in self.evaluate(node.input):
@@ -173,6 +238,9 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Source: Stage._source,
     p.IndexSource: Stage._index_source,
     p.Published: Stage._read_published,
+    p.PublishedErrors: Stage._published_errors,
+    p.Entering: Stage._entering,
+    p.Variable: Stage._variable,
     p.Constants: Stage._constants,
     p.Spooled: Stage._read_spooled,
     p.Project: Stage._project,
@@ -183,6 +251,10 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,
     p.Spool: Stage._spool,
+    p.Later: Stage._later,
+    p.FeedBack: Stage._feed_back,
+    p.Leave: Stage._leave,
+    p.Settle: Stage._settle,
     p.Drain: Stage._drain,
 }
 

@@ -1,0 +1,168 @@
+"""LetRec: bindings that read each other and themselves, iterated until nothing changes.
+
+    X[0] = empty     X[i+1] = value(X[i])     the result: X[i] for the first i from which on nothing changes
+
+              ┌─────────────── rounds, at one time ───────────────┐
+    edges ──> │ Entering (i=0) ──┐                                │
+              │                  ├─> join ─> distinct ──┬──> Leave ──> X, without iterations
+              │ ┌─> Variable ────┘   max of i           │         │
+              │ └───────────────── FeedBack (i+1) <─────┘         │
+              └───────────────────────────────────────────────────┘
+
+An update inside is (row, i) at t: from iteration i on, the row's multiplicity changes by diff. The iteration is a
+column that every stream carries and no plan knows of (`lift`), so all operators are those of other plans; `hoist` says
+what stays outside, `fixpoint` in which order rounds run, `rounds` what happens in the workers. A binding reads those
+before it as of its own iteration, itself and those after it as of the one before.
+
+State: that of the operators inside, with iterations, so that a change at t costs what it changes in each iteration, not
+a new start. Errors do not go round: they leave at once, and every binding that depends on one in error is in error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import LocalId
+from tidemark_protocol.lir import LetRec, Plan, RecursiveBinding
+from tidemark_protocol.types import BIGINT, ColumnType
+from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
+from tidemark_replica.render import pipeline as p
+from tidemark_replica.render.flow import Flow, Flows, arrow_types
+from tidemark_replica.render.fragments import Fragment, LoopFragment, Scope, uses
+from tidemark_replica.render.frames import nodes_of
+from tidemark_replica.render.recursion.hoist import Hoisted
+from tidemark_replica.render.recursion.lift import ITERATION, lift
+
+MOST_ITERATIONS = 100_000
+"""Where a recursion without a limit of its own is taken to be endless."""
+
+Lower = Callable[[Scope, Plan], Flow]
+
+
+def lower_let_rec(scope: Scope, plan: LetRec, lower: Lower) -> None:
+    """Put the loop among the fragments; its bindings are then shared streams of the scope."""
+    _Lowering(scope, plan, lower).run()
+
+
+@dataclass(frozen=True)
+class _Names:
+    """What a binding is called in files."""
+
+    variable: str
+    leaving: str
+
+
+class _Lowering:
+    def __init__(self, scope: Scope, plan: LetRec, lower: Lower) -> None:
+        self._scope, self._plan, self._lower = scope, plan, lower
+        self._name = f"loop{len(scope.fragments)}"
+        self._names = {
+            b.id: _Names(f"{self._name}-{n}", f"{self._name}-{n}-leaves") for n, b in enumerate(plan.bindings)
+        }
+        name = scope.description.name
+        flows = Flows((ColumnType(BIGINT),), lambda tree: lift(tree, scope.arrangements, name))
+        self._body = Scope(scope.description, {}, scope.token, flows, scope.arrangements, scope.constants)
+
+    def run(self) -> None:
+        hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)
+        inside = frozenset(self._names)
+        values = [hoisted.hoist(b.value, inside) for b in self._plan.bindings]
+        entering = tuple(self._enter(name, outside) for outside, name in hoisted.entering.items())
+        before = set(self._scope.arrangements)
+        for binding in self._plan.bindings:
+            variable = p.Variable(self._names[binding.id].variable, arrow_types(binding.value.schema))
+            self._body.shared[binding.id] = Flow(variable, binding.value.schema)
+        for at, value in enumerate(values):
+            self._bind(at, value)
+        loop = p.Loop(
+            self._name,
+            tuple(p.LoopPart(f.name, frozenset(_reads(f))) for f in self._parts()),
+            tuple(a for a in self._scope.arrangements if a not in before),
+            tuple(hoisted.entering.values()),
+            tuple(n.leaving for n in self._names.values()),
+            MOST_ITERATIONS,
+        )
+        self._finish(loop, entering)
+        for binding in self._plan.bindings:
+            self._scope.shared[binding.id] = self._result(binding)
+
+    def _share(self, name: LocalId, value: Plan) -> None:
+        flow = self._lower(self._scope, value)
+        self._scope.finish(flow, self._scope.publish(name, flow, flow.tree))
+
+    def _enter(self, name: LocalId, outside: Plan) -> p.Pipeline:
+        """Compute outside what a part of the body begins with."""
+        flow = self._lower(self._scope, outside)
+        types = arrow_types(flow.schema)
+        self._body.shared[name] = Flow(p.Entering(name, types), flow.schema)
+        return p.Publish(name, flow.tree, types, timed=True)
+
+    def _bind(self, at: int, value: Plan) -> None:
+        """One binding's part of the body; what comes after it reads it as of this iteration."""
+        flow, binding = self._lower(self._body, value), self._plan.bindings[at]
+        types, names = arrow_types(flow.schema), self._names[binding.id]
+        values = [b.value for b in self._plan.bindings]
+        tree = flow.tree
+        if _is_read(binding.id, values[at + 1 :]):
+            tree = self._body.publish(binding.id, flow, tree)
+        last = None if binding.max_iterations is None else binding.max_iterations - 1
+        if _is_read(binding.id, values[: at + 1]):
+            tree = p.FeedBack(names.variable, tree, types, last)
+        if last is not None and not binding.return_at_limit:
+            tree = self._at_limit(binding, tree, types, last)
+        self._body.finish(flow, p.Leave(names.leaving, tree, types))
+
+    def _at_limit(self, binding: RecursiveBinding, tree: p.Pipeline, types: p.Types, last: int) -> p.Pipeline:
+        text = f"{binding.id} still changes in iteration {last + 1}"
+        spec = AtLimitSpec(self._body.next_arrangement("limit"), (*types, ITERATION), last, text)
+        self._scope.arrangements[spec.state] = spec.layout
+        return p.Kernel(spec, tree)
+
+    def _parts(self) -> Iterator[Fragment]:
+        for fragment in self._body.fragments:
+            assert isinstance(fragment, Fragment), "a loop inside a loop has been refused"
+            yield fragment
+
+    def _finish(self, loop: p.Loop, entering: tuple[p.Pipeline, ...]) -> None:
+        """As one task where nothing inside needs the JVM, else as a job per part and round."""
+        parts = tuple(self._parts())
+        if fits_a_task(parts):
+            trees = tuple(part.stage.tree for part in parts)
+            self._scope.finish(Flow(p.Settle(loop, p.Together(entering), trees), ()), None)
+        else:
+            self._scope.finish(Flow(p.Together(entering), ()), None)
+            self._scope.fragments.append(LoopFragment(loop, parts))
+
+    def _result(self, binding: RecursiveBinding) -> Flow:
+        """What left the loop, and the errors of all that it depends on."""
+        types = arrow_types(binding.value.schema)
+        others = [p.PublishedErrors(self._names[id].leaving, types) for id in self._read_by(binding)]
+        tree = p.Published(self._names[binding.id].leaving, types)
+        return Flow(p.Together((tree, *others)) if others else tree, binding.value.schema)
+
+    def _read_by(self, binding: RecursiveBinding) -> list[LocalId]:
+        """The other bindings whose rows can reach this one."""
+        values = {b.id: b.value for b in self._plan.bindings}
+        reached, pending = {binding.id}, [binding.id]
+        while pending:
+            more = [id for id in values if id not in reached and _is_read(id, [values[pending[-1]]])]
+            pending[-1:] = more
+            reached.update(more)
+        return [id for id in values if id in reached and id != binding.id]
+
+
+def fits_a_task(parts: tuple[Fragment, ...]) -> bool:
+    """Whether nothing in the body needs the JVM."""
+    return all(not part.stage.inputs for part in parts)
+
+
+def _is_read(name: LocalId, by: list[Plan]) -> bool:
+    return any(name == used for plan in by for used in uses(plan))
+
+
+def _reads(part: Fragment) -> Iterator[str]:
+    """The names that a part of the body reads, entering ones and variables included."""
+    for node in nodes_of(part.stage):
+        if isinstance(node, p.Entering | p.Variable | p.Published):
+            yield node.name

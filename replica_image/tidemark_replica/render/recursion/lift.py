@@ -1,0 +1,100 @@
+"""Pipelines that were built as if there were no loop, made to carry the iteration as their last column.
+
+    JoinKernel (a, b | c)            Later       both sides' iterations become one, the later
+      left  (a, b)            ──>      JoinKernel (a, b, i | c, i)
+      right (c)                          left  (a, b, i)
+                                         right (c, i)
+    Kernel reduce                    Kernel iterate(reduce)
+
+So the lowering of every operator is the same inside a loop and outside. A kernel is lifted by saying what it groups by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
+from tidemark_replica.arrangement.kernels.groups import GroupsSpec
+from tidemark_replica.arrangement.kernels.iterate import IteratedSpec
+from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
+from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
+from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec
+from tidemark_replica.arrangement.kernels.top_k import TopKSpec
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render import pipeline as p
+from tidemark_replica.render.errors import NotRendered
+
+ITERATION = pa.int64()
+Arrangements = MutableMapping[ArrangementId, Layout]
+
+
+@dataclass(frozen=True)
+class _Grouping:
+    """A kernel's input columns, and which of them say what belongs together."""
+
+    types: p.Types
+    key: tuple[int, ...]
+
+
+def _of_reduce(spec: ReduceSpec) -> _Grouping:
+    return _Grouping(spec.shape.types, spec.shape.key)
+
+
+def _of_threshold(spec: ThresholdSpec) -> _Grouping:
+    return _Grouping(spec.types, tuple(range(len(spec.types))))
+
+
+def _of_groups(spec: GroupsSpec) -> _Grouping:
+    return _Grouping(spec.layout.types, spec.layout.key)
+
+
+def _of_top_k(spec: TopKSpec) -> _Grouping:
+    return _Grouping(spec.ranking.types, spec.ranking.key)
+
+
+_GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
+    GroupsSpec: _of_groups,
+    ReduceSpec: _of_reduce,
+    ThresholdSpec: _of_threshold,
+    TopKSpec: _of_top_k,
+}
+
+
+def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipeline:
+    """The pipeline with iterations; the layouts of its arrangements change accordingly."""
+    lifted = p.map_inputs(tree, lambda below: lift(below, arrangements, dataflow))
+    match lifted:
+        case p.Project(input, columns):
+            return p.Project(input, (*columns, -1))
+        case p.Publish() | p.Spool() | p.FeedBack():
+            return replace(lifted, types=(*lifted.types, ITERATION))
+        case p.Kernel(spec, input) if not isinstance(spec, AtLimitSpec):
+            return p.Kernel(_iterated(spec, arrangements, dataflow), input)
+        case p.JoinKernel(spec, left, right):
+            both = JoinSpec(_kept(spec.left, arrangements), _kept(spec.right, arrangements), spec.null_safe)
+            return p.Later(p.JoinKernel(both, left, right), len(spec.left.kept))
+        case _:
+            return lifted
+
+
+def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IteratedSpec:
+    grouping = _GROUPINGS.get(type(spec))
+    if grouping is None:
+        name = type(spec).__name__.removesuffix("Spec")
+        raise NotRendered(f"dataflow {dataflow}: this replica has no operator for {name} inside a recursion")
+    of = grouping(spec)
+    made = IteratedSpec(spec.state, of.types, of.key, spec, arrangements[spec.state])
+    arrangements[made.state] = made.layout
+    return made
+
+
+def _kept(side: JoinInput, arrangements: Arrangements) -> JoinInput:
+    """A side whose rows are kept with their iterations."""
+    layout = arrangements[side.arrangement]
+    arrangements[side.arrangement] = Layout.of_rows((*layout.types, ITERATION), layout.key)
+    return replace(side, kept=(*side.kept, len(layout.types)))
