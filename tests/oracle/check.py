@@ -67,14 +67,14 @@ def check_answers(
 
 
 def _equal(where: str, found: Mapping[Any, int], expected: Mapping[Any, int] | None) -> None:
-    left, right = _rounded(found), _rounded(expected or {})
+    left, right = rounded(found), rounded(expected or {})
     if left != right:
         raise Wrong(
             f"{where}: shown but not expected {dict(left - right)}, expected but not shown {dict(right - left)}"
         )
 
 
-def _rounded(rows: Mapping[Any, int]) -> Counter[Any]:
+def rounded(rows: Mapping[Any, int]) -> Counter[Any]:
     """Rows with floats to twelve digits: a batch adds up in another order."""
     made: Counter[Any] = Counter()
     for row, n in rows.items():
