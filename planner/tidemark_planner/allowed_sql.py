@@ -7,6 +7,7 @@ allowed name became is checked again as a typed tree (tidemark_protocol.check).
 from __future__ import annotations
 
 from tidemark_planner.errors import refuse
+from tidemark_planner.nested_expressions import NAMES as NESTED
 from tidemark_planner.syntax import ParseTree, Phrase
 from tidemark_protocol.literals import is_special_time
 
@@ -139,7 +140,7 @@ def _check_subqueries(tree: ParseTree) -> None:
 def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
         name = phrase.text.lower().strip("`")
-        if name in SCALARS or name in AGGREGATES or name in _WINDOWS:
+        if name in SCALARS or name in AGGREGATES or name in _WINDOWS or name in NESTED:
             continue
         if name in _LATER_AGGREGATES:
             _refuse_at(phrase, f"the aggregate {name}")

@@ -14,6 +14,7 @@ from itertools import islice
 from tidemark_planner import fold
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.literals import literal_of
+from tidemark_planner.nested_expressions import alike, empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol import decimals, signatures
@@ -60,7 +61,6 @@ _TO_STRING = {
     "StringTrimLeft": "ltrim",
     "StringTrimRight": "rtrim",
     "Substring": "substring",
-    "Concat": "concat",
     "StringReplace": "replace",
 }
 _SAME_TYPE = {
@@ -95,9 +95,12 @@ class _Lowering:
         special = _SPECIAL.get(kind)
         if special is not None:
             return special(self, node)
+        nested = lower_nested(node, self.lower)
+        if nested is not None:
+            return nested
         arguments = tuple(self.lower(child) for child in node.children)
         if kind in _BINARY_TO_BOOLEAN:
-            return call(_BINARY_TO_BOOLEAN[kind], arguments, BOOLEAN)
+            return call(_BINARY_TO_BOOLEAN[kind], alike(arguments), BOOLEAN)
         if kind in _UNARY_TO_BOOLEAN:
             return call(_UNARY_TO_BOOLEAN[kind], arguments, BOOLEAN)
         if kind in _ARITHMETIC:
@@ -129,6 +132,8 @@ class _Lowering:
         target, source = type_of(node.fields["dataType"]), node.children[0]
         if source.kind == "Literal" and source.fields["dataType"] == VOID:
             return Literal(None, target)
+        if (empty := empty_array(source, target)) is not None:
+            return empty
         return cast_to(self.lower(source), target)
 
     def connective(self, node: Node) -> ScalarExpr:

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark_protocol import fallible, signatures
+from tidemark_protocol import nested_functions as nested
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW, cast_may_be_null
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, walk
 from tidemark_protocol.fallible import Errors, always, never
 from tidemark_protocol.lir import ErrorValue
 from tidemark_protocol.signatures import Signature, fixed, of_names
-from tidemark_protocol.types import BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
 EXPRESSION_FAILED = "EXPRESSION_FAILED"
 Nullability = Callable[[Call], bool]
@@ -35,6 +36,11 @@ def all_arguments(call: Call) -> bool:
 
 def not_null(call: Call) -> bool:
     return False
+
+
+def maybe(call: Call) -> bool:
+    """NULL also where no argument is: an element, a field, what was not found."""
+    return True
 
 
 def _case_nullable(call: Call) -> bool:
@@ -115,9 +121,37 @@ _ENTRIES = (
     *(Function(n, 1, 2, signatures.strings) for n in ("trim", "ltrim", "rtrim")),
     Function("length", 1, 1, of_names(INT, "string", "binary")),
     Function("substring", 3, 3, fixed(STRING, STRING, INT, INT)),
-    Function("concat", 1, None, signatures.strings),
+    Function("concat", 1, None, lambda a, t: signatures.strings(a, t) or nested.same_arrays(a, t)),
     *(Function(n, 2, 2, fixed(BOOLEAN, STRING, STRING)) for n in ("startswith", "endswith", "contains")),
     Function("replace", 3, 3, fixed(STRING, STRING, STRING, STRING)),
+    Function("array", 0, None, nested.array, nullable=not_null),
+    Function("named_struct", 1, None, nested.named_struct, nullable=not_null),
+    Function("field", 2, 2, nested.field, nullable=maybe),
+    Function("subscript", 2, 2, nested.subscript, nested.subscript_errors, maybe),
+    Function("get", 2, 2, nested.element_at, nullable=maybe),
+    Function("element_at", 2, 2, nested.element_at, nested.element_errors, maybe),
+    Function("try_element_at", 2, 2, nested.element_at, nested.try_element_errors, maybe),
+    Function("size", 1, 1, nested.of_array(INT)),
+    Function("array_contains", 2, 2, nested.search(BOOLEAN), nullable=maybe),
+    Function("array_position", 2, 2, nested.search(BIGINT)),
+    Function("array_remove", 2, 2, nested.removal),
+    Function("array_insert", 3, 3, nested.insertion, nested.insertion_errors),
+    Function("array_repeat", 2, 2, nested.repetition, nullable=not_null),
+    Function("array_distinct", 1, 1, nested.same_arrays),
+    *(Function(n, 2, 2, nested.same_arrays) for n in ("array_union", "array_intersect", "array_except")),
+    Function("arrays_overlap", 2, 2, nested.overlap, nullable=maybe),
+    *(Function(n, 1, 1, nested.of_elements, nullable=maybe) for n in ("array_min", "array_max")),
+    Function("sort_array", 2, 2, nested.sorting),
+    Function("reverse", 1, 1, nested.reversal),
+    Function("flatten", 1, 1, nested.flattening, nullable=maybe),
+    Function("slice", 3, 3, nested.slicing, always(nested.INVALID_PARAMETER)),
+    Function("array_join", 2, 3, nested.joining),
+    Function("split", 3, 3, nested.splitting, always(nested.INVALID_PARAMETER)),
+    Function("split_part", 3, 3, fixed(STRING, STRING, STRING, INT), nested.try_element_errors, maybe),
+    Function("from_json", 1, 1, nested.parsing, nullable=maybe),
+    Function("get_json_object", 2, 2, fixed(STRING, STRING, STRING), nullable=maybe),
+    Function("json_array_length", 1, 1, fixed(INT, STRING), nullable=maybe),
+    Function("json_object_keys", 1, 1, fixed(nested.STRINGS, STRING), nullable=maybe),
 )
 FUNCTIONS: dict[str, Function] = {f.name: f for f in _ENTRIES}
 # The planner turns comparisons with them into temporal bounds: no plan holds one.

@@ -74,6 +74,23 @@ def _trim(side: str) -> Callable[[Call, list[str]], str]:
     return written
 
 
+def _array(call: Call, arguments: list[str]) -> str:
+    written = f"array({', '.join(arguments)})"
+    return written if arguments else f"CAST({written} AS {_type_sql(call.type)})"
+
+
+def _named_struct(call: Call, arguments: list[str]) -> str:
+    named = (f"{string_sql(n)}, {a}" for n, a in zip(call.type.labels, arguments, strict=True))
+    return f"named_struct({', '.join(named)})"
+
+
+def _field(call: Call, arguments: list[str]) -> str:
+    of, position = call.arguments[0].type, call.arguments[1]
+    struct = of.element if of.is_array else of
+    assert isinstance(position, Literal), "a field is named by a literal"
+    return f"({arguments[0]}).{backquoted(struct.labels[int(position.value or 0)])}"
+
+
 _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "negate": lambda call, a: f"(- {a[0]})",
     "~": lambda call, a: f"(~ {a[0]})",
@@ -83,6 +100,11 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "in": lambda call, a: f"({a[0]} IN ({', '.join(a[1:])}))",
     "cast": lambda call, a: f"CAST({a[0]} AS {_type_sql(call.type)})",
     "case": _case,
+    "array": _array,
+    "named_struct": _named_struct,
+    "field": _field,
+    "subscript": lambda call, a: f"({a[0]})[{a[1]}]",
+    "from_json": lambda call, a: f"from_json({a[0]}, {string_sql(_type_sql(call.type))})",
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
     "ltrim": _trim("LEADING"),

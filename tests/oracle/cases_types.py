@@ -64,4 +64,42 @@ def _of_type(type: str, values: list[Any]) -> tuple[Case, ...]:
     return (Case(f"{short} grouped", grouped, tables), Case(f"{short} joined", met, tables, changes=2))
 
 
-QUERIES = tuple(case for type, values in OF_TYPE.items() for case in _of_type(type, values))
+_ARRAYS = table("array<int>", ARRAYS)
+_STRUCTS = table("struct<x:int,`Y y`:string>", STRUCTS)
+JSON = ['{"a":1,"b":["x",null]}', '{"a":"no","b":[]}', "[1,2]", "{", "", None]
+
+FUNCTIONS = (
+    Case(
+        "arrays looked into",
+        "SELECT k, size(v) AS n, array_contains(v, 1) AS c, array_position(v, 2) AS p, array_max(v) AS m, "
+        "get(v, 1) AS g, array_distinct(concat(v, v)) AS d, sort_array(v, false) AS s, "
+        "array_join(CAST(v AS array<string>), '-', '?') AS j, reverse(v) AS r, "
+        "array_except(v, array(1, k)) AS e, arrays_overlap(v, array(k)) AS o FROM t",
+        _ARRAYS,
+    ),
+    Case("subscript", "SELECT k, v[k] AS x FROM t", _ARRAYS),
+    Case("guarded subscript", "SELECT v[1] AS x FROM t WHERE size(v) > 1", _ARRAYS),
+    Case("element_at", "SELECT element_at(v, k - 1) AS x, slice(v, k, 1) AS y FROM t", _ARRAYS),
+    Case(
+        "built and taken apart",
+        "SELECT s.q[1] AS x, s.n.z AS y, count(*) AS c FROM (SELECT named_struct('q', array(k, 2, NULL), 'n', "
+        "struct(k AS z, v)) AS s FROM t) GROUP BY s.q[1], s.n.z, s",
+        _ARRAYS,
+    ),
+    Case("fields", "SELECT v.x, v.`Y y` AS y, v = struct(1, 'a') AS e FROM t WHERE v.x > 0 OR v.x IS NULL", _STRUCTS),
+    Case("fields in arrays", "SELECT v.l AS l, v[0].l AS f FROM t WHERE size(v) > 0", table(list(OF_TYPE)[-1], DEEP)),
+    Case("split", "SELECT split(v, '[0-9a]+') AS p, split_part(v, 'a', 2) AS q FROM t", table("string", TEXTS)),
+    Case(
+        "json",
+        "SELECT v, from_json(v, 'a INT, b ARRAY<STRING>') AS p, get_json_object(v, '$.b[0]') AS g, "
+        "json_array_length(v) AS n, json_object_keys(v) AS o FROM t",
+        table("string", JSON),
+    ),
+    Case(
+        "empty arrays of a type",
+        "SELECT k, concat(v, array()) AS x, coalesce(v, CAST(array() AS array<int>)) AS y FROM t",
+        _ARRAYS,
+    ),
+)
+
+QUERIES = (*FUNCTIONS, *(case for type, values in OF_TYPE.items() for case in _of_type(type, values)))

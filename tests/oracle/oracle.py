@@ -15,7 +15,7 @@ from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import DataflowDescription, IndexExport, MaterializedViewSink, ShardMetadata, SinkExport
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.arrow_types import sql_type
 
 
 class Oracle:
@@ -72,8 +72,8 @@ class Oracle:
         spark, types = self._reference.answers(case.sql, case.tables, history)
         sink = description.sink_exports[0].sink
         assert isinstance(sink, MaterializedViewSink)
-        found = [arrow_type(c.type) for c in sink.shard.columns]
-        if found != types:
+        found = [c.type for c in sink.shard.columns]
+        if found != [sql_type(t) for t in types]:
             raise Wrong(f"{case.name}: columns of types {found}, Spark's are {types}")
         text = case.sql if case.duckdb == "same" else case.duckdb
         duck = {} if text is None else duckdb_answers(text, case.tables, history)

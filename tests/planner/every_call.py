@@ -11,11 +11,21 @@ from tidemark_protocol.functions import FUNCTIONS, call, is_constant
 from tidemark_protocol.types import SIMPLE_TYPES, ColumnType, SqlType
 
 DECIMALS = tuple(SqlType("decimal", *ps) for ps in ((15, 2), (38, 10), (5, 0)))
-TYPES = (*(SqlType(name) for name in sorted(SIMPLE_TYPES)), *DECIMALS)
+_NESTED = (
+    "array<int>",
+    "array<string>",
+    "array<array<int>>",
+    "array<struct<x:string>>",
+    "struct<a:int,`b c`:double>",
+)
+NESTED = tuple(map(SqlType.parse, _NESTED))
+TYPES = (*(SqlType(name) for name in sorted(SIMPLE_TYPES)), *DECIMALS, *NESTED)
 ROW = tuple(ColumnType(of, nullable) for of in TYPES for nullable in (True, False))
 LITERALS = (
     Literal("2", SqlType("int")),
+    Literal("0", SqlType("int")),
     Literal("3", SqlType("bigint")),
+    Literal("true", SqlType("boolean")),
     Literal("MONTH", SqlType("string")),
     Literal("a\\_%'\n", SqlType("string")),
     Literal("1.50", DECIMALS[0]),
@@ -50,7 +60,14 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
     for n, of in enumerate(_COLUMNS):
         yield from ((of,) * (count - 1) + (last,) for last in (_NOT_NULL[n], *LITERALS) if last.type == of.type)
         yield (boolean, *(_NOT_NULL[n],) * (count - 1))
-    yield (boolean, string, boolean, LITERALS[3])[:count]
+    yield (boolean, string, boolean, LITERALS[5])[:count]
+    number = _COLUMNS[TYPES.index(SqlType("int"))]
+    for of in (of for of in _COLUMNS if of.type.is_array):
+        yield from ((of, at, number)[:count] for at in (integer, number))
+        yield from ((of, integer, element)[:count] for element in _COLUMNS if element.type == of.type.element)
+    yield (_COLUMNS[TYPES.index(SqlType.parse("array<string>"))], string, string)[:count]
+    yield (string, LITERALS[5], integer)[:count]
+    yield (string, string, number)[:count]
     yield (string, integer, integer, integer)[:count]
 
 
