@@ -27,7 +27,7 @@ HANG_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, where, and how often; each time leaves a file in `folder`."""
+    """What happens, where, and how often; each time leaves a file in `folder`, with the pid."""
 
     folder: Path
     where: str
@@ -52,9 +52,11 @@ class Fault:
     def _claim(self) -> bool:
         for number in range(self.times):
             try:
-                os.close(os.open(self.folder / str(number), os.O_CREAT | os.O_EXCL))
+                claim = os.open(self.folder / str(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
             except FileExistsError:
                 continue
+            os.write(claim, str(os.getpid()).encode())
+            os.close(claim)
             return True
         return False
 

@@ -1,0 +1,21 @@
+"""The same answers on executors in processes of their own, also when one of them is killed in the middle of a step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+
+def test_crash_of_an_executor_in_the_middle_of_a_step(tmp_path: Path) -> None:
+    """Two executors share the arrangement store; cases agree with the batch engines, and a lost task is repeated."""
+    command = [sys.executable, "-m", "tests.oracle.on_executors", str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+
+    assert said.returncode == 0, said.stderr[-5000:]
+    assert said.stdout.splitlines()[-1] == "survived"
+    assert said.stdout.count("agrees:") == 3
