@@ -12,7 +12,8 @@ from tests.arrangement.groups_model import expected_output, in_order
 from tests.arrangement.histories import seeds
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.kernels import basic
-from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction, Order
+from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction
+from tidemark_replica.arrangement.ordering import Order
 
 # group by c0 over a double, a text, a bigint and a filter
 TYPES = [pa.string(), pa.float64(), pa.string(), pa.int64(), pa.bool_()]

@@ -10,6 +10,7 @@ from tests.oracle.cases_types import QUERIES as TYPES
 from tests.oracle.check import Case
 from tests.oracle.plans import PLANS
 from tests.oracle.plans_groups import PLANS as GROUPS
+from tests.oracle.plans_windows import PLANS as WINDOWS
 from tests.oracle.tables import EXACT, TEXT, TU, N, T, U
 
 QUERIES = (
@@ -133,4 +134,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES)
+CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS)

@@ -13,6 +13,7 @@ other; those of strings and arrays mean nothing beyond it.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,18 @@ _63 = np.int64(63)
 _WITHOUT_SIGN = np.int64(2**63 - 1)
 _TOP_BIT = np.int64(-(2**63))
 _ONE_WORD_PRECISION = 18
+
+
+@dataclass(frozen=True)
+class Order:
+    """A column of the row to order by; ascending, NULL first unless said otherwise."""
+
+    column: int
+    descending: bool = False
+    nulls_last: bool = False
+
+    def words(self, columns: Sequence[Array]) -> list[Ints]:
+        return sort_words(columns[self.column], descending=self.descending, nulls_last=self.nulls_last)
 
 
 def sort_words(column: Array, *, descending: bool = False, nulls_last: bool = False) -> list[Ints]:

@@ -2,8 +2,8 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, LetRec, Mfp, linear Join, Reduce (distinct, accumulable), Negate, Threshold, TopK, Union,
-ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+Rendered: Constant, Get, Let, LetRec, Mfp, linear Join, Reduce, Window, Negate, Threshold, TopK, Union, ArrangeBy. What
+an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tidemark_protocol.lir import (
     Threshold,
     TopK,
     Union,
+    Window,
 )
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.layout import Layout
@@ -51,6 +52,7 @@ from tidemark_replica.render.reduce import lower_reduce
 from tidemark_replica.render.temporal import lower_temporal
 from tidemark_replica.render.threshold import lower_threshold
 from tidemark_replica.render.top_k import lower_top_k
+from tidemark_replica.render.window import lower_window
 
 
 def lower_dataflow(
@@ -183,6 +185,10 @@ def _join(scope: Scope, plan: Join) -> Flow:
     return lower_join(scope, plan, lambda below: lower(scope, below))
 
 
+def _window(scope: Scope, plan: Window) -> Flow:
+    return lower_window(scope, plan, lower(scope, plan.input))
+
+
 def _reduce(scope: Scope, plan: Reduce) -> Flow:
     return lower_reduce(scope, plan, lower(scope, plan.input))
 
@@ -195,6 +201,7 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     Mfp: _mfp,
     Join: _join,
     Reduce: _reduce,
+    Window: _window,
     Negate: _negate,
     Threshold: _threshold,
     TopK: _top_k,

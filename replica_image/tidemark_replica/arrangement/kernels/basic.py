@@ -25,21 +25,12 @@ from tidemark_replica.arrangement.columns import fixed, take, validity
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.kernels.groups import Produced
 from tidemark_replica.arrangement.kernels.versions import Versions
-from tidemark_replica.arrangement.ordering import changes, order_rows, sort_words
+from tidemark_replica.arrangement.ordering import Order, changes, order_rows, sort_words
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
 TOO_LARGE = "RESULT_TOO_LARGE"
 MAX_BYTES = 1 << 26
 """How long the text of one group may become: a longer one is an error of the data."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """A column of the row to order by."""
-
-    column: int
-    descending: bool = False
-    nulls_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class BasicFunction:
 
     def __post_init__(self) -> None:
         for aggregate in self.aggregates:
-            if aggregate.function not in _FUNCTIONS:
+            if aggregate.function not in FUNCTIONS:
                 raise UnsupportedType(f"{aggregate.expression}: no basic aggregate {aggregate.function}")
 
     @property
@@ -80,7 +71,7 @@ class BasicFunction:
         keys = take([versions.columns[k] for k in self.key], some_row)
         values, failures = [], []
         for aggregate in self.aggregates:
-            made, failed = _FUNCTIONS[aggregate.function](_taking(versions, aggregate), aggregate)
+            made, failed = evaluate(versions, aggregate)
             values.append(made)
             if failed is not None:
                 failures.append((TOO_LARGE, aggregate.expression, failed))
@@ -90,6 +81,11 @@ class BasicFunction:
 
 Result = tuple[Array, Bools | None]
 """A value per version, and in which versions it grew too large (None: cannot)."""
+
+
+def evaluate(versions: Versions, aggregate: BasicAggregate) -> Result:
+    """The aggregate of every version; rows that its order does not tell apart stay in the order of the entries."""
+    return FUNCTIONS[aggregate.function](_taking(versions, aggregate), aggregate)
 
 
 def _taking(versions: Versions, aggregate: BasicAggregate) -> Versions:
@@ -103,7 +99,7 @@ def _taking(versions: Versions, aggregate: BasicAggregate) -> Versions:
         valid = validity(columns[aggregate.argument])
         able = able if valid is None else able & valid
     taking = versions.where(able[versions.row])
-    words = [w for o in _order(aggregate) for w in _words(columns, o)]
+    words = [w for o in _order(aggregate) for w in o.words(columns)]
     if words:
         place = np.empty(len(able), np.int64)
         place[order_rows(words, len(able))] = np.arange(len(able))
@@ -115,10 +111,6 @@ def _order(aggregate: BasicAggregate) -> tuple[Order, ...]:
     if aggregate.order or aggregate.function not in _OF_VALUES:
         return aggregate.order
     return (Order(aggregate.argument),)
-
-
-def _words(columns: list[Array], order: Order) -> list[Ints]:
-    return sort_words(columns[order.column], descending=order.descending, nulls_last=order.nulls_last)
 
 
 def _reordered(versions: Versions, order: Ints) -> Versions:
@@ -206,7 +198,7 @@ def _double_array(values: np.ndarray, counts: Ints) -> Array:
 
 
 _OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc"})
-_FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Result]] = {
+FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Result]] = {
     "first": _first,
     "string_agg": _string_agg,
     "mode": _mode,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.lir import Aggregate, BasicReduce
-from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction, Order
+from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec
 from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.ordering import Order
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import Scope

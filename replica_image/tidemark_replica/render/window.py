@@ -1,0 +1,75 @@
+"""Window: each row of the input, and beside it a column per call over its partition.
+
+rows ──arranged by the partition's columns, partitions evaluated again──> rows ++ calls
+
+The arrangement and the cost are those of `arrangement/kernels/groups.py`: a partition is evaluated whole, at every time
+at which one of its rows changes. Errors: a call that fails takes the place of its partition's rows.
+"""
+
+from __future__ import annotations
+
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.lir import OrderKey, Window, WindowCall, WindowFrame
+from tidemark_replica.arrangement.kernels.groups import GroupsSpec
+from tidemark_replica.arrangement.kernels.window import WindowFunction
+from tidemark_replica.arrangement.kernels.window_calls import Call
+from tidemark_replica.arrangement.kernels.window_frames import Bound, Distance, Frame
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.ordering import Order
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.render.flow import Flow, arrow_types
+from tidemark_replica.render.fragments import Scope
+from tidemark_replica.render.pipeline import Kernel
+
+_UNITS = {"interval year to month": "months", "interval day to second": "micros"}
+
+
+def lower_window(scope: Scope, plan: Window, flow: Flow) -> Flow:
+    """The stream of the rows with their calls."""
+    types = arrow_types(flow.schema)
+    layout = Layout.of_rows(types, plan.partition)
+    order = tuple(Order(o.column, o.descending, o.nulls_last) for o in plan.order)
+    function = WindowFunction(types, order, tuple(_call(c, plan) for c in plan.calls))
+    spec = GroupsSpec(scope.new_arrangement("window", layout), layout, function)
+    return Flow(Kernel(spec, flow.tree), plan.schema)
+
+
+def _call(call: WindowCall, plan: Window) -> Call:
+    arguments = ", ".join(f"c{a}" for a in call.arguments) or ("*" if call.function == "count" else "")
+    return Call(
+        call.function,
+        call.arguments,
+        arrow_type(call.type.type),
+        f"{call.function}({arguments}) OVER",
+        None if call.frame is None else _frame(call.frame, plan),
+        tuple(_value(p) for p in call.parameters),
+        call.ignore_nulls,
+    )
+
+
+def _value(parameter: Literal) -> str | int | float:
+    text = str(parameter.value)
+    if parameter.type.is_integral:
+        return int(text)
+    return float(text) if parameter.type.is_floating else text
+
+
+def _frame(frame: WindowFrame, plan: Window) -> Frame:
+    in_rows = frame.unit == "rows"
+    return Frame(in_rows, *(_bound(b, in_rows, plan.order, plan) for b in (frame.lower, frame.upper)))
+
+
+def _bound(bound: Literal | None, in_rows: bool, order: tuple[OrderKey, ...], plan: Window) -> Bound:
+    if bound is None:
+        return None
+    text = str(bound.value)
+    if in_rows or text == "0":
+        return int(text)
+    if bound.type.name in _UNITS:
+        return Distance(int(text), _UNITS[bound.type.name])
+    ordered = plan.input.schema[order[0].column].type
+    if ordered.name == "date":
+        return Distance(int(text), "days")
+    if bound.type.is_decimal:
+        return Distance(int(text.replace(".", "")))
+    return Distance(float(text) if bound.type.is_floating else int(text))
