@@ -15,7 +15,6 @@ from tidemark_protocol.lir import (
     Plan,
     Reduce,
     ReducePlan,
-    TopK,
     Window,
     inputs_of,
 )
@@ -30,8 +29,6 @@ def check_rendered(plan: Plan) -> None:
 
 
 def _not_rendered(plan: Plan) -> Iterator[str]:
-    if isinstance(plan, TopK):
-        yield "LIMIT or OFFSET in a view"
     if isinstance(plan, Window):
         yield f"the window function {plan.calls[0].function} (OVER)"
     if isinstance(plan, Reduce):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.oracle.check import Case
-from tests.oracle.tables import T
+from tests.oracle.tables import TU, T
 
 BY_KIND = (
     Case(
@@ -66,4 +66,45 @@ GROUPING = (
     Case("group by all", "SELECT s, count(*) AS n FROM t GROUP BY ALL ORDER BY n", {"t": T}),
 )
 
-QUERIES = (*BY_KIND, *DISTINCT, *GROUPING)
+# Orders are total but for rows that are equal: what Spark's batch picks among ties is left to chance.
+FIRST_ROWS = (
+    Case("limit and offset", "SELECT a, b, s FROM t ORDER BY b DESC NULLS FIRST, a, s LIMIT 3 OFFSET 1", {"t": T}),
+    Case("limit by what is not shown", "SELECT b FROM t ORDER BY a + 1, b LIMIT 4", {"t": T}),
+    Case(
+        "limit in a subquery",
+        "SELECT q.a, u.d FROM (SELECT a, count(*) AS n FROM t GROUP BY a ORDER BY n DESC, a LIMIT 2) q "
+        "JOIN u ON q.a = u.a WHERE q.n > 1",
+        TU,
+    ),
+    Case(
+        "limit of a limit",
+        "SELECT b FROM (SELECT a, b FROM t ORDER BY a, b LIMIT 5) ORDER BY b LIMIT 2",
+        {"t": T},
+    ),
+    Case("offset alone", "SELECT a, b FROM t ORDER BY a, b OFFSET 3", {"t": T}),
+    Case(
+        "limit of nothing",
+        "SELECT a, 10 div b AS q FROM t LIMIT 0",
+        {"t": T},
+        lenient="SELECT a, b AS q FROM t LIMIT 0",
+    ),
+    Case(
+        "first rows of each group",
+        "SELECT a, b FROM t QUALIFY row_number() OVER (PARTITION BY a ORDER BY b DESC) <= 2",
+        {"t": T},
+    ),
+    Case(
+        "rows from a place to another",
+        "SELECT s, b FROM (SELECT *, row_number() OVER (PARTITION BY s ORDER BY b, a) AS n FROM t) "
+        "WHERE n BETWEEN 2 AND 3 AND b <> 5 AND s <> 'x'",
+        {"t": T},
+    ),
+    Case(
+        "limited once, read twice",
+        "WITH q AS (SELECT a, b, s FROM t ORDER BY a, b, s LIMIT 3) SELECT x.a, y.b FROM q x JOIN q y ON x.a = y.b",
+        {"t": T},
+    ),
+    Case("limit over what fails", "SELECT 10 div b AS q FROM t ORDER BY q LIMIT 2", {"t": T}),
+)
+
+QUERIES = (*BY_KIND, *DISTINCT, *GROUPING, *FIRST_ROWS)
