@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tidemark_planner.errors import unsupported
 from tidemark_protocol.lir import (
     AccumulableReduce,
+    BasicReduce,
     CollationReduce,
     HierarchicalReduce,
     Plan,
@@ -43,5 +44,7 @@ def _not_reduced(plan: ReducePlan) -> Iterator[str]:
             yield from _not_reduced(part)
     if isinstance(plan, HierarchicalReduce):
         yield f"the aggregate {plan.aggregates[0].function}"
+    if isinstance(plan, BasicReduce):
+        yield from ("the aggregate array_agg" for a in plan.aggregates if a.function == "array_agg")
     if isinstance(plan, AccumulableReduce):
         yield from (f"the aggregate {a.function}" for a in plan.aggregates if a.function not in _ACCUMULATED)

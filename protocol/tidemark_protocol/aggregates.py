@@ -7,8 +7,9 @@
 It is short: SQL's other aggregates are these and a projection (any_value is min, bool_and compares two counts, max_by
 is a `first` in an order, a median is a percentile); the planner writes them so.
 
-NULL arguments are left out by all but `first`. Functions that depend on an order (`ordered`) take the group's rows in
-the aggregate's own; the planner ends every order with the argument, so results never depend on what else is computed.
+NULL arguments are left out by all but `first`; of none, array_agg is an empty array, count 0 and the others NULL.
+Functions that depend on an order (`ordered`) take the group's rows in the aggregate's own; the planner ends every order
+with the argument, so results never depend on what else is computed.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ def _double(argument: SqlType) -> SqlType | None:
     return DOUBLE if argument == DOUBLE else None
 
 
+def _list(argument: SqlType) -> SqlType | None:
+    return None if argument.name in INTERVAL_TYPES else SqlType.array(argument)
+
+
 def _text(argument: SqlType) -> SqlType | None:
     return STRING if argument == STRING else None
 
@@ -80,6 +85,7 @@ _ENTRIES = (
     *(AggregateFunction(n, HIERARCHICAL, _same, distinct=False) for n in ("min", "max")),
     AggregateFunction("first", BASIC, _same, ordered=True, distinct=False),
     AggregateFunction("string_agg", BASIC, _text, (STRING,), ordered=True),
+    AggregateFunction("array_agg", BASIC, _list, ordered=True, never_null=True),
     AggregateFunction("mode", BASIC, _same, ordered=True),
     *(AggregateFunction(n, BASIC, _double, (DOUBLE,), ordered=True) for n in ("percentile_cont", "percentile_disc")),
 )

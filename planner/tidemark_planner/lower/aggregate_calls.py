@@ -13,7 +13,7 @@ Every order ends with the argument itself: what an aggregate gives never depends
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions import cast_to
@@ -197,6 +197,15 @@ def _string_agg(site: _Site) -> ScalarExpr:
     return site.aggregate("string_agg", argument, order=tuple(order), parameters=(parameter,))
 
 
+def _array_agg(site: _Site) -> ScalarExpr:
+    """The values in their own order; collect_set is of distinct ones."""
+    if site.function.fields.get("ignoreNulls") is False:
+        unsupported("an array of NULLs (RESPECT NULLS)")
+    if site.function.kind == "CollectSet":
+        site = replace(site, distinct=True)
+    return site.aggregate("array_agg", site.argument(), order=((site.argument(), OrderKey(0)),))
+
+
 _SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
     "Count": _count,
     **dict.fromkeys(_EXTREMES, _extreme),
@@ -206,4 +215,6 @@ _SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
     "PercentileDisc": _percentile,
     "Mode": _mode,
     "ListAgg": _string_agg,
+    "CollectList": _array_agg,
+    "CollectSet": _array_agg,
 }
