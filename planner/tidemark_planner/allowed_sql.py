@@ -84,7 +84,6 @@ _KEYWORDS = {
     "COLLATE": "COLLATE",
 }
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
-_JOINS = {"left": "LEFT", "right": "RIGHT", "full": "FULL"}
 _SUBQUERIES = {
     "SubqueryExpressionContext": "a scalar subquery",
     "ExistsContext": "EXISTS",
@@ -110,31 +109,15 @@ def check_statement(sql: str, tree: ParseTree) -> None:
             for token in tree.tokens(keyword):
                 if not token.is_name:
                     _refuse_at(token, construct)
-    _check_joins(tree)
     _check_subqueries(tree)
     _check_functions(tree)
     _check_literals(tree)
-
-
-def _check_joins(tree: ParseTree) -> None:
-    for phrase in tree.phrases("joinType"):
-        kind = phrase.text.lower()
-        for prefix, name in _JOINS.items():
-            if kind.startswith(prefix):
-                semi = "SEMI " if "semi" in kind else "ANTI " if "anti" in kind else "OUTER "
-                _refuse_at(phrase, f"{name} {semi}JOIN")
-        if kind in ("semi", "anti"):
-            _refuse_at(phrase, f"LEFT {kind.upper()} JOIN")
 
 
 def _check_subqueries(tree: ParseTree) -> None:
     for phrase in tree.phrases("query"):
         if phrase.parent in _SUBQUERIES:
             _refuse_at(phrase, _SUBQUERIES[phrase.parent])
-    for keyword in ("INTERSECT", "EXCEPT", "SETMINUS"):
-        for token in tree.tokens(keyword):
-            if token.parent == "SetOperationContext":
-                _refuse_at(token, keyword)
 
 
 def _check_functions(tree: ParseTree) -> None:

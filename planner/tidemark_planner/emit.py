@@ -4,18 +4,37 @@ Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear join, over indexes where they serve (joins/)
 Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
 TopK, Window      themselves
+Match ...         plans of these (expand/)
 Scan              a Get of the import, whose columns are those that any object of the dataflow reads (imports.py)
 """
 
 from __future__ import annotations
 
 from tidemark_planner.clock import reads_clock
-from tidemark_planner.hir import Aggregate, Hir, Join, Scan, TopK, Union, Values, Window, columns
+from tidemark_planner.expand import expand
+from tidemark_planner.hir import (
+    Aggregate,
+    Hir,
+    Join,
+    Let,
+    Local,
+    Negate,
+    Scan,
+    Threshold,
+    TopK,
+    Union,
+    Values,
+    Window,
+    columns,
+    filtered,
+    project,
+)
 from tidemark_planner.imports import Imports
 from tidemark_planner.joins import Candidate, join_plan
 from tidemark_planner.keys import is_monotonic
 from tidemark_planner.mfp import Fused, fuse, mfp_of
 from tidemark_planner.reduce_plan import reduce_plan
+from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol import lir
 from tidemark_protocol.expr import Literal, columns_of, map_columns
 from tidemark_protocol.types import BIGINT
@@ -23,17 +42,24 @@ from tidemark_protocol.types import BIGINT
 
 def emit(node: Hir, imports: Imports) -> lir.Plan:
     """The plan of a node whose joins are flat and whose scans are pruned."""
+    return _emit(with_nullability(expand(node)), imports)
+
+
+def _emit(node: Hir, imports: Imports) -> lir.Plan:
     base, fused = fuse(node)
     if isinstance(base, Join):
         return _join(base, fused, imports)
     if isinstance(base, Scan):
         return _scan(base, fused, imports)
+    if isinstance(base, Let):
+        body = project(filtered(base.body, fused.predicates), fused.outputs)
+        return lir.Let(base.name, _emit(base.value, imports), _emit(body, imports))
     return _with_mfp(_emit_base(base, imports), fused)
 
 
 def _join(join: Join, fused: Fused, imports: Imports) -> lir.Plan:
     """Conditions that read the clock are an operator of their own, after the join."""
-    inputs = [Candidate(emit(i, imports), imports.arranged(*fuse(i))) for i in join.inputs]
+    inputs = [Candidate(_emit(i, imports), imports.arranged(*fuse(i))) for i in join.inputs]
     clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
     if not clock:
         return join_plan(inputs, join.predicates, fused)
@@ -56,13 +82,20 @@ def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
         return lir.Constant(tuple(lir.ConstantRow(row) for row in base.rows), base.schema)
     if isinstance(base, Aggregate):
         return _reduce(base, imports)
+    if isinstance(base, Local):
+        return lir.Get(base.name, base.schema)
     if isinstance(base, Union):
-        return lir.Union(tuple(emit(i, imports) for i in base.inputs))
+        subtracts = any(isinstance(i, Negate) for i in base.inputs)
+        return lir.Union(tuple(_emit(i, imports) for i in base.inputs), consolidate_output=subtracts)
+    if isinstance(base, Negate):
+        return lir.Negate(_emit(base.input, imports))
+    if isinstance(base, Threshold):
+        return lir.Threshold(_emit(base.input, imports))
     if isinstance(base, TopK):
         return _top_k(base, imports)
     if isinstance(base, Window):
-        return lir.Window(emit(base.input, imports), base.partition, base.order, base.calls)
-    return emit(base, imports)  # a chain that fuse has cut
+        return lir.Window(_emit(base.input, imports), base.partition, base.order, base.calls)
+    return _emit(base, imports)  # a chain that fuse has cut
 
 
 def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
@@ -79,11 +112,11 @@ def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
 
 def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
     how = reduce_plan(node.aggregates, is_monotonic(node.input))
-    plan = emit(node.input, imports)
+    plan = _emit(node.input, imports)
     return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
 
 
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:
     limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
-    plan = emit(node.input, imports)
+    plan = _emit(node.input, imports)
     return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan())

@@ -134,7 +134,16 @@ class _Lowering:
             return Literal(None, target)
         if (empty := empty_array(source, target)) is not None:
             return empty
+        if source.kind == "RaiseError":
+            return self.raised(source, target)
         return cast_to(self.lower(source), target)
+
+    def raised(self, node: Node, target: SqlType) -> ScalarExpr:
+        """raise_error of a literal, which Spark turns into the message of a general error."""
+        message = node.children[1].children[-1]
+        if message.kind != "Literal":
+            unsupported("raise_error of an expression", "write a literal")
+        return call("raise_error", (literal_of(message),), target)
 
     def connective(self, node: Node) -> ScalarExpr:
         """AND and OR of any number: Spark's are of two."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 
-from tidemark_protocol.expr import Literal
+from tidemark_protocol.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.literals import is_valid
 from tidemark_protocol.types import INTERVAL_TYPES, SqlType
 
@@ -22,6 +22,22 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)")
 _EXACT_IN = {"float": 1 << 24, "double": 1 << 53}
+
+
+def fold_call(call: Call) -> ScalarExpr:
+    """The call, or the literal that it is of literals; what stands for a column may be one."""
+    literals = [a for a in call.arguments if isinstance(a, Literal)]
+    if len(literals) < len(call.arguments):
+        return call
+    found: Literal | None = None
+    if call.function == "cast":
+        found = fold_cast(literals[0], call.type)
+    elif call.function == "negate":
+        found = negate(literals[0])
+    elif call.function in _MOVES and literals[1].value is not None:
+        move, sign = _MOVES[call.function]
+        found = move(literals[0], sign * int(literals[1].value))
+    return call if found is None else found
 
 
 def fold_cast(literal: Literal, target: SqlType) -> Literal | None:
@@ -67,6 +83,9 @@ def add_months(literal: Literal, months: int) -> Literal | None:
         return min(first + timedelta(days=at.day - 1), last)
 
     return _moved(literal, moved)
+
+
+_MOVES = {"date_add": (add_days, 1), "date_sub": (add_days, -1), "add_months": (add_months, 1)}
 
 
 def _moved(literal: Literal, move: Callable[[date], date]) -> Literal | None:

@@ -13,12 +13,13 @@ are the left row followed by the right one; rows of an Aggregate are its keys fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Aggregate as AggregateCall
 from tidemark_protocol.lir import OrderKey, Schema, WindowCall, refs
-from tidemark_protocol.types import ColumnType
+from tidemark_protocol.types import BOOLEAN, ColumnType
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,46 @@ class Join:
         return tuple(c for i in self.inputs for c in i.schema)
 
 
+class MatchKind(StrEnum):
+    """What becomes of a left row by the right rows that match it."""
+
+    SEMI = "semi"
+    """It is there if it has a match."""
+    ANTI = "anti"
+    """It is there if it has none."""
+    MARK = "mark"
+    """It is there, beside whether it has one."""
+    LEFT = "left"
+    """It is there beside each match, or beside NULLs where there is none."""
+    SINGLE = "single"
+    """As LEFT; more than one match is an error."""
+    FULL = "full"
+    """As LEFT; and right rows without a match are there beside NULLs."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A join of two inputs that is not an inner one; rows match where all predicates, over both rows, are true."""
+
+    kind: MatchKind
+    left: Hir
+    right: Hir
+    predicates: tuple[ScalarExpr, ...]
+
+    @property
+    def shows_right(self) -> bool:
+        return self.kind in (MatchKind.LEFT, MatchKind.SINGLE, MatchKind.FULL)
+
+    @property
+    def schema(self) -> Schema:
+        left, right = self.left.schema, self.right.schema
+        if self.kind is MatchKind.MARK:
+            return (*left, ColumnType(BOOLEAN, False))
+        if not self.shows_right:
+            return left
+        return (nullable(left) if self.kind is MatchKind.FULL else left) + nullable(right)
+
+
 @dataclass(frozen=True)
 class Aggregate:
     """Groups of equal `keys`; without aggregates, the keys alone, each once."""
@@ -102,6 +143,60 @@ class Union:
     def schema(self) -> Schema:
         columns = zip(*(i.schema for i in self.inputs), strict=True)
         return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
+
+
+@dataclass(frozen=True)
+class Intersection:
+    """Each row as often as both inputs have it."""
+
+    left: Hir
+    right: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True)
+class Negate:
+    """Each row the opposite number of times; only below a Union."""
+
+    input: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Rows that are there more than zero times, as often."""
+
+    input: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Let:
+    """`value`, computed once, for the Locals of this name in `body`; made by expand, after all rules."""
+
+    name: LocalId
+    value: Hir
+    body: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema
+
+
+@dataclass(frozen=True)
+class Local:
+    name: LocalId
+    schema: Schema
+    keys: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +231,23 @@ class Window:
         return self.input.schema + tuple(c.type for c in self.calls)
 
 
-Hir = Scan | Values | Project | Filter | Join | Aggregate | Union | TopK | Window
+Hir = (
+    Scan
+    | Values
+    | Local
+    | Project
+    | Filter
+    | Join
+    | Match
+    | Aggregate
+    | Union
+    | Intersection
+    | Negate
+    | Threshold
+    | TopK
+    | Window
+    | Let
+)
 
 
 def scan(collection: GlobalId, of: Schema, keys: tuple[tuple[int, ...], ...] = (), monotonic: bool = False) -> Scan:
@@ -167,26 +278,39 @@ def top_k(
     return node if limit is None and offset <= 0 else TopK(node, group_key, order, limit, max(offset, 0))
 
 
+def nullable(schema: Schema) -> Schema:
+    """The same columns, each of which may be NULL."""
+    return tuple(ColumnType(c.type) for c in schema)
+
+
 def inputs_of(node: Hir) -> tuple[Hir, ...]:
     """The nodes directly below."""
-    if isinstance(node, Scan | Values):
+    if isinstance(node, Scan | Values | Local):
         return ()
-    return node.inputs if isinstance(node, Join | Union) else (node.input,)
+    if isinstance(node, Join | Union):
+        return node.inputs
+    if isinstance(node, Match | Intersection):
+        return (node.left, node.right)
+    return (node.value, node.body) if isinstance(node, Let) else (node.input,)
 
 
 def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
     """What the node itself computes from its inputs' rows."""
     if isinstance(node, Project):
         return node.exprs
-    if isinstance(node, Filter | Join):
+    if isinstance(node, Filter | Join | Match):
         return node.predicates
     return node.keys + node.values if isinstance(node, Aggregate) else ()
 
 
 def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
     """The same node over other inputs of the same columns."""
-    if isinstance(node, Scan | Values):
+    if isinstance(node, Scan | Values | Local):
         return node
     if isinstance(node, Join | Union):
         return replace(node, inputs=inputs)
+    if isinstance(node, Match | Intersection):
+        return replace(node, left=inputs[0], right=inputs[1])
+    if isinstance(node, Let):
+        return replace(node, value=inputs[0], body=inputs[1])
     return replace(node, input=inputs[0])

@@ -9,7 +9,24 @@ from __future__ import annotations
 from itertools import islice, product
 
 from tidemark_planner.clock import reads_clock
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, TopK, Union, Values, Window, inputs_of
+from tidemark_planner.hir import (
+    Aggregate,
+    Filter,
+    Hir,
+    Intersection,
+    Join,
+    Let,
+    Local,
+    Match,
+    MatchKind,
+    Project,
+    Scan,
+    TopK,
+    Union,
+    Values,
+    Window,
+    inputs_of,
+)
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr
 
 Key = tuple[int, ...]
@@ -33,6 +50,14 @@ def _keys(node: Hir) -> list[Key]:
         return [tuple(range(len(node.keys)))] if node.keys else []
     if isinstance(node, Join):
         return _joined(node)
+    if isinstance(node, Match):
+        return _matched(node)
+    if isinstance(node, Local):
+        return list(node.keys)
+    if isinstance(node, Let):
+        return list(unique_keys(node.body))
+    if isinstance(node, Intersection):
+        return [k for i in inputs_of(node) for k in unique_keys(i)]
     if isinstance(node, TopK):
         one_each = [node.group_key] if node.limit == 1 and node.group_key else []
         return [*unique_keys(node.input), *one_each]
@@ -78,6 +103,21 @@ def _joined(node: Join) -> list[Key]:
     return found
 
 
+def _matched(node: Match) -> list[Key]:
+    """Those of the left input, where no row of it comes twice by its matches; else together with a right one."""
+    left = list(unique_keys(node.left))
+    if node.kind is MatchKind.FULL:
+        return []
+    if node.kind is not MatchKind.LEFT:
+        return left
+    width = len(node.left.schema)
+    right = [tuple(c + width for c in k) for k in unique_keys(node.right)]
+    bound = {c for pair in _equalities(node.predicates) if min(pair) < width <= max(pair) for c in pair}
+    if any(bound.issuperset(k) for k in right):
+        return left
+    return [one + other for one in left for other in right]
+
+
 def _determined(known: list[int], keys: tuple[Key, ...], ranges: list[range], bound: list[tuple[int, int]]) -> set[int]:
     """The inputs of which at most one row fits a row of each of the `known` ones."""
     reached = set(known)
@@ -107,6 +147,8 @@ def is_monotonic(node: Hir) -> bool:
         return False
     if isinstance(node, Filter | Join) and any(map(reads_clock, node.predicates)):
         return False
+    if isinstance(node, Match):
+        return node.kind is MatchKind.SEMI and all(is_monotonic(i) for i in inputs_of(node))
     if isinstance(node, Values | Filter | Project | Join | Union | Aggregate):
         return all(is_monotonic(i) for i in inputs_of(node))
     return False

@@ -38,6 +38,12 @@ def always(code: str) -> Errors:
     return lambda call: codes
 
 
+def raised(call: Call) -> frozenset[str]:
+    """`raise_error`: its literal argument is the code."""
+    code = call.arguments[0]
+    return frozenset({code.value}) if isinstance(code, Literal) and code.value is not None else NOTHING
+
+
 def overflow(call: Call) -> frozenset[str]:
     """`+ - *`, and abs."""
     if call.type.is_integral:

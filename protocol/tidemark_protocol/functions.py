@@ -109,6 +109,7 @@ _ENTRIES = (
     Function("if", 3, 3, signatures.chosen, nullable=_if_nullable, lazy=True),
     Function("coalesce", 1, None, signatures.same_type, nullable=all_arguments, lazy=True),
     Function("cast", 1, 1, signatures.cast, fallible.cast, _cast_nullable),
+    Function("raise_error", 1, 1, signatures.raising, fallible.raised, not_null),
     *(Function(n, 1, 1, of_names(INT, "date")) for n in ("year", "month", "day", "quarter", "dayofweek")),
     *(Function(n, 1, 1, of_names(INT, *_TIMES)) for n in ("hour", "minute", "second")),
     Function("date_add", 2, 2, fixed(DATE, DATE, INT)),

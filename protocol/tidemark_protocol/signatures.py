@@ -14,6 +14,7 @@ from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, INTERVAL_TYPES, STRING, SqlType
 
 Signature = Callable[[tuple[ScalarExpr, ...], SqlType], bool]
+RAISED = frozenset({"SCALAR_SUBQUERY_TOO_MANY_ROWS"})
 TIMESTAMPS = ("timestamp", "timestamp_ntz")
 TRUNC_DATE_UNITS = frozenset("YEAR YYYY YY QUARTER MONTH MON MM WEEK".split())
 TRUNC_TIMESTAMP_UNITS = TRUNC_DATE_UNITS | frozenset("DAY DD HOUR MINUTE SECOND".split())
@@ -105,6 +106,12 @@ def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return set(types_of(arguments)) == {STRING} and result == STRING
+
+
+def raising(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """`raise_error`: a literal code; it stands where a boolean is expected."""
+    code = arguments[0]
+    return isinstance(code, Literal) and code.type == STRING and code.value in RAISED and result == BOOLEAN
 
 
 def truncated_date(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:

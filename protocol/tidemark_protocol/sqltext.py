@@ -105,6 +105,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "field": _field,
     "subscript": lambda call, a: f"({a[0]})[{a[1]}]",
     "from_json": lambda call, a: f"from_json({a[0]}, {string_sql(_type_sql(call.type))})",
+    "raise_error": lambda call, a: f"CAST(raise_error({a[0]}) AS {str(call.type).upper()})",
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
     "ltrim": _trim("LEADING"),

@@ -8,7 +8,8 @@ from itertools import product
 from tidemark_protocol import decimals
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import FUNCTIONS, call, is_constant
-from tidemark_protocol.types import SIMPLE_TYPES, ColumnType, SqlType
+from tidemark_protocol.signatures import RAISED
+from tidemark_protocol.types import BOOLEAN, SIMPLE_TYPES, STRING, ColumnType, SqlType
 
 DECIMALS = tuple(SqlType("decimal", *ps) for ps in ((15, 2), (38, 10), (5, 0)))
 _NESTED = (
@@ -41,6 +42,9 @@ _NOT_NULL = tuple(ColumnRef(2 * n + 1, of, False) for n, of in enumerate(TYPES))
 def calls_of(function: str) -> Iterator[Call]:
     """Well-typed calls, none of them over literals alone (those fold)."""
     entry = FUNCTIONS[function]
+    if function == "raise_error":
+        yield from (call(function, (Literal(code, STRING),), BOOLEAN) for code in sorted(RAISED))
+        return
     for count in range(entry.least, min(entry.most or entry.least + 1, 4) + 1):
         for arguments in _arguments(count):
             if all(map(is_constant, arguments)):

@@ -13,6 +13,7 @@ from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.organisation import lower_organised, lower_sort
 from tidemark_planner.lower.project import lower_filter, lower_project
+from tidemark_planner.lower.set_operation import lower_except, lower_intersect
 from tidemark_planner.lower.union import lower_union
 from tidemark_planner.lower.window import lower_window
 
@@ -24,6 +25,8 @@ LOWERINGS: dict[str, Lower] = {
     "Join": lower_join,
     "Aggregate": lower_aggregate,
     "Union": lower_union,
+    "Intersect": lower_intersect,
+    "Except": lower_except,
     "View": lower_view,
     "LocalRelation": lower_inline,
     "OneRowRelation": lower_one_row,

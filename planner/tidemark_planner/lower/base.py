@@ -65,8 +65,6 @@ _WORDS = {
     "RepartitionByExpression": "CLUSTER BY or DISTRIBUTE BY",
     "Generate": "a table function",
     "Range": "range()",
-    "Intersect": "INTERSECT",
-    "Except": "EXCEPT",
     "Pivot": "PIVOT",
     "UnionLoop": "WITH RECURSIVE",
     "LateralJoin": "LATERAL",

@@ -1,34 +1,57 @@
-"""Join: inner and cross joins; the condition stays on it until push_down takes it apart."""
+"""Join: of every kind; the condition stays on it until push_down takes it apart."""
 
 from __future__ import annotations
 
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions import lower_expression
-from tidemark_planner.hir import Join
+from tidemark_planner.hir import Join, Match, MatchKind, Project, columns
 from tidemark_planner.lower.base import Context, Lowered
 from tidemark_planner.tree import Node
+from tidemark_protocol.expr import ScalarExpr
 
-_WORDS = {
-    "LeftOuter": "LEFT OUTER JOIN",
-    "RightOuter": "RIGHT OUTER JOIN",
-    "FullOuter": "FULL OUTER JOIN",
-    "LeftSemi": "LEFT SEMI JOIN",
-    "LeftAnti": "LEFT ANTI JOIN",
+_KINDS = {
+    "LeftOuter": MatchKind.LEFT,
+    "FullOuter": MatchKind.FULL,
+    "LeftSemi": MatchKind.SEMI,
+    "LeftAnti": MatchKind.ANTI,
+    "LeftSingle": MatchKind.SINGLE,
 }
+_INNER = ("Inner", "Cross")
 
 
 def lower_join(node: Node, context: Context) -> Lowered:
     kind = _join_type(node)
-    if kind not in ("Inner", "Cross"):
-        unsupported(_WORDS.get(kind, f"{kind} join"))
     left, right = (context.lower(child) for child in node.children)
-    unconditional = Join((left.hir, right.hir))
-    joined = Lowered(unconditional, left.attributes + right.attributes, left.names + right.names)
-    condition = node.expression("condition")
-    if condition is None:
-        return joined
-    predicate = lower_expression(condition, joined.columns)
-    return Lowered(Join(unconditional.inputs, (predicate,)), joined.attributes, joined.names)
+    if kind == "RightOuter":
+        return _flipped(joined(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes))
+    if kind not in _INNER and kind not in _KINDS:
+        unsupported(f"{kind} join")
+    return joined(left, right, _KINDS.get(kind), node.expression("condition"))
+
+
+def joined(left: Lowered, right: Lowered, kind: MatchKind | None, condition: Node | None) -> Lowered:
+    """The join of two inputs; None: an inner one."""
+    both = Join((left.hir, right.hir))
+    attributes, names = left.attributes + right.attributes, left.names + right.names
+    predicates: tuple[ScalarExpr, ...] = ()
+    if condition is not None:
+        predicates = (lower_expression(condition, Lowered(both, attributes, names).columns),)
+    if kind is None:
+        return Lowered(Join(both.inputs, predicates), attributes, names)
+    match = Match(kind, left.hir, right.hir, predicates)
+    width = len(match.schema)
+    return Lowered(match, attributes[:width], names[:width])
+
+
+def _flipped(lowered: Lowered, width: int) -> Lowered:
+    """The same with its first columns last."""
+    row = columns(lowered.hir)
+    attributes, names = lowered.attributes, lowered.names
+    return Lowered(
+        Project(lowered.hir, row[width:] + row[:width]),
+        attributes[width:] + attributes[:width],
+        names[width:] + names[:width],
+    )
 
 
 def _join_type(node: Node) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from tidemark_planner.hir import Hir
 from tidemark_planner.rules.limit_windows import limit_windows
+from tidemark_planner.rules.nullability import with_nullability
 from tidemark_planner.rules.prune import prune
 from tidemark_planner.rules.push_down import push_down
 
-RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune, limit_windows)
+RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune, limit_windows, with_nullability)
 
 
 def optimise(node: Hir) -> Hir:

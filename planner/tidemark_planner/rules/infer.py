@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, expressions_of, inputs_of
-from tidemark_planner.rules.scalar import conjuncts, renewed
-from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
+from tidemark_planner.rules.scalar import conjuncts, null_where, renewed
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
@@ -39,6 +39,27 @@ def infer(
                 others = (renewed(p, {source[1].index: ref}) for source, p in about if source != (at, ref))
                 found[at].update(dict.fromkeys((*nullable, *others)))
     return [tuple(p for p in each if p not in about) for each, about in zip(found, known, strict=True)]
+
+
+def guarded(predicates: Iterable[ScalarExpr]) -> Predicates:
+    """The predicates, and that columns are not NULL without which one that can fail is not true anyway.
+
+    10 div b > a   ->   a IS NOT NULL, b IS NOT NULL, 10 div b > a
+    """
+    listed = tuple(predicates)
+    found: dict[ScalarExpr, None] = {}
+    for predicate in listed:
+        if is_fallible(predicate):
+            read = dict.fromkeys(n for n in walk(predicate) if isinstance(n, ColumnRef) and n.nullable)
+            needed = (r for r in read if null_where(predicate, frozenset({r.index})) and not _is_given(r, listed))
+            found.update(dict.fromkeys(call("is_not_null", (ref,), BOOLEAN) for ref in needed))
+        found[predicate] = None
+    return tuple(found)
+
+
+def _is_given(column: ColumnRef, predicates: Predicates) -> bool:
+    """Whether one that cannot fail drops the rows where the column is NULL."""
+    return any(null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
 
 
 def _own_columns(node: Hir) -> list[ColumnRef]:

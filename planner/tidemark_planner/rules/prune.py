@@ -12,16 +12,23 @@ from tidemark_planner.hir import (
     Aggregate,
     Filter,
     Hir,
+    Intersection,
     Join,
+    Match,
+    MatchKind,
+    Negate,
     Project,
     Scan,
+    Threshold,
     TopK,
     Union,
     Values,
     Window,
     columns,
     filtered,
+    inputs_of,
     project,
+    with_inputs,
 )
 from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
 from tidemark_protocol.lir import Aggregate as AggregateCall
@@ -44,13 +51,22 @@ def prune(node: Hir, needed: Positions | None = None) -> Hir:
         return _filter(node, wanted)
     if isinstance(node, Join):
         return _join(node, wanted)
+    if isinstance(node, Match):
+        return _match(node, wanted)
     if isinstance(node, Aggregate):
         return _aggregate(node, wanted)
+    if isinstance(node, Negate):
+        return Negate(prune(node.input, wanted))
+    if isinstance(node, Intersection | Threshold):
+        whole = with_inputs(node, tuple(map(prune, inputs_of(node))))
+        return _select(whole, wanted, tuple(range(len(node.schema))))
     if isinstance(node, TopK):
         return _top_k(node, wanted)
     if isinstance(node, Window):
         return _window(node, wanted)
-    return Union(tuple(prune(i, wanted) for i in node.inputs))
+    if isinstance(node, Union):
+        return Union(tuple(prune(i, wanted) for i in node.inputs))
+    return _select(node, wanted, tuple(range(len(node.schema))))
 
 
 def _project(node: Project, wanted: Positions) -> Hir:
@@ -72,6 +88,21 @@ def _join(node: Join, wanted: Positions) -> Hir:
         inputs.append(prune(each, tuple(c - start for c in used if start <= c < start + width)))
         start += width
     return _select(Join(tuple(inputs), _moved(node.predicates, used)), wanted, used)
+
+
+def _match(node: Match, wanted: Positions) -> Hir:
+    """The right input gives what is shown of it and what is compared; a mark that nobody reads is not made."""
+    width = len(node.left.schema)
+    if node.kind is MatchKind.MARK and width not in wanted:
+        return prune(node.left, wanted)
+    compared = _used(node.predicates)
+    shown = {c for c in wanted if c < width or node.shows_right}
+    left = tuple(sorted({c for c in (*shown, *compared) if c < width}))
+    right = tuple(sorted({c for c in (*shown, *compared) if c >= width}))
+    inputs = prune(node.left, left), prune(node.right, tuple(c - width for c in right))
+    pruned = Match(node.kind, *inputs, _moved(node.predicates, left + right))
+    present = left + right if node.shows_right else (*left, width) if node.kind is MatchKind.MARK else left
+    return _select(pruned, wanted, present)
 
 
 def _aggregate(node: Aggregate, wanted: Positions) -> Hir:

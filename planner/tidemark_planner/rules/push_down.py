@@ -8,6 +8,7 @@
 What can fail never moves below a join or an aggregate: a row that the join drops must not raise. What cannot fail
 may go anywhere that gives the same rows; fewer rows then raise, never more. Columns computed between two joins move
 above both, unless they can fail. What equalities say about an input that can fail goes to it as well (infer.py).
+How far predicates go into joins of other kinds is said in match.py.
 """
 
 from __future__ import annotations
@@ -15,9 +16,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, TopK, Union, Window, filtered, project
+from tidemark_planner.hir import (
+    Aggregate,
+    Filter,
+    Hir,
+    Intersection,
+    Join,
+    Match,
+    Negate,
+    Project,
+    Threshold,
+    TopK,
+    Union,
+    Window,
+    filtered,
+    inputs_of,
+    project,
+    with_inputs,
+)
 from tidemark_planner.hir import columns as all_columns
-from tidemark_planner.rules.infer import infer
+from tidemark_planner.rules.infer import guarded, infer
+from tidemark_planner.rules.match import inner_or_outer, place
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
 from tidemark_protocol.functions import is_fallible
@@ -29,7 +48,7 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
     """The same rows as `Filter(node, predicates)`."""
     if isinstance(node, Filter):
         own = tuple(c for p in node.predicates for c in conjuncts(p))
-        return push_down(node.input, tuple(dict.fromkeys(own + predicates)))
+        return push_down(node.input, tuple(dict.fromkeys(guarded(own) + predicates)))
     if isinstance(node, Project):
         return _project(node, predicates)
     if isinstance(node, Join):
@@ -40,6 +59,10 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
         return Union(tuple(push_down(i, predicates) for i in node.inputs))
     if isinstance(node, TopK | Window):
         return _grouped(node, predicates)
+    if isinstance(node, Match):
+        return _match(node, predicates)
+    if isinstance(node, Intersection | Negate | Threshold):
+        return _counted(node, predicates)
     return filtered(node, predicates)
 
 
@@ -48,6 +71,22 @@ def _project(node: Project, predicates: Predicates) -> Hir:
         return filtered(Project(push_down(node.input), node.exprs), predicates)
     below = tuple(c for p in predicates for c in conjuncts(substitute(p, node.exprs)))
     return project(push_down(node.input, below), node.exprs)
+
+
+def _match(node: Match, predicates: Predicates) -> Hir:
+    turned = inner_or_outer(node, predicates)
+    if turned is not node:
+        return push_down(turned, predicates)
+    placed = place(node, predicates)
+    left, right = push_down(node.left, placed.left), push_down(node.right, placed.right)
+    return filtered(replace(node, left=left, right=right, predicates=placed.here), placed.above)
+
+
+def _counted(node: Intersection | Negate | Threshold, predicates: Predicates) -> Hir:
+    """What becomes of a row depends on its own multiplicities alone."""
+    below = tuple(p for p in predicates if not is_fallible(p))
+    above = tuple(p for p in predicates if is_fallible(p))
+    return filtered(with_inputs(node, tuple(push_down(i, below) for i in inputs_of(node))), above)
 
 
 def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
@@ -83,11 +122,12 @@ def _grouped(node: TopK | Window, predicates: Predicates) -> Hir:
 
 def _join(node: Join, predicates: Predicates) -> Hir:
     flat = _flatten(node)
-    wanted = flat.predicates + tuple(c for p in predicates for c in conjuncts(substitute(p, flat.outputs)))
+    above = tuple(c for p in predicates for c in conjuncts(substitute(p, flat.outputs)))
+    wanted = guarded(flat.predicates + above)
     at_inputs: list[list[ScalarExpr]] = [[] for _ in flat.inputs]
     here: list[ScalarExpr] = []
     starts = _starts(flat.inputs)
-    for predicate in dict.fromkeys(wanted):
+    for predicate in wanted:
         touched = {_input_of(c, starts) for c in columns_of(predicate)}
         if len(touched) == 1 and not is_fallible(predicate):
             at = touched.pop()

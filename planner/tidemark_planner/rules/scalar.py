@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tidemark_planner.fold import fold_call
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
-from tidemark_protocol.functions import FUNCTIONS, call, is_fallible
+from tidemark_protocol.functions import FUNCTIONS, any_argument, call, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.
@@ -18,7 +19,7 @@ def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
     if isinstance(expr, ColumnRef):
         return by[expr.index]
     if isinstance(expr, Call):
-        return replace(expr, arguments=tuple(substitute(a, by) for a in expr.arguments))
+        return fold_call(replace(expr, arguments=tuple(substitute(a, by) for a in expr.arguments)))
     return expr
 
 
@@ -28,8 +29,21 @@ def renewed(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
         return by[expr.index]
     if isinstance(expr, Call):
         made = replace(expr, arguments=tuple(renewed(a, by) for a in expr.arguments))
-        return replace(made, nullable=FUNCTIONS[made.function].nullable(made))
+        return fold_call(replace(made, nullable=FUNCTIONS[made.function].nullable(made)))
     return expr
+
+
+def null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
+    """Whether the expression is NULL, unless it fails, where all columns `of` are."""
+    if isinstance(expr, ColumnRef):
+        return expr.index in of
+    if not isinstance(expr, Call):
+        return False
+    function = FUNCTIONS[expr.function]
+    if function.lazy or (function.nullable is not any_argument and expr.function != "cast"):
+        return False
+    strict = expr.arguments[:1] if expr.function == "in" else expr.arguments
+    return any(null_where(a, of) for a in strict)
 
 
 def size(expr: ScalarExpr) -> int:

@@ -1,0 +1,63 @@
+"""INTERSECT and EXCEPT.
+
+l EXCEPT ALL r      l as often as it is there more than in r     Threshold of l + Negate r
+l INTERSECT ALL r   as often as both have it                     Intersection
+without ALL         one group per row, which counts both sides   Aggregate over both, tagged
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.hir import (
+    Aggregate,
+    Filter,
+    Hir,
+    Intersection,
+    Negate,
+    Project,
+    Threshold,
+    Union,
+    columns,
+)
+from tidemark_planner.lower.base import Context, Lowered
+from tidemark_planner.tree import Node
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.functions import call
+from tidemark_protocol.lir import Aggregate as AggregateCall
+from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
+
+_LEFT, _RIGHT = Literal("true", BOOLEAN), Literal("false", BOOLEAN)
+_COUNT = ColumnType(BIGINT, False)
+_ZERO = Literal("0", BIGINT)
+
+
+def lower_intersect(node: Node, context: Context) -> Lowered:
+    left, right = (context.lower(child) for child in node.children)
+    if node.fields.get("isAll"):
+        return _over(left, Intersection(left.hir, right.hir))
+    return _over(left, _groups(left.hir, right.hir, in_right=">"))
+
+
+def lower_except(node: Node, context: Context) -> Lowered:
+    left, right = (context.lower(child) for child in node.children)
+    if node.fields.get("isAll"):
+        return _over(left, Threshold(Union((left.hir, Negate(right.hir)))))
+    return _over(left, _groups(left.hir, right.hir, in_right="="))
+
+
+def _groups(left: Hir, right: Hir, in_right: str) -> Hir:
+    """Each row that is in the left input, once, if the number of times it is in the right one compares so with 0."""
+    both = Union((_tagged(left, _LEFT), _tagged(right, _RIGHT)))
+    *row, is_left = columns(both)
+    counts = tuple(AggregateCall("count", None, _COUNT, filter=at) for at in range(2))
+    groups = Aggregate(both, tuple(row), (is_left, call("not", (is_left,), BOOLEAN)), counts)
+    *row, lefts, rights = columns(groups)
+    wanted = (call(">", (lefts, _ZERO), BOOLEAN), call(in_right, (rights, _ZERO), BOOLEAN))
+    return Project(Filter(groups, wanted), tuple(row))
+
+
+def _tagged(node: Hir, tag: Literal) -> Hir:
+    return Project(node, (*columns(node), tag))
+
+
+def _over(left: Lowered, hir: Hir) -> Lowered:
+    return Lowered(hir, left.attributes, left.names)
