@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidemark_planner.fold import fold_call
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
-from tidemark_protocol.functions import FUNCTIONS, any_argument, call, is_fallible
+from tidemark_protocol.functions import any_argument, call, entry, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.
@@ -29,7 +29,7 @@ def renewed(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
         return by[expr.index]
     if isinstance(expr, Call):
         made = replace(expr, arguments=tuple(renewed(a, by) for a in expr.arguments))
-        return fold_call(replace(made, nullable=FUNCTIONS[made.function].nullable(made)))
+        return fold_call(replace(made, nullable=entry(made.function).nullable(made)))
     return expr
 
 
@@ -39,7 +39,7 @@ def null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
         return expr.index in of
     if not isinstance(expr, Call):
         return False
-    function = FUNCTIONS[expr.function]
+    function = entry(expr.function)
     if function.lazy or (function.nullable is not any_argument and expr.function != "cast"):
         return False
     strict = expr.arguments[:1] if expr.function == "in" else expr.arguments
