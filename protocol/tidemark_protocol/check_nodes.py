@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidemark_protocol import table_functions
 from tidemark_protocol.check_aggregates import check_aggregates, check_window_calls
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.expr import Literal, ScalarExpr, is_nullable
@@ -51,7 +52,16 @@ def check_mfp_node(plan: Mfp) -> None:
 
 
 def check_flat_map(plan: FlatMap) -> None:
-    refuse(f"table function {plan.function!r} is not on the allow-list")
+    schema = plan.input.schema
+    _check_keys(plan.arguments, schema)
+    made = table_functions.produces(plan.function, [a.type for a in plan.arguments])
+    if made is None:
+        of = ", ".join(str(a.type) for a in plan.arguments)
+        refuse(f"table function {plan.function!r} of ({of}) is not on the allow-list")
+    if not fits(made, plan.produces):
+        refuse(f"table function {plan.function} does not give the columns that its node declares")
+    _check_over(plan.mfp_after.input, schema + plan.produces, "the projection of a table function")
+    check_mfp(plan.mfp_after)
 
 
 def check_join(plan: Join) -> None:

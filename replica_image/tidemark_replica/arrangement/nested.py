@@ -6,7 +6,7 @@
 What `columns`, `hashing` and `ordering` do to nested values they do to these columns, whole columns at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -78,3 +78,23 @@ def _offsets(a: Array) -> tuple[Ints, Array]:
 
 def _mask(a: Array) -> Array | None:
     return pc.is_null(a) if a.null_count else None
+
+
+def row_bytes(columns: Sequence[Array], rows: int) -> Ints:
+    """About how many bytes each row takes."""
+    total = np.zeros(rows, np.int64)
+    for column in columns:
+        total += _value_bytes(column)
+    return total
+
+
+def _value_bytes(a: Array) -> Ints:
+    if pa.types.is_list(a.type):
+        starts, lengths, inside = elements(a)
+        before = np.concatenate([[0], np.cumsum(_value_bytes(inside))])
+        return np.asarray(before[starts + lengths] - before[starts] + 4)
+    if pa.types.is_struct(a.type):
+        return row_bytes(fields(a), len(a))
+    if pa.types.is_string(a.type) or pa.types.is_binary(a.type):
+        return np.asarray(pc.fill_null(pc.binary_length(a), 0).to_numpy(zero_copy_only=False)).astype(np.int64) + 4
+    return np.full(len(a), max(a.type.bit_width // 8, 1), np.int64)

@@ -2,8 +2,8 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, LetRec, Mfp, linear Join, Reduce, Window, Negate, Threshold, TopK, Union, ArrangeBy. What
-an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, linear Join, Reduce, Window, Negate, Threshold, TopK, Union,
+ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import (
     ArrangeBy,
     Constant,
+    FlatMap,
     Get,
     Join,
     Let,
@@ -35,6 +36,7 @@ from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.constants import constant_updates
 from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import (
     Fragments,
@@ -161,6 +163,10 @@ def apply_mfp(scope: Scope, flow: Flow, mfp: MapFilterProject) -> Flow:
     return lower_temporal(scope, flow, mfp) if mfp.lower or mfp.upper else scope.flows.mfp(flow, mfp)
 
 
+def _flat_map(scope: Scope, plan: FlatMap) -> Flow:
+    return lower_flat_map(scope, plan, lower(scope, plan.input), apply_mfp)
+
+
 def _negate(scope: Scope, plan: Negate) -> Flow:
     return scope.flows.negate(lower(scope, plan.input))
 
@@ -199,6 +205,7 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     Let: _let,
     LetRec: _let_rec,
     Mfp: _mfp,
+    FlatMap: _flat_map,
     Join: _join,
     Reduce: _reduce,
     Window: _window,

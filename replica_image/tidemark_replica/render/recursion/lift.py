@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
+from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec
 from tidemark_replica.arrangement.kernels.iterate import IteratedSpec
 from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
@@ -73,6 +74,8 @@ def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipel
             return p.Project(input, (*columns, -1))
         case p.Publish() | p.Spool() | p.FeedBack():
             return replace(lifted, types=(*lifted.types, ITERATION))
+        case p.Kernel(FlatMapSpec() as spec, input):
+            return p.Kernel(replace(spec, iterated=True), input)
         case p.Kernel(spec, input) if not isinstance(spec, AtLimitSpec):
             return p.Kernel(_iterated(spec, arrangements, dataflow), input)
         case p.JoinKernel(spec, left, right):

@@ -1,0 +1,63 @@
+"""FlatMap: a table function on each row, whose values stand beside the row.
+
+    out[t] = for each row of in[t], and each value of f(row):  row ++ value, as often as the row is there
+
+    SELECT k, e FROM t LATERAL VIEW explode(a) AS e       (1, [7, 8])  ──>  (1, 7) (1, 8)
+
+The arguments are evaluated before, by Catalyst: arrays come as Arrow lists, a sequence as start, stop and step. State:
+none. Cost: the output, in chunks of bounded size, however many rows one row becomes. Of the input's columns only those
+that `mfp_after` reads are copied. Errors: of the arguments, as in any expression; a sequence that leads away from its
+stop, or has more values than Spark's arrays hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_protocol.expr import columns_of
+from tidemark_protocol.lir import ErrorValue, FlatMap, MapFilterProject, refs
+from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
+from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
+from tidemark_replica.render.columns import prepare
+from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flow import Flow, arrow_types
+from tidemark_replica.render.fragments import Scope
+from tidemark_replica.render.mfp import error_json
+from tidemark_replica.render.pipeline import Kernel
+
+Apply = Callable[[Scope, Flow, MapFilterProject], Flow]
+
+
+def lower_flat_map(scope: Scope, plan: FlatMap, flow: Flow, apply: Apply) -> Flow:
+    """The stream of rows and values, after `mfp_after`."""
+    function = table_function(plan.function)
+    if function is None:
+        raise NotRendered(f"dataflow {scope.description.name}: this replica has no table function {plan.function}")
+    schema = plan.input.schema
+    read = sorted(c for c in _read(plan.mfp_after) if c < len(schema))
+    columns = refs(schema)
+    rows = prepare(schema, (*(columns[c] for c in read), *plan.arguments))
+    place = dict(zip(read, rows.positions, strict=False))
+    types = arrow_types(schema)
+    text = f"{plan.function}({', '.join(map(to_sql, plan.arguments))})"
+    spec = FlatMapSpec(
+        function.base,
+        rows.positions[len(read) :],
+        tuple(place.get(c, types[c]) for c in range(len(schema))),
+        arrow_types(plan.produces)[-1],
+        function.with_position,
+        function.outer,
+        error_json(ErrorValue(ILLEGAL_SEQUENCE, text)),
+        error_json(ErrorValue(TOO_MANY_VALUES, text)),
+        MOST_VALUES,
+    )
+    prepared = scope.flows.mfp(flow, rows.mfp)
+    return apply(scope, Flow(Kernel(spec, prepared.tree), plan.mfp_after.input), plan.mfp_after)
+
+
+def _read(mfp: MapFilterProject) -> set[int]:
+    """The columns of the input, and of the mapped expressions, that an MFP needs."""
+    shown = range(len(mfp.extended)) if mfp.projection is None else mfp.projection
+    expressions = (*mfp.expressions, *mfp.predicates, *mfp.lower, *mfp.upper)
+    return {*shown, *(c for e in expressions for c in columns_of(e))}
