@@ -107,4 +107,41 @@ FIRST_ROWS = (
     Case("limit over what fails", "SELECT 10 div b AS q FROM t ORDER BY q LIMIT 2", {"t": T}),
 )
 
-QUERIES = (*BY_KIND, *DISTINCT, *GROUPING, *FIRST_ROWS)
+_ALL = "ORDER BY a, b, s"
+WINDOWS = (
+    Case(
+        "places in a partition",
+        f"SELECT a, b, s, row_number() OVER (PARTITION BY s {_ALL}) AS r, ntile(2) OVER (PARTITION BY s {_ALL}) AS t, "
+        "rank() OVER (PARTITION BY s ORDER BY b DESC) AS k, dense_rank() OVER (ORDER BY b NULLS LAST) AS d, "
+        "percent_rank() OVER (PARTITION BY s ORDER BY a) AS p, cume_dist() OVER (ORDER BY a) AS c FROM t",
+        {"t": T},
+    ),
+    Case(
+        "other rows of a partition",
+        f"SELECT a, b, s, lag(b) OVER (PARTITION BY s {_ALL}) AS x, lead(a, 2, -1) OVER (PARTITION BY s {_ALL}) AS y, "
+        f"lag(b, 1, a) IGNORE NULLS OVER ({_ALL}) AS z, first_value(b) OVER (PARTITION BY s {_ALL}) AS f, "
+        f"nth_value(b, 2) OVER ({_ALL} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS n, "
+        f"last_value(b) IGNORE NULLS OVER ({_ALL} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS l FROM t",
+        {"t": T},
+    ),
+    Case(
+        "aggregates over frames",
+        "SELECT a, b, sum(b) OVER (PARTITION BY s ORDER BY a) AS x, count(*) OVER () AS n, "
+        "avg(b) OVER (ORDER BY a RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS y, "
+        f"min(b) OVER ({_ALL} ROWS 1 PRECEDING) AS z, max(s) OVER (PARTITION BY a) AS m FROM t",
+        {"t": T},
+    ),
+    Case(
+        "a window over groups",
+        "SELECT a, sum(b) AS x, rank() OVER (ORDER BY sum(b) DESC) AS r FROM t WHERE a > 0 GROUP BY a",
+        {"t": T},
+    ),
+    Case(
+        "a partition that is filtered",
+        "SELECT a, x FROM (SELECT a, b, sum(b) OVER (PARTITION BY a) AS x FROM t) WHERE a > 1 AND b = 1",
+        {"t": T},
+    ),
+    Case("a window over what fails", "SELECT a, sum(10 div b) OVER (PARTITION BY a) AS x FROM t", {"t": T}),
+)
+
+QUERIES = (*BY_KIND, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS)

@@ -20,6 +20,7 @@ from tidemark_planner.expressions import cast_to
 from tidemark_planner.lower.base import Lowered
 from tidemark_planner.lower.organisation import sort_key
 from tidemark_planner.rules.scalar import all_of
+from tidemark_planner.spark_types import VOID
 from tidemark_planner.tree import Node
 from tidemark_protocol.aggregates import AGGREGATES, result_type
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
@@ -167,10 +168,11 @@ def _percentile(site: _Site) -> ScalarExpr:
     argument = cast_to(site.argument(), DOUBLE)
     order = ((argument, OrderKey(0, descending=bool(site.function.fields.get("reverse")))),)
     name = "percentile_disc" if disc else "percentile_cont"
-    return site.aggregate(name, argument, order=order, parameters=(_fraction(site.argument(1)),))
+    return site.aggregate(name, argument, order=order, parameters=(fraction(site.argument(1)),))
 
 
-def _fraction(expr: ScalarExpr) -> Literal:
+def fraction(expr: ScalarExpr) -> Literal:
+    """The literal fraction of a percentile."""
     while isinstance(expr, Call) and expr.function == "cast":
         expr = expr.arguments[0]
     if not isinstance(expr, Literal) or expr.value is None or not expr.type.is_numeric:
@@ -185,16 +187,21 @@ def _mode(site: _Site) -> ScalarExpr:
 
 
 def _string_agg(site: _Site) -> ScalarExpr:
-    argument, separator = site.argument(0), site.function.children[1]
-    if separator.kind != "Literal" or separator.fields.get("dataType") not in ("void", "string"):
-        unsupported("string_agg with a separator that is not a string literal")
+    argument, parameter = site.argument(0), separator(site.function)
     keys = [sort_key(c) for c in site.function.children[2:]]
     below = site.calls.below
     order = [(below.expression(k.expression), OrderKey(0, k.descending, k.nulls_last)) for k in keys]
     if argument not in [e for e, _ in order]:
         order.append((argument, OrderKey(0)))
-    parameter = Literal(separator.fields["value"] or "", STRING)
     return site.aggregate("string_agg", argument, order=tuple(order), parameters=(parameter,))
+
+
+def separator(function: Node) -> Literal:
+    """What stands between the texts of a ListAgg."""
+    given = function.children[1]
+    if given.kind != "Literal" or given.fields.get("dataType") not in (VOID, "string"):
+        unsupported("string_agg with a separator that is not a string literal")
+    return Literal(given.fields["value"] or "", STRING)
 
 
 def _array_agg(site: _Site) -> ScalarExpr:

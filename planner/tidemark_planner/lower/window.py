@@ -15,12 +15,13 @@ from tidemark_planner.errors import CatalystFailed, refuse, unsupported
 from tidemark_planner.expressions import cast_to
 from tidemark_planner.hir import Project, Window
 from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.lower.aggregate_calls import fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.organisation import sort_key
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.lir import OrderKey, WindowCall, WindowFrame
-from tidemark_protocol.types import INT, ColumnType
+from tidemark_protocol.types import DOUBLE, INT, ColumnType
 from tidemark_protocol.windows import signature
 
 _RANKS = {
@@ -42,6 +43,8 @@ _AGGREGATES = {
     "StddevPop": "stddev_pop",
     "VarianceSamp": "var_samp",
     "VariancePop": "var_pop",
+    "Mode": "mode",
+    "CollectList": "array_agg",
 }
 _ZERO = Literal("0", INT)
 
@@ -167,10 +170,28 @@ def _aggregate(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
     return calls.made(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
 
 
+def _percentile(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    """median, percentile: of a frame's values as doubles, in ascending order."""
+    if node.fields.get("reverse") or (node.kind == "Percentile" and node.children[2].fields.get("value") != "1"):
+        unsupported("a percentile in descending order or with frequencies, in a window")
+    name = "percentile_disc" if node.kind == "PercentileDisc" else "percentile_cont"
+    of = cast_to(calls.below.expression(node.children[0]), DOUBLE)
+    return calls.made(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
+
+
+def _string_agg(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+    if len(node.children) > 2:
+        unsupported("WITHIN GROUP in a window", "order the window")
+    return calls.made("string_agg", (calls.below.expression(node.children[0]),), (separator(node),), frame)
+
+
 _LOWERINGS: dict[str, Callable[[_Calls, Node, WindowFrame], WindowCall]] = {
     **dict.fromkeys(_RANKS, _rank),
     "NTile": _ntile,
     **dict.fromkeys(_SHIFTS, _shift),
     **dict.fromkeys(_PICKS, _pick),
     **dict.fromkeys(_AGGREGATES, _aggregate),
+    "Percentile": _percentile,
+    "PercentileDisc": _percentile,
+    "ListAgg": _string_agg,
 }
