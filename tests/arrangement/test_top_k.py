@@ -1,25 +1,23 @@
 """Top-k kernels against sorting in Python, at every time, however a history is cut; and what they read."""
 
-import json
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.arrangement.histories import TYPES, A, Driver, colliding, contents, pool, seeds, updates
+from tests.arrangement.first_rows_runs import CUTS, LAST, random_history, run
+from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updates
 from tests.arrangement.value_model import at, first_rows
 from tidemark_protocol.reductions import OrderKey
 from tidemark_replica.arrangement.heads import Heads, Ranked
+from tidemark_replica.arrangement.kernels.kept import State
 from tidemark_replica.arrangement.kernels.ranking import Ranking
 from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.updates import make_updates
-
-LAST = 12
 
 
 def random_ranking(rng: np.random.Generator, types: list[pa.DataType]) -> Ranking:
@@ -30,15 +28,6 @@ def random_ranking(rng: np.random.Generator, types: list[pa.DataType]) -> Rankin
     ]
     offset, limit = int(rng.integers(0, 3)), int(rng.integers(1, 4))
     return Ranking(tuple(types), (0, 1), tuple(order), offset, offset + limit)
-
-
-def random_history(rng: np.random.Generator, types: list[pa.DataType], *, least: int = -2) -> list[tuple]:
-    """Rows of two groups whose keys have one hash, and of one that has another."""
-    second = colliding(pa.array([1, 2]))
-    keys = [(1, second[0]), (2, second[1]), (3, None)]
-    pools = [pool(t) for t in types[2:]]
-    rows = [(*keys[rng.integers(3)], *(p[rng.integers(len(p))] for p in pools)) for _ in range(12)]
-    return [(rows[rng.integers(12)], int(rng.integers(0, LAST)), int(rng.integers(least, 4))) for _ in range(60)]
 
 
 def expected_output(rows: list[tuple], ranking: Ranking, as_of: int, *, complement: bool = False) -> Counter:
@@ -59,25 +48,6 @@ def expected_output(rows: list[tuple], ranking: Ranking, as_of: int, *, compleme
     return Counter({k: d for k, d in result.items() if d})
 
 
-def run(tmp_path: Path, kernel, spec, layouts: dict, rows: list[tuple], cuts: list[int], rng, chunk_rows: int):
-    """All steps of a history: what came out."""
-    buckets = int(rng.integers(1, 9))
-    manifests = [Manifest.empty(a, layout, cuts[0], buckets=buckets) for a, layout in layouts.items()]
-    driver = Driver(tmp_path / f"{spec.__class__.__name__}{chunk_rows}", *manifests, chunk_rows=chunk_rows)
-    types = list(next(iter(layouts.values())).types)
-    result: Counter = Counter()
-    for lower, upper in pairwise(cuts):
-        step = [(r, max(t, cuts[0]), d) for r, t, d in rows if lower <= max(t, cuts[0]) < upper]
-        context = driver.context(lower, upper, hydration=lower == cuts[0])
-        for (row, error, time), diff in contents(kernel(context, spec, [updates(types, step)])).items():
-            result[row, None if error is None else json.loads(error)["code"], time] += diff
-        driver.commit(context, compact=bool(rng.integers(0, 3)))
-    return Counter({k: d for k, d in result.items() if d})
-
-
-CUTS = ((1000, [2, LAST]), (5, [2, 3, 7, LAST]), (2, list(range(2, LAST + 1))))
-
-
 @pytest.mark.parametrize("seed", seeds(8, 60))
 def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, tmp_path: Path) -> None:
     """Any types, ties, colliding keys, negative multiplicities, steps, chunks and buckets: right at every time."""
@@ -86,7 +56,9 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, tmp_path
     ranking, rows = random_ranking(rng, types), random_history(rng, types, least=-2 if seed % 2 else 0)
     expected = expected_output(rows, ranking, 2)
     for chunk_rows, cuts in CUTS:
-        result = run(tmp_path, top_k, TopKSpec(A, ranking), {A: ranking.layout}, rows, cuts, rng, chunk_rows)
+        result = run(
+            tmp_path, top_k, TopKSpec(State(A), ranking), types, {A: ranking.layout}, rows, cuts, rng, chunk_rows
+        )
         assert result == expected
 
 
@@ -99,8 +71,8 @@ def test_split_without_a_limit_all_rows_but_the_first_are_shown(seed: int, tmp_p
     ranking = replace(ranking, offset=0)
     expected = expected_output(rows, ranking, 2, complement=True)
     for chunk_rows, cuts in CUTS:
-        spec = TopKSpec(A, ranking, complement=True)
-        assert run(tmp_path, top_k, spec, {A: ranking.layout}, rows, cuts, rng, chunk_rows) == expected
+        spec = TopKSpec(State(A), ranking, complement=True)
+        assert run(tmp_path, top_k, spec, types, {A: ranking.layout}, rows, cuts, rng, chunk_rows) == expected
 
 
 BY_VALUE = Ranking((pa.int64(), pa.int64(), pa.string()), (0,), (OrderKey(1),), 0, 10)
@@ -130,7 +102,7 @@ def test_a_step_reads_the_heads_and_not_the_group(tmp_path: Path, monkeypatch: p
     for time in range(12):
         context = driver.context(time, time + 1, hydration=time == 0)
         chunks = [large_group(rng, 100_000, 0) for _ in range(10)] if time == 0 else [large_group(rng, 100, time)]
-        for _ in top_k(context, TopKSpec(A, BY_VALUE), chunks):
+        for _ in top_k(context, TopKSpec(State(A), BY_VALUE), chunks):
             pass
         driver.commit(context, compact=True)
     batches = 12
@@ -146,7 +118,7 @@ def test_retractions_that_eat_the_heads_are_read_on_behind(tmp_path: Path) -> No
     steps = [[((0, i), 0, 1) for i in range(1000)], [((0, i), 1, -1) for i in range(500)]]
     for time, rows in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)
-        shown.append(contents(top_k(context, TopKSpec(A, ranking), [updates(list(ranking.types), rows)])))
+        shown.append(contents(top_k(context, TopKSpec(State(A), ranking), [updates(list(ranking.types), rows)])))
         driver.commit(context)
     assert shown[0] == {((0, 1), None, 0): 1, ((0, 2), None, 0): 1}
     assert shown[1] == {((0, 1), None, 1): -1, ((0, 2), None, 1): -1, ((0, 501), None, 1): 1, ((0, 502), None, 1): 1}
@@ -158,7 +130,7 @@ def test_many_times_in_one_step_are_shown_one_by_one(tmp_path: Path) -> None:
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0))
     context = driver.context(0, 50, hydration=True)
     rows = [((i,), i, 1) for i in range(50)]
-    said = contents(top_k(context, TopKSpec(A, ranking), [updates([pa.int64()], rows)]))
+    said = contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)]))
     assert said == {
         **{((i,), None, i): 1 for i in range(50)},
         **{((i - 1,), None, i): -1 for i in range(1, 50)},
@@ -172,7 +144,7 @@ def test_a_negative_multiplicity_behind_the_last_place_is_not_looked_at(tmp_path
     shown = []
     for time, rows in enumerate([[((1,), 0, 1), ((2,), 0, -1)], [((1,), 1, -1)], [((2,), 2, 2)]]):
         context = driver.context(time, time + 1, hydration=time == 0)
-        said = contents(top_k(context, TopKSpec(A, ranking), [updates([pa.int64()], rows)]))
+        said = contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)]))
         shown.append({row if error is None else "error": diff for (row, error, _), diff in said.items()})
         driver.commit(context, compact=True)
     assert shown == [{(1,): 1}, {(1,): -1, "error": 1}, {"error": -1, (2,): 1}]

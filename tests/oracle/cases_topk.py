@@ -125,4 +125,31 @@ TOP_K = (
     ),
 )
 
-QUERIES = (*THRESHOLDS, *TOP_K)
+EXTREMES = (
+    Case("min and max", "SELECT a, min(b) AS x, max(b) AS y, max(s) AS z FROM t GROUP BY a", {"t": T}, duckdb="same"),
+    Case("min and max of everything", "SELECT min(b) AS x, max(s) AS y FROM t", {"t": T}, duckdb="same", changes=2),
+    Case(
+        "min with a filter",
+        "SELECT a, min(b) FILTER (WHERE s = 'x') AS x, max(b) FILTER (WHERE s <> 'x') AS y FROM t GROUP BY a",
+        {"t": T},
+        duckdb="same",
+    ),
+    Case("min that fails", "SELECT a, min(10 div b) AS x FROM t GROUP BY a", {"t": T}),
+    Case(
+        "min and max of all types",
+        "SELECT k, min(f) AS a, max(f) AS b, min(b) AS c, max(b) AS d, min(s) AS e, max(s) AS g, min(d) AS h, "
+        "max(d) AS i FROM v GROUP BY k",
+        {"v": V},
+        changes=8,
+    ),
+    Case(
+        "min and max of more types",
+        "SELECT k, min(x) AS a, max(x) AS b, min(d) AS c, max(d) AS e, min(t) AS g, max(t) AS h, min(i) AS j, "
+        "max(e) AS l, min(e) AS m FROM w GROUP BY k",
+        {"w": W},
+        changes=8,
+    ),
+    Case("min among others", "SELECT a, count(*) AS n, min(b) AS x, sum(b) AS y FROM t GROUP BY a", {"t": T}),
+)
+
+QUERIES = (*THRESHOLDS, *TOP_K, *EXTREMES)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec, at_limit
+from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec, extremes
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec, flat_map
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
 from tidemark_replica.arrangement.kernels.iterate import IteratedSpec, iterate
@@ -20,7 +21,17 @@ from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates
 
-Spec = FlatMapSpec | GroupsSpec | ReduceSpec | ThresholdSpec | TemporalSpec | TopKSpec | IteratedSpec | AtLimitSpec
+Spec = (
+    AtLimitSpec
+    | ExtremesSpec
+    | FlatMapSpec
+    | GroupsSpec
+    | IteratedSpec
+    | ReduceSpec
+    | TemporalSpec
+    | ThresholdSpec
+    | TopKSpec
+)
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 
@@ -30,6 +41,7 @@ def _iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates
 
 KERNELS: Mapping[type, Run] = {
     FlatMapSpec: flat_map,
+    ExtremesSpec: extremes,
     GroupsSpec: reevaluate,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,

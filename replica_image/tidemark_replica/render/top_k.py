@@ -5,16 +5,22 @@
     SELECT * FROM t ORDER BY b LIMIT 2        group (): (a, 1) (b, 4) | (c, 4) (d, 7) ...
 
 heads            the default: state is the input, sorted by value; a step reads about offset + limit rows of each batch
+tournament       groups split by hash into parts, whose first rows meet in larger parts, and so on: agrees with heads
+monotonic_top1,  for an input that only grows: of each group the first rows are all the state
+monotonic_top_k
 
 Without a limit the output is all rows but the first `offset`. A limit of 0 needs no state. Errors of the input pass
-through; a negative multiplicity before the last place is one more.
+through; a negative multiplicity before the last place is one more (`arrangement/kernels/top_k.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.lir import MapFilterProject, TopK
 from tidemark_protocol.types import BOOLEAN
+from tidemark_replica.arrangement.kernels.kept import State, stage_ranking
 from tidemark_replica.arrangement.kernels.ranking import Ranking
 from tidemark_replica.arrangement.kernels.top_k import TopKSpec
 from tidemark_replica.render.errors import NotRendered
@@ -39,12 +45,17 @@ def lower_top_k(scope: Scope, plan: TopK, flow: Flow) -> Flow:
         ranking, complement = Ranking(types, plan.group_key, plan.order, 0, offset), True
     else:
         ranking, complement = Ranking(types, plan.group_key, plan.order, offset, offset + limit), False
-    if plan.plan.kind != "heads":
-        raise NotRendered(
-            f"dataflow {scope.description.name}: this replica has no operator for TopK by {plan.plan.kind}"
-        )
-    state = scope.new_arrangement("topk", ranking.layout)
+    growing = plan.plan.kind in ("monotonic_top1", "monotonic_top_k")
+    state = ranking_state(scope, "topk", ranking, growing, plan.plan.must_consolidate, plan.plan.buckets)
     return Flow(Kernel(TopKSpec(state, ranking, complement), flow.tree), flow.schema)
+
+
+def ranking_state(
+    scope: Scope, kind: str, ranking: Ranking, grows: bool, must_consolidate: bool, buckets: Sequence[int]
+) -> State:
+    """Room for a ranking; `buckets`: the stages of a tournament before its last."""
+    stages = [(scope.new_arrangement(f"{kind}-stage", stage_ranking(ranking).layout), parts) for parts in buckets]
+    return State(scope.new_arrangement(kind, ranking.layout), grows, must_consolidate, tuple(stages))
 
 
 def _limit(scope: Scope, plan: TopK) -> int | None:

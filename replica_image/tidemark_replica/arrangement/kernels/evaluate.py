@@ -26,13 +26,19 @@ _ROWS = "count(*)"
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class Succession:
     """Successive states of groups, side by side: each group's old one, then one per touched time."""
 
     group: Ints
     time: Ints
     """When the state begins; meaningless for old ones."""
     is_old: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class States(Succession):
+    """States that are sums."""
+
     sums: Ints
     """(accumulator column, state)"""
     floats: tuple[FloatState | None, ...]
@@ -66,7 +72,7 @@ def show(states: States, shape: Shape, always: Bools) -> Shown:
     return Shown((error == 0) & (always | (rows > 0)), error, errors, values)
 
 
-def changes(states: States, shown: Shown, keys: Sequence[Array], shape: Shape) -> Updates:
+def changes(states: Succession, shown: Shown, keys: Sequence[Array], output_types: Sequence[pa.DataType]) -> Updates:
     """Where a state shows something else than the one before it: the old taken back, the new put in."""
     after = np.flatnonzero(~states.is_old)
     after = after[_differ(shown, after - 1, after)]
@@ -80,7 +86,7 @@ def changes(states: States, shown: Shown, keys: Sequence[Array], shape: Shape) -
     if len(failing) == 0:
         return rows
     errors = pa.array(shown.errors, pa.string()).take(pa.array(shown.error[state[failing]]))
-    nulls = [pa.nulls(len(failing), t) for t in shape.output_types]
+    nulls = [pa.nulls(len(failing), t) for t in output_types]
     return pa.concat_batches([rows, make_updates(nulls, time[failing], diff[failing], errors)])
 
 

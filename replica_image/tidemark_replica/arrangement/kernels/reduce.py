@@ -66,7 +66,7 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
         exists = np.full(len(states.is_old), always)
         if context.is_hydration:
             exists &= ~states.is_old
-        yield changes(states, show(states, shape, exists), keys, shape)
+        yield changes(states, show(states, shape, exists), keys, shape.output_types)
 
 
 def _owns_the_only_group(context: StepContext, spec: ReduceSpec) -> bool:

@@ -2,8 +2,8 @@
 
                     ┌ accumulable    distinct, count, sum, avg ... ┐
                     ├ distinct       sums of distinct values       │ collation
-input ──grouped──>  ┤ basic          first, string_agg, mode ...   ├───────────>  key ++ aggregates ──mfp_after──>
-                    └ ...            a file per way of keeping     ┘
+input ──grouped──>  ┤ hierarchical   min, max                      ├───────────>  key ++ aggregates ──mfp_after──>
+                    └ basic          first, string_agg, mode ...   ┘
 
 Keys and values are evaluated before (`grouped`), and what runs over key ++ aggregates after, by Catalyst; every part in
 between gives the key's columns, then one column per aggregate.
@@ -22,6 +22,7 @@ from tidemark_protocol.lir import (
     BasicReduce,
     CollationReduce,
     DistinctReduce,
+    HierarchicalReduce,
     Reduce,
     ReducePlan,
 )
@@ -32,12 +33,14 @@ from tidemark_replica.render.reduce.accumulable import lower_accumulable, lower_
 from tidemark_replica.render.reduce.basic import lower_basic
 from tidemark_replica.render.reduce.collation import Part, collate
 from tidemark_replica.render.reduce.grouped import Grouped, grouped
+from tidemark_replica.render.reduce.hierarchical import lower_hierarchical
 
 Lower = Callable[[Scope, Grouped, Any], Flow]
 
 _KINDS: Mapping[type, Lower] = {
     DistinctReduce: lower_distinct,
     AccumulableReduce: lower_accumulable,
+    HierarchicalReduce: lower_hierarchical,
     BasicReduce: lower_basic,
 }
 

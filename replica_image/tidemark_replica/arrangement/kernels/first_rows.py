@@ -1,0 +1,59 @@
+"""The first rows of the groups that a step touches, as they were and at every time of the step.
+
+segments of the step ──touched──> groups, some at a time ──heads──> ranked ──places──> what changes, when
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batch import Segment
+from tidemark_replica.arrangement.heads import Heads, Ranked
+from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE
+from tidemark_replica.arrangement.kernels.evaluate import error_text
+from tidemark_replica.arrangement.kernels.places import Places, any_in_group, moments_of, places, settled, steps
+from tidemark_replica.arrangement.kernels.ranking import Ranking
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.arrangement.probe import Keys
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.updates import Updates, make_updates
+
+HEAD_ROWS = 1 << 16
+"""About how many rows of heads are looked at at a time; at least one group's."""
+
+_EXPRESSION = "top-k"
+
+
+def groups_at_once(runs: int, end: int) -> int:
+    """How many groups of so many runs to look at side by side, at least one."""
+    return max(1, HEAD_ROWS // ((runs + 1) * (end + 1)))
+
+
+def heads_of(
+    context: StepContext, state: ArrangementId, step: Sequence[Segment], ranking: Ranking, keys: Keys
+) -> Ranked:
+    """These groups down to the ranking's last place, at every time of the step."""
+    heads = Heads(keys, context.trace(state).segments_of(keys), step, ranking.layout)
+    return heads.settle(ranking.end + 1, lambda ranked: settled(ranked, context.lower, ranking.end))
+
+
+def changes(ranked: Ranked, ranking: Ranking, lower: int) -> Iterator[Updates]:
+    """From one time to the next, by how much it changes how often each row is shown."""
+    for at in places(ranked, moments_of(ranked, lower)):
+        entry, moment = np.nonzero(change := steps(at.shown(ranking.offset, ranking.end)))
+        if len(entry):
+            yield make_updates(ranked.rows(entry), at.moments[moment], change[entry, moment])
+        yield from _errors(ranked, ranking, at)
+
+
+def _errors(ranked: Ranked, ranking: Ranking, at: Places) -> Iterator[Updates]:
+    """An errs row for every group while one of its first rows has a negative multiplicity."""
+    negative = (at.multiplicity < 0) & (at.before < ranking.end)
+    if not negative.any():
+        return
+    change = steps(any_in_group(negative, ranked.group, ranked.groups).astype(np.int64))
+    group, moment = np.nonzero(change)
+    texts = pa.array([error_text(NEGATIVE, _EXPRESSION)] * len(group), pa.string())
+    nulls = [pa.nulls(len(group), t) for t in ranking.types]
+    yield make_updates(nulls, at.moments[moment], change[group, moment], texts)
