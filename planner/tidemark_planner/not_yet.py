@@ -12,7 +12,6 @@ from tidemark_protocol.lir import (
     AccumulableReduce,
     BasicReduce,
     CollationReduce,
-    HierarchicalReduce,
     Plan,
     Reduce,
     ReducePlan,
@@ -43,8 +42,6 @@ def _not_reduced(plan: ReducePlan) -> Iterator[str]:
     if isinstance(plan, CollationReduce):
         for part in plan.parts:
             yield from _not_reduced(part)
-    if isinstance(plan, HierarchicalReduce):
-        yield f"the aggregate {plan.aggregates[0].function}"
     if isinstance(plan, BasicReduce):
         yield from ("the aggregate array_agg" for a in plan.aggregates if a.function == "array_agg")
     if isinstance(plan, AccumulableReduce):

@@ -149,6 +149,9 @@ EXTREMES = (
         {"w": W},
         changes=8,
     ),
+    Case(
+        "any value", "SELECT a, any_value(b) AS x FROM (SELECT DISTINCT a, b FROM t WHERE b = a) GROUP BY a", {"t": T}
+    ),
     Case("min among others", "SELECT a, count(*) AS n, min(b) AS x, sum(b) AS y FROM t GROUP BY a", {"t": T}),
 )
 

@@ -21,6 +21,7 @@ from tidemark_protocol.lir import (
     ConstantRow,
     DistinctReduce,
     Get,
+    HierarchicalReduce,
     Join,
     JoinStage,
     LetRec,
@@ -28,11 +29,14 @@ from tidemark_protocol.lir import (
     MapFilterProject,
     Mfp,
     Negate,
+    OrderKey,
     Plan,
     RecursiveBinding,
     Reduce,
     Schema,
     Threshold,
+    TopK,
+    TopKPlan,
     Union,
     refs,
 )
@@ -183,6 +187,30 @@ TOTALS = Reduce(
     AccumulableReduce((SUM,)),
     MapFilterProject.identity(PAIR),
 )
+
+
+def distances(edges: Rows) -> Rows:
+    """For each node that 1 reaches, the least sum of weights on a way to it."""
+
+    def step(x: dict[int, int]) -> dict[int, int]:
+        found = {1: 0}
+        for a, b, w in edges:
+            if a in x:
+                found[b] = min(found.get(b, x[a] + w), x[a] + w)
+        return found
+
+    return Counter(dict.fromkeys(fixpoint(step, {}).items(), 1))
+
+
+WAYS = union(FROM_ONE, meet(X, GET_E, (0, 0), 3, plus(column(1), column(4))))
+SHORTEST = Reduce(
+    WAYS,
+    (column(0),),
+    (column(1),),
+    HierarchicalReduce((Aggregate("min", 0, ColumnType(BIGINT)),)),
+    MapFilterProject.identity(PAIR),
+)
+FIRST_WAY = TopK(WAYS, (0,), (OrderKey(1),), integer(1), 0, TopKPlan())
 MOVES = mapped(EDGES, column(0), column(1))
 LOST_TARGETS = Threshold(
     union(
@@ -236,6 +264,8 @@ RECURSIONS = (
         won,
         DAG,
     ),
+    Recursion("shortest ways by min", recursion(X, binds("x", SHORTEST)), distances),
+    Recursion("shortest ways by top-1", recursion(X, binds("x", FIRST_WAY)), distances),
     Recursion("totals", recursion(X, binds("x", TOTALS)), totals, DAG),
     Recursion(
         "quotients on the way",

@@ -53,14 +53,14 @@ Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 @dataclass(frozen=True)
 class IteratedSpec:
-    """A kernel's spec, and in the place of its own state (of layout `inner_layout`) an arrangement of its input."""
+    """A kernel's spec, and in the place of its own state (`inner_layouts`) an arrangement of its input."""
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
     """The inner kernel's input, without the iteration, which is the last column of this one's."""
     key: tuple[int, ...]
     inner: Any
-    inner_layout: Layout
+    inner_layouts: tuple[tuple[ArrangementId, Layout], ...]
 
     @property
     def layout(self) -> Layout:
@@ -118,7 +118,7 @@ class _Inner:
 
     def __init__(self, context: StepContext, spec: IteratedSpec, run: Run) -> None:
         self._context, self._spec, self._run = context, spec, run
-        self._manifests = {spec.inner.state: Manifest.empty(spec.inner.state, spec.inner_layout, 0)}
+        self._manifests = {a: Manifest.empty(a, layout, 0) for a, layout in spec.inner_layouts}
 
     def pass_on(self, errs: Updates) -> Updates:
         """Errs rows as the inner kernel passes them on: of its output's columns."""

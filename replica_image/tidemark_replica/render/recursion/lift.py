@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
+from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec
 from tidemark_replica.arrangement.kernels.iterate import IteratedSpec
@@ -36,29 +37,35 @@ Arrangements = MutableMapping[ArrangementId, Layout]
 
 @dataclass(frozen=True)
 class _Grouping:
-    """A kernel's input columns, and which of them say what belongs together."""
+    """A kernel's input columns, which of them say what belongs together, and its state."""
 
     types: p.Types
     key: tuple[int, ...]
+    states: tuple[ArrangementId, ...]
 
 
 def _of_reduce(spec: ReduceSpec) -> _Grouping:
-    return _Grouping(spec.shape.types, spec.shape.key)
+    return _Grouping(spec.shape.types, spec.shape.key, (spec.state,))
 
 
 def _of_threshold(spec: ThresholdSpec) -> _Grouping:
-    return _Grouping(spec.types, tuple(range(len(spec.types))))
+    return _Grouping(spec.types, tuple(range(len(spec.types))), (spec.state,))
 
 
 def _of_groups(spec: GroupsSpec) -> _Grouping:
-    return _Grouping(spec.layout.types, spec.layout.key)
+    return _Grouping(spec.layout.types, spec.layout.key, (spec.state,))
+
+
+def _of_extremes(spec: ExtremesSpec) -> _Grouping:
+    return _Grouping(spec.of.types, spec.of.key, tuple(a for s in spec.states for a in s.arrangements))
 
 
 def _of_top_k(spec: TopKSpec) -> _Grouping:
-    return _Grouping(spec.ranking.types, spec.ranking.key)
+    return _Grouping(spec.ranking.types, spec.ranking.key, spec.state.arrangements)
 
 
 _GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
+    ExtremesSpec: _of_extremes,
     GroupsSpec: _of_groups,
     ReduceSpec: _of_reduce,
     ThresholdSpec: _of_threshold,
@@ -91,7 +98,8 @@ def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IteratedS
         name = type(spec).__name__.removesuffix("Spec")
         raise NotRendered(f"dataflow {dataflow}: this replica has no operator for {name} inside a recursion")
     of = grouping(spec)
-    made = IteratedSpec(spec.state, of.types, of.key, spec, arrangements[spec.state])
+    inner = tuple((state, arrangements.pop(state)) for state in of.states)
+    made = IteratedSpec(of.states[0], of.types, of.key, spec, inner)
     arrangements[made.state] = made.layout
     return made
 

@@ -22,6 +22,11 @@ class State:
     stages: tuple[tuple[ArrangementId, int], ...] = ()
     """A tournament's stages before the last one: their arrangements, and into how many parts each splits a group."""
 
+    @property
+    def arrangements(self) -> tuple[ArrangementId, ...]:
+        """All that is kept."""
+        return (self.arrangement, *(a for a, _ in self.stages))
+
 
 class Kept(Protocol):
     """A ranking's state in one step."""
