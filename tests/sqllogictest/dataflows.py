@@ -14,20 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle.histories import History
-from tests.oracle.world import SINK, Updates, World, contents, world
+from tests.oracle.world import SINK, Updates, World, contents
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
-from tests.sqllogictest.planning import ALL, Lowering, Planner, Together
-from tidemark_planner.errors import PlannerError, Refusal
+from tests.sqllogictest.planning import ALL, PlannedQuery, Together, table_of, together
+from tidemark_persist import Part
 from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
-from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.ids import ShardId, Time
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.finishing import sorted_indices
-from tidemark_replica.render.errors import RenderError
 
 BATCH = 25
 
@@ -37,7 +35,7 @@ class Asked:
     """A query and after which moment it is asked."""
 
     number: int
-    lowering: Lowering
+    planned: PlannedQuery
     moment: int
     alone: bool = False
 
@@ -56,30 +54,31 @@ class Failed:
     reason: str
 
 
-@dataclass(frozen=True)
-class RefusedLate:
-    """Planning refused the whole."""
-
-    error: Refusal
+Answer = Result | InError | Failed
 
 
-Answer = Result | InError | Failed | RefusedLate
+class FileWorld(World):
+    """A world whose imports are a table's, each query's under a name of its own."""
+
+    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+        return super().parts(table_of(table), lower, upper)
 
 
 class Dataflows:
     """One way (`mode`) to the answers of a file."""
 
-    def __init__(
-        self, spark: Any, planner: Planner, mode: str, tables: Sequence[StoredTable], history: History, folder: Path
-    ) -> None:
-        self._spark, self._planner, self._mode = spark, planner, mode
+    def __init__(self, spark: Any, mode: str, tables: Sequence[StoredTable], history: History, folder: Path) -> None:
+        self._spark, self._mode = spark, mode
         self._tables, self._history, self._folder = as_tables(tables), history, folder
 
     def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
         """The answer of each query, by its number, as they are found."""
-        with world(self._spark, self._folder, self._tables, self._history) as made:
+        made = FileWorld(self._spark, self._folder, self._tables, self._history)
+        try:
             for batch in self._batches(asked):
                 yield from self._answers(made, batch)
+        finally:
+            made.close()
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
         """Queries whose dataflow can begin and end together; those expected to fail on their own."""
@@ -99,10 +98,6 @@ class Dataflows:
         found: list[Answer]
         try:
             found = self._run(made, batch)
-        except Refusal as error:
-            found = [RefusedLate(error)]
-        except (PlannerError, RenderError, PlanNotAllowed) as error:
-            found = [Failed(f"{type(error).__name__}: {error}")]
         except Exception as error:  # whatever breaks is the answer to the query that broke it
             found = [Failed(f"{type(error).__name__}: {error}")]
         if len(batch) == 1:
@@ -116,20 +111,20 @@ class Dataflows:
 
     def _run(self, made: World, batch: Sequence[Asked]) -> list[Answer]:
         limited = self._mode != "peek"
-        together = self._planner.together([one.lowering for one in batch], limited)
+        whole = together([one.planned for one in batch], limited)
         last = max(one.moment for one in batch)
-        first = self._describe(together, as_of(self._mode, last))
-        updates = made.run(first, bounds(self._mode, reading_time(last), str(batch[0].number)))
-        return [self._answer(updates, together, i, one, limited) for i, one in enumerate(batch)]
+        description = self._describe(whole, as_of(self._mode, last))
+        updates = made.run(description, bounds(self._mode, reading_time(last), str(batch[0].number)))
+        return [self._answer(updates, whole, i, one, limited) for i, one in enumerate(batch)]
 
-    def _describe(self, together: Together, begins: int) -> DataflowDescription:
-        columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(together.schema))
+    def _describe(self, whole: Together, begins: int) -> DataflowDescription:
+        columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(whole.schema))
         sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), str(self._folder / "sink"), columns))
         description = DataflowDescription(
             name="file",
-            source_imports=together.imports,
+            source_imports=whole.imports,
             index_imports=(),
-            objects=together.objects,
+            objects=whole.objects,
             index_exports=(),
             sink_exports=(SinkExport(SINK, ALL, sink),),
             as_of=Time(begins),
@@ -137,21 +132,21 @@ class Dataflows:
         check_dataflow(description)
         return description
 
-    def _answer(self, updates: Updates, together: Together, number: int, one: Asked, limited: bool) -> Answer:
+    def _answer(self, updates: Updates, whole: Together, number: int, one: Asked, limited: bool) -> Answer:
         rows, errors = contents(updates, reading_time(one.moment))
         if errors:
             return InError(tuple(sorted(errors)))
         mine = {row: n for row, n in rows.items() if row[0] == number}
         if negative := [row for row, n in mine.items() if n < 0]:
             return Failed(f"a negative multiplicity of {negative[0]}")
-        picked = [tuple(row[p] for p in together.places[number]) for row, n in mine.items() for _ in range(n)]
-        return finish(picked, one.lowering, limited)
+        picked = [tuple(row[p] for p in whole.places[number]) for row, n in mine.items() for _ in range(n)]
+        return finish(picked, one.planned, limited)
 
 
-def finish(rows: list[tuple[Any, ...]], lowering: Lowering, limited: bool) -> Result:
+def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) -> Result:
     """The rows in order, as a reader of a view gets them; those whose order is the same are tied."""
-    finishing = lowering.finishing
-    columns = [pa.array(c, arrow_type(t.type)) for c, t in zip(_turned(rows, lowering), lowering.schema, strict=True)]
+    finishing = planned.finishing
+    columns = [pa.array(c, arrow_type(t.type)) for c, t in zip(_turned(rows, planned), planned.schema, strict=True)]
     table = pa.table(columns, names=[str(i) for i in range(len(columns))])
     if finishing.order:
         table = table.take(sorted_indices(table, finishing.order))
@@ -167,8 +162,8 @@ def finish(rows: list[tuple[Any, ...]], lowering: Lowering, limited: bool) -> Re
         else:
             runs.append(1)
         previous = key
-    return Result(tuple(row[: finishing.shown] for row in ordered), tuple(runs), lowering.names)
+    return Result(tuple(row[: finishing.shown] for row in ordered), tuple(runs), planned.names)
 
 
-def _turned(rows: list[tuple[Any, ...]], lowering: Lowering) -> list[list[Any]]:
-    return [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in lowering.schema]
+def _turned(rows: list[tuple[Any, ...]], planned: PlannedQuery) -> list[list[Any]]:
+    return [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in planned.schema]

@@ -1,51 +1,55 @@
-"""Queries of a file as plans: lowered one by one, then many of them as one collection of one dataflow.
+"""Queries of a file as plans: each by the planner's one-shot planning, then many as one collection of one dataflow.
 
     q0  SELECT a FROM t               (0, a, NULL)
     q1  SELECT a, s FROM t    ──►     (1, a, s   )      columns of one type share a place
     q2  SELECT count(*) FROM u        (2, ...    )
 
-An ORDER BY at the top is how the result is read. A LIMIT is part of the view, or, of a one-shot query, of its reading.
+Views are common table expressions of the text that reads them. An ORDER BY at the top is how the result is read; a
+LIMIT there is an operator of a maintained view, and the end of a one-shot query.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tests.sqllogictest.database import Database
-from tidemark_planner.allowed_sql import check_order_last
-from tidemark_planner.assemble import assemble
+from tests.sqllogictest.database import Database, StoredTable
+from tests.sqllogictest.lexer import tokens
+from tests.sqllogictest.renamed import renamed
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.errors import Refusal
-from tidemark_planner.finishing import finished
-from tidemark_planner.hir import Hir
-from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.lower.organisation import Trimmings, peel
-from tidemark_planner.names import scope_of
-from tidemark_planner.plan import Built, add_view
-from tidemark_planner.query import lower_query
-from tidemark_planner.rules import optimise
-from tidemark_planner.tree import Node
+from tidemark_planner.one_shot import plan_one_shot
 from tidemark_protocol.dataflow import BuildDesc, ShardMetadata, SourceImport
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.lir import Get, MapFilterProject, Mfp, Plan, Schema, TopK, TopKPlan, Union
-from tidemark_protocol.planning import Catalogue, Finishing, PlanRequest, Relation
+from tidemark_protocol.planning import Catalogue, Finishing, PlanOneShotRequest, Refused, Relation
 from tidemark_protocol.types import BIGINT, INT, ColumnType, SqlType
 
 ALL = GlobalId("all")
 
 
-@dataclass(frozen=True)
-class Lowering:
-    """A query as HIR, and how its rows are finished. `columns` includes those only ordered by."""
+class QueryRefused(Exception):
+    """Planning refused the query; `code` and the message are the first diagnostic's."""
 
-    id: GlobalId
-    objects: tuple[tuple[GlobalId, Hir], ...]
-    catalogue: Catalogue
-    names: tuple[str, ...]
+    def __init__(self, refused: Refused) -> None:
+        found = refused.diagnostics[0]
+        super().__init__(f"{found.code}: {found.message}")
+        self.code = found.code
+
+
+@dataclass(frozen=True)
+class PlannedQuery:
+    """A dataflow's parts, under ids that no other query has, and how the rows are finished.
+
+    `schema` includes what is only ordered by.
+    """
+
+    imports: tuple[SourceImport, ...]
+    objects: tuple[BuildDesc, ...]
+    on: GlobalId
     schema: Schema
+    names: tuple[str, ...]
     finishing: Finishing
 
 
@@ -64,63 +68,62 @@ class Planner:
 
     def __init__(self, catalyst: Catalyst, location: str) -> None:
         self._catalyst, self._location = catalyst, location
-        self._lowered = 0
+        self._planned = 0
 
-    def lower(self, sql: str, database: Database) -> Lowering:
-        """The query over the tables as they are now; raises Refusal."""
+    def plan(self, sql: str, database: Database) -> PlannedQuery:
+        """The query over the tables and views as they are now; raises QueryRefused."""
         catalogue = Catalogue(tuple(map(self._relation, database.tables.values())))
-        self._lowered += 1
-        prefix = f"q{self._lowered}/"
-        request = PlanRequest("file", database.views_for(sql), (), catalogue, prefix)
-        built = Built()
-        for view in request.views:
-            add_view(self._catalyst, request, view, built)
-        trimmings = Trimmings()
-
-        def lower_rows(tree: Node, context: Context) -> Lowered:
-            nonlocal trimmings
-            rows, trimmings = peel(tree)
-            return context.lower(rows)
-
-        scope = scope_of(catalogue, (v.known for v in built.views.values()))
-        query = lower_query(
-            self._catalyst, sql, scope, lambda n: GlobalId(f"{prefix}{n}"), check_order_last, lower_rows
+        self._planned += 1
+        prefix = f"q{self._planned}/"
+        answer = plan_one_shot(self._catalyst, PlanOneShotRequest(_with_views(sql, database), catalogue, prefix))
+        if isinstance(answer, Refused):
+            raise QueryRefused(answer)
+        planned, (export,) = answer.planned, answer.planned.exports
+        own = {o.id for o in planned.objects}
+        objects = tuple(BuildDesc(o.id, renamed(o.plan, prefix, own)) for o in planned.objects)
+        imports = tuple(replace(i, id=GlobalId(prefix + i.id)) for i in planned.source_imports)
+        schema = next(o.plan.schema for o in objects if o.id == export.on)
+        return PlannedQuery(
+            imports, objects, export.on, schema, tuple(c.name for c in answer.columns), answer.finishing
         )
-        end = finished(query.lowered, trimmings)
-        hir, id = optimise(end.hir), GlobalId(f"{prefix}rows")
-        objects = (*built.objects, *query.objects, (id, hir))
-        return Lowering(id, objects, catalogue, end.names[: end.finishing.shown], hir.schema, end.finishing)
 
-    def together(self, queries: Sequence[Lowering], limited: bool) -> Together:
-        """The queries as one collection; `limited`: LIMIT and OFFSET are operators of it. Raises Refusal."""
-        relations = {r.id: r for q in queries for r in q.catalogue.relations}
-        request = PlanRequest("file", (), (), Catalogue(tuple(relations.values())), "")
-        planned = assemble(self._catalyst, request, [o for q in queries for o in q.objects], ())
-        plans = {o.id: o.plan for o in planned.objects}
-        schema, places = _shared([plans[q.id].schema for q in queries])
-        parts = tuple(
-            _part(number, _limited(q, plans[q.id]) if limited else Get(q.id, plans[q.id].schema), schema, place)
-            for number, (q, place) in enumerate(zip(queries, places, strict=True))
-        )
-        return Together(planned.source_imports, (*planned.objects, BuildDesc(ALL, Union(parts))), places, schema)
-
-    def _relation(self, table: object) -> Relation:
-        from tests.sqllogictest.database import StoredTable
-
-        assert isinstance(table, StoredTable)
+    def _relation(self, table: StoredTable) -> Relation:
         shard = ShardMetadata(ShardId(table.id), f"{self._location}/{table.id}", table.columns)
         return Relation(table.name, table.name, GlobalId(table.id), table.columns, shard, short=True)
 
 
-def refusal(sql: str, error: Refusal) -> str:
-    """Why a query was refused, in a line."""
-    found = error.diagnostics[0]
-    return f"{found.code}: {found.message}"
+def table_of(id: str) -> str:
+    """The stored table that an import reads."""
+    return id.rpartition("/")[2]
 
 
-def _limited(query: Lowering, plan: Plan) -> Plan:
-    rows = Get(query.id, plan.schema)
-    finishing = query.finishing
+def together(queries: Sequence[PlannedQuery], limited: bool) -> Together:
+    """The queries as one collection; `limited`: LIMIT and OFFSET are operators of it."""
+    schema, places = _shared([q.schema for q in queries])
+    parts = tuple(
+        _part(number, _limited(q) if limited else Get(q.on, q.schema), schema, place)
+        for number, (q, place) in enumerate(zip(queries, places, strict=True))
+    )
+    objects = (*(o for q in queries for o in q.objects), BuildDesc(ALL, Union(parts)))
+    return Together(tuple(i for q in queries for i in q.imports), objects, places, schema)
+
+
+def _with_views(sql: str, database: Database) -> str:
+    """The text, after the views that it reads."""
+    views = database.views_for(sql)
+    if not views:
+        return sql
+    defined = ", ".join(f"`{v.name}` AS ({v.sql})" for v in views)
+    found = tokens(sql)
+    if found[0].upper != "WITH":
+        return f"WITH {defined} {sql}"
+    recursive = found[1].upper == "RECURSIVE"
+    rest = sql[found[1 if recursive else 0].end :]
+    return f"WITH {'RECURSIVE ' if recursive else ''}{defined}, {rest}"
+
+
+def _limited(query: PlannedQuery) -> Plan:
+    rows, finishing = Get(query.on, query.schema), query.finishing
     if finishing.limit is None and not finishing.offset:
         return rows
     limit = None if finishing.limit is None else Literal(str(finishing.limit), BIGINT)

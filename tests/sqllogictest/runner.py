@@ -1,7 +1,7 @@
 """A file, from records to outcomes.
 
     records ──statements──► Database: every table's history, every view
-            ──queries────► Lowering, or refused by name
+            ──queries────► PlannedQuery, or refused by name
     per mode: histories ──► Dataflows ──► answers ──► compared with the file
 
 An outcome is passed, failed or unsupported. Unsupported is what planning refuses by name, what is no SQL of this
@@ -19,16 +19,16 @@ from typing import Any
 
 from tests.sqllogictest.compare import Difference, Result, difference, digest
 from tests.sqllogictest.database import Database, Violation
-from tests.sqllogictest.dataflows import Answer, Asked, Dataflows, Failed, InError, RefusedLate
+from tests.sqllogictest.dataflows import Answer, Asked, Dataflows, Failed, InError
 from tests.sqllogictest.dialects import NotTranslated
 from tests.sqllogictest.evaluate import DataError, Evaluator
 from tests.sqllogictest.modes import history
 from tests.sqllogictest.parse import parse
-from tests.sqllogictest.planning import Planner, refusal
+from tests.sqllogictest.planning import Planner, QueryRefused
 from tests.sqllogictest.records import Place, Query, Record, Statement, Unknown
 from tests.sqllogictest.statements import NotOurs, Select, parse_statement
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.errors import CatalystFailed, Refusal
+from tidemark_planner.errors import CatalystFailed
 
 PASSED, FAILED, UNSUPPORTED = "passed", "failed", "unsupported"
 Translate = Callable[[str, Database], str]
@@ -82,7 +82,7 @@ class Runner:
             moments = [one.moment for _, one in queries]
             tables = first.database.all
             past = history(mode, tables, moments, path.name)
-            flows = Dataflows(self._spark, planner, mode, tables, past, folder / mode)
+            flows = Dataflows(self._spark, mode, tables, past, folder / mode)
             labels: dict[str, str] = {}
             records = {one.number: query for query, one in queries}
             for number, answer in flows.answers([one for _, one in queries]):
@@ -141,31 +141,26 @@ class _FirstPass:
         if reason:
             return self._settle(query, UNSUPPORTED, f"it reads a table that lacks what {reason}")
         try:
-            lowering = self._planner.lower(self._translate(query.sql, self.database), self.database)
-        except Refusal as error:
-            return self.settle_refused(query, error)
+            planned = self._planner.plan(self._translate(query.sql, self.database), self.database)
+        except QueryRefused as error:
+            return self._settle(query, *refused(query, error))
         except NotTranslated as error:
             return self._settle(query, UNSUPPORTED, str(error))
         except CatalystFailed as error:
             return self._settle(query, FAILED, f"CatalystFailed: {error}", "a plan")
-        asked = Asked(len(self.asked), lowering, self.database.moment, alone=query.error is not None)
+        asked = Asked(len(self.asked), planned, self.database.moment, alone=query.error is not None)
         self.asked.append((query, asked))
         return None
-
-    def settle_refused(self, query: Query, error: Refusal) -> None:
-        kind, reason = refused(query, error)
-        self._settle(query, kind, reason)
 
     def _settle(self, record: Record, kind: str, reason: str = "", expected: str = "") -> None:
         self.settled.append(Settled(record, kind, reason, expected))
 
 
-def refused(query: Query, error: Refusal) -> tuple[str, str]:
+def refused(query: Query, error: QueryRefused) -> tuple[str, str]:
     """What a refusal means: an error as expected, a name that is not supported, or a mistake of the planner's."""
-    code, reason = error.diagnostics[0].code, refusal(query.sql, error)
-    if code == "INTERNAL" or "the plan is not allowed" in reason:
-        return FAILED, reason
-    return (PASSED if query.error is not None and code in _WRONG else UNSUPPORTED), reason
+    if error.code == "INTERNAL" or "the plan is not allowed" in str(error):
+        return FAILED, str(error)
+    return (PASSED if query.error is not None and error.code in _WRONG else UNSUPPORTED), str(error)
 
 
 def _outcome(settled: Settled, mode: str) -> Outcome:
@@ -178,8 +173,6 @@ def _judged(query: Query, mode: str, answer: Answer, labels: dict[str, str]) -> 
         return Outcome(query.place, mode, kind, reason, expected, found, query.sql)
 
     match answer:
-        case RefusedLate(error):
-            return outcome(*refused(query, error))
         case Failed(reason):
             return outcome(FAILED, reason, "an answer", reason)
         case InError(codes):
