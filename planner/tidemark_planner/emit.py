@@ -3,7 +3,7 @@
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear join, over indexes where they serve (joins/)
 Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
-TopK, Window      themselves
+TopK, Window      themselves; a TopK by what its input allows
 Match ...         plans of these (expand/)
 Scan              a Get of the import, whose columns are those that any object of the dataflow reads (imports.py)
 """
@@ -117,6 +117,10 @@ def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
 
 
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:
+    """An input that only grows needs no more than the rows that are shown."""
+    kind = "heads"
+    if node.limit is not None and not node.offset and is_monotonic(node.input):
+        kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"
     limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
-    plan = _emit(node.input, imports)
-    return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan())
+    plan = emit(node.input, imports)
+    return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan(kind))

@@ -35,6 +35,22 @@ BY_KIND = (
     ),
 )
 
+EXTREMES = (
+    Case(
+        "least and greatest",
+        "SELECT a, min(b) AS x, max(s) AS y, max(b) FILTER (WHERE s = 'x') AS z, sum(b) AS t, max(DISTINCT b) AS d "
+        "FROM t GROUP BY a HAVING count(*) > 1",
+        {"t": T},
+    ),
+    Case(
+        "any of equal values",
+        "SELECT b, any_value(b) AS x, first(b) AS y, last(b, true) AS z, min(b > 0) AS m, max(b > 0) AS n "
+        "FROM t GROUP BY b",
+        {"t": T},
+    ),
+    Case("extremes of everything", "SELECT min(s) AS x, max(a + b) AS y, median(b) AS m FROM t", {"t": T}),
+)
+
 DISTINCT = (
     Case(
         "distinct beside all",
@@ -144,4 +160,4 @@ WINDOWS = (
     Case("a window over what fails", "SELECT a, sum(10 div b) OVER (PARTITION BY a) AS x FROM t", {"t": T}),
 )
 
-QUERIES = (*BY_KIND, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS)
+QUERIES = (*BY_KIND, *EXTREMES, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS)
