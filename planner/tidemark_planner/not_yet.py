@@ -9,18 +9,13 @@ from collections.abc import Iterator
 
 from tidemark_planner.errors import unsupported
 from tidemark_protocol.lir import (
-    AccumulableReduce,
     BasicReduce,
     CollationReduce,
     Plan,
     Reduce,
     ReducePlan,
-    Window,
     inputs_of,
 )
-
-_ACCUMULATED = frozenset({"count", "sum", "avg"})
-_NOT_IN_WINDOWS = frozenset({"array_agg", "stddev_samp", "stddev_pop", "var_samp", "var_pop"})
 
 
 def check_rendered(plan: Plan) -> None:
@@ -30,8 +25,6 @@ def check_rendered(plan: Plan) -> None:
 
 
 def _not_rendered(plan: Plan) -> Iterator[str]:
-    if isinstance(plan, Window):
-        yield from (f"{c.function} in a window" for c in plan.calls if c.function in _NOT_IN_WINDOWS)
     if isinstance(plan, Reduce):
         yield from _not_reduced(plan.plan)
     for below in inputs_of(plan):
@@ -44,5 +37,3 @@ def _not_reduced(plan: ReducePlan) -> Iterator[str]:
             yield from _not_reduced(part)
     if isinstance(plan, BasicReduce):
         yield from ("the aggregate array_agg" for a in plan.aggregates if a.function == "array_agg")
-    if isinstance(plan, AccumulableReduce):
-        yield from (f"the aggregate {a.function}" for a in plan.aggregates if a.function not in _ACCUMULATED)

@@ -16,6 +16,7 @@ from tidemark_replica.arrangement.kernels.aggregates import Aggregate
 
 # group by (string, bigint) over columns of every accumulable type, and a filter
 TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int8(), DEC15, DEC38, pa.float64(), pa.float32(), pa.bool_()]
+VARIANCES = frozenset({"var_pop", "var_samp", "stddev_pop", "stddev_samp"})
 KEYS = ["x", "y", "a long name of a group", None]
 POOLS = {
     2: [0, 1, -7, 2**63 - 1, -(2**63), 3 * 2**40, None],
@@ -31,6 +32,8 @@ AGGREGATES = [
     Aggregate("count", 4, "count(p)"),
     Aggregate("count", None, "count(*) FILTER (WHERE b)", filter=8),
     *(Aggregate(f, c, f"{f}(c{c})") for f in ("sum", "avg") for c in range(2, 8)),
+    *(Aggregate(f, 6, f"{f}(d)") for f in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")),
+    Aggregate("var_samp", 6, "var_samp(d) FILTER (WHERE b)", filter=8),
     Aggregate("sum", 4, "sum(p) FILTER (WHERE b)", filter=8),
     Aggregate("avg", 6, "avg(d) FILTER (WHERE b)", filter=8),
 ]
@@ -133,12 +136,17 @@ def left_over(aggregate: Aggregate, present: list[tuple]) -> bool:
     for value, diff in taking:
         special[plain(value) if isinstance(value, float) and not math.isfinite(value) else ""] += diff
     del special[""]
-    return any(special.values()) or exact_sum(taking) != 0
+    squares = aggregate.function in VARIANCES and exact_squares(taking) != 0
+    return any(special.values()) or exact_sum(taking) != 0 or squares
 
 
 def exact_sum(taking: list[tuple]) -> Fraction:
     finite = [(v, d) for v, d in taking if not isinstance(v, float) or math.isfinite(v)]
     return sum((Fraction(v) * d for v, d in finite), Fraction(0))
+
+
+def exact_squares(taking: list[tuple]) -> Fraction:
+    return sum((Fraction(v) ** 2 * d for v, d in taking if math.isfinite(v)), Fraction(0))
 
 
 def aggregate_of(shape: Shape, aggregate: Aggregate, present: list[tuple]) -> object:
@@ -170,6 +178,8 @@ def float_aggregate(aggregate: Aggregate, taking: list[tuple], count: int) -> ob
     special: Counter = Counter()
     for value, diff in taking:
         special[plain(value)] += diff
+    if aggregate.function in VARIANCES:
+        return variance(aggregate.function, taking, count, any(special[v] for v in ("NaN", math.inf, -math.inf)))
     if special["NaN"] or (special[math.inf] and special[-math.inf]):
         total = math.nan
     elif special[math.inf] or special[-math.inf]:
@@ -178,6 +188,22 @@ def float_aggregate(aggregate: Aggregate, taking: list[tuple], count: int) -> ob
         values = [v * (1 if d > 0 else -1) for v, d in taking for _ in range(abs(d)) if math.isfinite(v)]
         total = exactly(values)
     return total / count if aggregate.function == "avg" else total
+
+
+def variance(function: str, taking: list[tuple], count: int, special: bool) -> object:
+    divisor = count - 1 if function.endswith("samp") else count
+    if divisor <= 0:
+        return None
+    if special:
+        return math.nan
+    exact = (count * exact_squares(taking) - exact_sum(taking) ** 2) / (count * divisor)
+    if exact < 0:
+        return "NEGATIVE_MULTIPLICITY"
+    try:
+        result = float(exact)
+    except OverflowError:
+        result = math.inf
+    return math.sqrt(result) if function.startswith("stddev") else result
 
 
 def decimal_aggregate(aggregate: Aggregate, t: pa.DataType, total: int, count: int) -> object:

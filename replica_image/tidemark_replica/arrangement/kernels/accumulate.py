@@ -1,7 +1,7 @@
 """From updates to sums: one row of accumulators per group and time.
 
 (a, 10) 5 +1                     slot 0    (a) 5 | n = 2, k = 2, digits ...     the fixed accumulators
-(a, 1.5) 5 +1          ──>       slot 1+p  (a) 5 | digit p of float sum 0, of float sum 1, ...
+(a, 1.5) 5 +1          ──>       slot s+p  (a) 5 | digit p of float sum 0, of float sum 1, ...
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,10 @@ from tidemark_replica.arrangement.kernels.aggregates import (
     weights_of,
 )
 from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.numbers import floats
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, row_columns, times
+
+SLOT_OF_POSITION_0 = 32
+"""s; the positions of squares begin at -31."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,9 @@ class Shape:
         return tuple(range(end - a.width, end) for a, end in zip(self.accumulators, ends[1:], strict=True))
 
     @cached_property
-    def floats(self) -> tuple[int, ...]:
-        """The aggregates with float digits; in slots above 0 the i-th one's stand in column i."""
-        return tuple(i for i, a in enumerate(self.accumulators) if a.is_float)
+    def floats(self) -> tuple[tuple[int, int], ...]:
+        """(aggregate, which of its splits) for all float digits; in slots above 0 the i-th one's stand in column i."""
+        return tuple((i, n) for i, a in enumerate(self.accumulators) for n in range(len(a.splits)))
 
     @property
     def width(self) -> int:
@@ -119,16 +121,15 @@ def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Sh
 def _float_digits(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> tuple[Ints, int]:
     """(float aggregate, digit, cell), over the window of digits that occur, and the window's first digit."""
     split = []
-    for i in shape.floats:
+    for i, part in shape.floats:
         aggregate = shape.aggregates[i]
-        values = floats.split(as_doubles(columns[aggregate.argument or 0]))
+        values = shape.accumulators[i].splits[part](as_doubles(columns[aggregate.argument or 0]))
         split.append((values, weights_of(aggregate, columns, weights)))
-    used = [v.position[w != 0] for v, w in split if w.any()]
+    used = [(v.position[w != 0], len(v.pieces)) for v, w in split if w.any()]
     if not used:
         return np.zeros((len(split), 0, len(cells.group)), np.int64), 0
-    first, last = min(int(p.min()) for p in used), max(int(p.max()) for p in used)
-    window = last - first + floats.PIECES
-    digits = np.zeros((len(split), window, len(cells.group)), np.int64)
+    first, end = min(int(p.min()) for p, _ in used), max(int(p.max()) + pieces for p, pieces in used)
+    digits = np.zeros((len(split), end - first, len(cells.group)), np.int64)
     for target, (value, weight) in zip(digits, split, strict=True):
         taking = np.flatnonzero(weight)
         place = value.position[taking] - first
@@ -147,6 +148,6 @@ def _as_rows(sums: Ints, digits: Ints, first: int) -> tuple[Ints, Ints, Ints]:
     rows[:, : len(fixed_cell)] = sums[:, fixed_cell]
     rows[: digits.shape[0], len(fixed_cell) :] = digits[:, place, digit_cell]
     cell = np.concatenate([fixed_cell, digit_cell])
-    slot = np.concatenate([np.zeros(len(fixed_cell), np.int64), 1 + first + place])
+    slot = np.concatenate([np.zeros(len(fixed_cell), np.int64), SLOT_OF_POSITION_0 + first + place])
     order = np.argsort(cell, kind="stable")
     return cell[order], slot[order], rows[:, order]

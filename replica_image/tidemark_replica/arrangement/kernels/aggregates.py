@@ -3,13 +3,14 @@
     count(x), any   [k]                     k: rows where x is not NULL (and the filter is true)
     sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
     sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
+    stddev, var     the same, and the digits of the squares
 
 Results are Spark's in ANSI mode: sum(integers) is a bigint, sum(decimal(p,s)) a decimal(p+10,s), and overflow is an
 error; avg(decimal) as in `numbers.averages`; avg(integers) is the exact sum, as a double, over the count (Spark adds up
 doubles: the same while sums stay below 2^53); float sums are correctly rounded (Spark's depend on the order).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from tidemark_protocol.aggregates import result_type
 from tidemark_replica.arrangement.columns import fixed, validity
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats
+from tidemark_replica.arrangement.numbers.variances import variance
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 from tidemark_replica.arrow_types import arrow_type, sql_type
 
@@ -35,7 +37,7 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` (count, sum, avg or any) over a column of the input; no argument: over the rows themselves."""
+    """`function` (count, sum, avg, a variance, any) over a column of the input; no argument: over the rows."""
 
     function: str
     argument: int | None
@@ -47,10 +49,15 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class FloatState:
-    """Digits of one float aggregate in many states: row i has weight 2^(32 (first + i) - 1074)."""
+    """Digits of floats, or of their squares, in many states: row i stands at position `first` + i (numbers.floats)."""
 
     first: int
     digits: Ints
+
+
+Split = Callable[[floats.Doubles], floats.SplitDoubles]
+Floating = Sequence[FloatState | None]
+"""For each of an accumulator's splits its digits; None: there are none but zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,8 @@ class Accumulator(Protocol):
         """Its int64 columns. If there are any, the first counts the rows that take part."""
 
     @property
-    def is_float(self) -> bool:
-        """Whether it keeps float digits as well."""
+    def splits(self) -> tuple[Split, ...]:
+        """What digits it keeps of every value besides, in slots of their own."""
 
     @property
     def type(self) -> pa.DataType:
@@ -79,7 +86,7 @@ class Accumulator(Protocol):
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         """Row by row what is added to the columns; `weights` are diffs, 0 for rows that take no part."""
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         """The values in states of `rows` rows whose columns are `state`."""
 
 
@@ -88,13 +95,13 @@ class CountRows:
     """count(*): the group's row count, which is kept anyway."""
 
     width: int = 0
-    is_float: bool = False
+    splits: tuple[Split, ...] = ()
     type: pa.DataType = pa.int64()
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return []
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         return Reading(pa.array(rows))
 
 
@@ -103,13 +110,13 @@ class CountValues:
     """count(x), or count(*) with a filter."""
 
     width: int = 1
-    is_float: bool = False
+    splits: tuple[Split, ...] = ()
     type: pa.DataType = pa.int64()
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         return Reading(pa.array(state[0]))
 
 
@@ -118,13 +125,13 @@ class AnyRow:
     """Whether there is a row that passes the filter."""
 
     width: int = 1
-    is_float: bool = False
+    splits: tuple[Split, ...] = ()
     type: pa.DataType = pa.bool_()
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         return Reading(pa.array(state[0] > 0))
 
 
@@ -135,12 +142,12 @@ class IntegerSum:
     average: bool
     type: pa.DataType
     width: int = 3
-    is_float: bool = False
+    splits: tuple[Split, ...] = ()
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights, *(d * weights for d in digits.of_int64(fixed(column).astype(np.int64)))]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         counts, valid = state[0], state[0] != 0
         crowded = (TOO_MANY, rows > MAX_ROWS)
         if self.average:
@@ -158,7 +165,7 @@ class DecimalSum:
     type: pa.DataType
     precision: int
     scale: int
-    is_float: bool = False
+    splits: tuple[Split, ...] = ()
 
     @property
     def width(self) -> int:
@@ -167,7 +174,7 @@ class DecimalSum:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights, *(d * weights for d in digits.of_decimal(column))]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         counts, valid = state[0], state[0] != 0
         crowded = rows > MAX_ROWS
         carried = digits.carry(state[1:], 5)
@@ -189,22 +196,57 @@ class FloatSum:
     average: bool
     type: pa.DataType = pa.float64()
     width: int = 4
-    is_float: bool = True
+    splits: tuple[Split, ...] = (floats.split,)
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         values = as_doubles(column)
         specials = np.isnan(values), values == np.inf, values == -np.inf
         return [weights, *(np.where(s, weights, 0) for s in specials)]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: FloatState | None) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         counts, valid = state[0], state[0] != 0
         finite = np.zeros(len(counts))
-        if floating is not None:
-            finite = floats.to_double(list(floating.digits), 32 * floating.first + floats.LEAST_EXPONENT)
+        if (found := floating[0]) is not None:
+            finite = floats.to_double(list(found.digits), 32 * found.first + floats.LEAST_EXPONENT)
         total = floats.with_specials(finite, *state[1:])
         if self.average:
             total = total / np.where(valid, counts, 1)
         return Reading(_nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
+
+
+@dataclass(frozen=True)
+class Variance:
+    """var_pop, var_samp, and their roots; less than 0 only if some row's multiplicity is."""
+
+    sample: bool
+    root: bool
+    type: pa.DataType = pa.float64()
+    width: int = 4
+    splits: tuple[Split, ...] = (floats.split, floats.split_squares)
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return FloatSum(average=False).contributions(column, weights)
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        counts, valid = state[0], state[0] > (1 if self.sample else 0)
+        crowded, result = rows > MAX_ROWS, np.zeros(len(counts))
+        sums, squares = floating
+        if sums is not None and squares is not None:
+            n = np.where(valid & ~crowded, counts, 2)
+            divisors = n - 1 if self.sample else n
+            result = variance(n, divisors, list(sums.digits), sums.first, list(squares.digits), squares.first)
+        special = (state[1] != 0) | (state[2] != 0) | (state[3] != 0)
+        negative, result = valid & ~special & (result < 0), np.maximum(result, 0)
+        result = np.sqrt(result) if self.root else result
+        return Reading(_nullable(np.where(special, np.nan, result), valid), ((TOO_MANY, crowded), (NEGATIVE, negative)))
+
+
+_VARIANCES = {
+    "var_pop": Variance(sample=False, root=False),
+    "var_samp": Variance(sample=True, root=False),
+    "stddev_pop": Variance(sample=False, root=True),
+    "stddev_samp": Variance(sample=True, root=True),
+}
 
 
 def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
@@ -213,6 +255,8 @@ def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulat
         return AnyRow()
     argument = None if aggregate.argument is None else types[aggregate.argument]
     result = result_type(aggregate.function, None if argument is None else sql_type(argument))
+    if result is not None and aggregate.function in _VARIANCES:
+        return _VARIANCES[aggregate.function]
     if result is None or aggregate.function not in ("count", "sum", "avg"):
         raise UnsupportedType(f"{aggregate.expression}: no accumulable {aggregate.function} of {argument}")
     if aggregate.function == "count":

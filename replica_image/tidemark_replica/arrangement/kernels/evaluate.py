@@ -13,13 +13,14 @@ row, an overflow. Errors come and go as rows do, so repaired data repairs the vi
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import equal_rows, take
 from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE, NOT_EMPTY, FloatState
+from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE, NOT_EMPTY, Floating
 from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates, make_updates
 
 _ROWS = "count(*)"
@@ -41,7 +42,7 @@ class States(Succession):
 
     sums: Ints
     """(accumulator column, state)"""
-    floats: tuple[FloatState | None, ...]
+    floats: tuple[Floating, ...]
     """For each aggregate, its float digits in every state."""
 
 
@@ -100,7 +101,7 @@ def _differ(shown: Shown, before: Ints, after: Ints) -> Bools:
 
 def _left_over(states: States) -> Bools:
     left = states.sums[1:].any(axis=0)
-    for floating in states.floats:
+    for floating in chain.from_iterable(states.floats):
         if floating is not None:
             left |= floating.digits.any(axis=0)
     return np.asarray(left)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tidemark_replica.arrangement.columns import take
 from tidemark_replica.arrangement.grouping import group_rows
-from tidemark_replica.arrangement.kernels.accumulate import Cells, Shape
+from tidemark_replica.arrangement.kernels.accumulate import SLOT_OF_POSITION_0, Cells, Shape
 from tidemark_replica.arrangement.kernels.aggregates import FloatState
 from tidemark_replica.arrangement.kernels.evaluate import States
 from tidemark_replica.arrangement.layout import Layout, file_hashes
@@ -50,7 +50,10 @@ def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
     group[old], group[state_of_cell] = np.arange(count), cells.group
     time[state_of_cell], is_old[old] = cells.time, True
     sums = _running(_fixed(parts, shape, total), old)
-    return States(group, time, is_old, sums, tuple(_floats(parts, shape, total, old))), keys
+    floats = _floats(parts, shape, total, old)
+    return States(
+        group, time, is_old, sums, tuple(tuple(next(floats) for _ in a.splits) for a in shape.accumulators)
+    ), keys
 
 
 def _fixed(parts: list[_Sums], shape: Shape, total: int) -> Ints:
@@ -63,20 +66,19 @@ def _fixed(parts: list[_Sums], shape: Shape, total: int) -> Ints:
 
 
 def _floats(parts: list[_Sums], shape: Shape, total: int, old: Ints) -> Iterator[FloatState | None]:
-    """For each aggregate its float digits in all states, over the window of digits that occur."""
+    """For each of the shape's floats its digits in all states, over the window of digits that occur."""
     slots = [part.slot[part.slot > 0] for part in parts]
     found = np.concatenate(slots) if shape.floats else np.empty(0, np.int64)
     first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)
-    for i in range(len(shape.aggregates)):
-        if i not in shape.floats or len(found) == 0:
+    for i in range(len(shape.floats)):
+        if len(found) == 0:
             yield None
             continue
         digits = np.zeros((last - first + 1, total), np.int64)
         for part in parts:
             rows = np.flatnonzero(part.slot > 0)
-            column = part.columns[shape.floats.index(i)]
-            np.add.at(digits, (part.slot[rows] - first, part.state[rows]), column[rows])
-        yield FloatState(first - 1, _running(digits, old))
+            np.add.at(digits, (part.slot[rows] - first, part.state[rows]), part.columns[i][rows])
+        yield FloatState(first - SLOT_OF_POSITION_0, _running(digits, old))
 
 
 def _running(parts: Ints, begins: Ints) -> Ints:

@@ -15,6 +15,7 @@ from tidemark_replica.arrangement.kernels import basic
 from tidemark_replica.arrangement.kernels.aggregates import (
     Accumulator,
     Aggregate,
+    Floating,
     FloatState,
     Reading,
     accumulator,
@@ -24,7 +25,7 @@ from tidemark_replica.arrangement.kernels.aggregates import (
 from tidemark_replica.arrangement.kernels.partitions import Partitions
 from tidemark_replica.arrangement.kernels.versions import Versions
 from tidemark_replica.arrangement.kernels.window_calls import Call, valid_places, values_at
-from tidemark_replica.arrangement.numbers import floats
+from tidemark_replica.arrangement.numbers.floats import SplitDoubles
 from tidemark_replica.arrangement.ordering import order_rows, sort_words
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
@@ -90,14 +91,17 @@ def _aggregate(call: Call) -> Aggregate:
     return Aggregate(call.function, 0 if call.arguments else None, call.expression)
 
 
-def _digits(kept: Accumulator, columns: list[Array], weights: Ints, low: Ints, high: Ints) -> FloatState | None:
+def _digits(kept: Accumulator, columns: list[Array], weights: Ints, low: Ints, high: Ints) -> Floating:
     """The float digits of every frame."""
     taking = np.flatnonzero(weights)
-    if not kept.is_float or len(taking) == 0:
-        return None
-    values = floats.split(as_doubles(columns[0]))
-    first = int(values.position[taking].min())
-    digits = np.zeros((int(values.position[taking].max()) - first + len(values.pieces), len(weights)), np.int64)
+    if len(taking) == 0:
+        return [None] * len(kept.splits)
+    return [_frame_digits(split(as_doubles(columns[0])), taking, low, high) for split in kept.splits]
+
+
+def _frame_digits(values: SplitDoubles, taking: Ints, low: Ints, high: Ints) -> FloatState:
+    first, last = int(values.position[taking].min()), int(values.position[taking].max())
+    digits = np.zeros((last - first + len(values.pieces), len(low)), np.int64)
     for i, piece in enumerate(values.pieces):
         digits[values.position[taking] - first + i, taking] += piece[taking]
     return FloatState(first, np.stack([_between(d, low, high) for d in digits]))

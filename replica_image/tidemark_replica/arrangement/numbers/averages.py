@@ -23,13 +23,13 @@ def decimal_average(
     negative = carried[-1] < 0
     size = negate_where(negative, carried)
     scaled = carry([d * np.int64(10 ** (scale - sum_scale)) for d in size], len(size) + 1)
-    quotient, remainder = _divide(scaled, divisor)
+    quotient, remainder = divide(scaled, divisor)
     quotient[0] = quotient[0] + (2 * remainder >= divisor)
     signed = negate_where(negative, carry(quotient, len(quotient)))
     return to_decimal(signed, precision, scale, valid)
 
 
-def _divide(digits: Digits, divisor: Ints) -> tuple[list[Ints], Ints]:
+def divide(digits: Digits, divisor: Ints) -> tuple[list[Ints], Ints]:
     """Short division of non-negative digits."""
     remainder, quotient = np.zeros_like(divisor), []
     for digit in reversed(digits):

@@ -17,7 +17,9 @@ from tidemark_replica.arrangement.updates import Ints
 Doubles = NDArray[np.float64]
 
 LEAST_EXPONENT = -1074
-PIECES = 3
+LEAST_SQUARE_EXPONENT = -1156
+"""Where position 0 of squares is: so that squares of numbers near one stand near those in their digits."""
+_SQUARE_OFFSET = np.int64((LEAST_SQUARE_EXPONENT - 2 * LEAST_EXPONENT) // 32)
 _MANTISSA, _EXPONENT = np.int64((1 << 52) - 1), np.int64(0x7FF)
 
 
@@ -26,11 +28,34 @@ class SplitDoubles:
     """Doubles in pieces: digit `position + i` of the value is `pieces[i]`; zero for NaN and infinities."""
 
     position: Ints
-    pieces: tuple[Ints, Ints, Ints]
+    pieces: tuple[Ints, ...]
 
 
 def split(values: Doubles) -> SplitDoubles:
     """The exact pieces of finite values."""
+    mantissa, shift, sign = _parts(values)
+    within = shift & np.int64(31)
+    low, high = (mantissa & LOW) << within, (mantissa >> BITS) << within
+    pieces = (low & LOW) * sign, ((low >> BITS) + (high & LOW)) * sign, (high >> BITS) * sign
+    return SplitDoubles(shift >> np.int64(5), pieces)
+
+
+def split_squares(values: Doubles) -> SplitDoubles:
+    """The exact pieces of finite values' squares, of weight 2^LEAST_SQUARE_EXPONENT at position 0 (there are lower)."""
+    mantissa, shift, _ = _parts(values)
+    low, high = mantissa & LOW, mantissa >> BITS
+    square = (low.view(np.uint64) * low.view(np.uint64)).view(np.int64)
+    middle = 2 * low * high
+    digits = [square & LOW, (square >> BITS) & LOW, np.zeros_like(low), np.zeros_like(low)]
+    digits = carry([digits[0], digits[1] + (middle & LOW), (middle >> BITS) + high * high, digits[3]], 4)
+    within = (2 * shift) & np.int64(31)
+    moved = [d << within for d in digits]
+    pieces = [moved[0] & LOW, *((moved[i] >> BITS) + (moved[i + 1] & LOW) for i in range(3)), moved[3] >> BITS]
+    return SplitDoubles(((2 * shift) >> np.int64(5)) - _SQUARE_OFFSET, tuple(pieces))
+
+
+def _parts(values: Doubles) -> tuple[Ints, Ints, Ints]:
+    """(mantissa, shift, sign) of value = sign * mantissa * 2^(shift + LEAST_EXPONENT); no mantissa if not finite."""
     bits = values.view(np.int64)
     exponent = (bits >> np.int64(52)) & _EXPONENT
     mantissa = (bits & _MANTISSA) | ((exponent > 0).astype(np.int64) << np.int64(52))
@@ -38,11 +63,7 @@ def split(values: Doubles) -> SplitDoubles:
     mantissa[special] = 0
     shift = np.maximum(exponent, 1) - 1
     shift[special] = 0
-    within = shift & np.int64(31)
-    low, high = (mantissa & LOW) << within, (mantissa >> BITS) << within
-    sign = (bits >> np.int64(63)) | np.int64(1)
-    pieces = (low & LOW) * sign, ((low >> BITS) + (high & LOW)) * sign, (high >> BITS) * sign
-    return SplitDoubles(shift >> np.int64(5), pieces)
+    return mantissa, shift, (bits >> np.int64(63)) | np.int64(1)
 
 
 def to_double(digits: Digits, exponent: int) -> Doubles:

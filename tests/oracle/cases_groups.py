@@ -1,0 +1,57 @@
+"""Windows and variances from SQL. Orders end with the whole row, so that Spark's answer is definite."""
+
+from __future__ import annotations
+
+from tests.oracle.check import Case
+from tests.oracle.histories import Table
+from tests.oracle.tables import EXACT, T, U
+
+SMALL = Table((("a", "int"), ("f", "double")), ([1, 2, None], [0.0, 1.5, -2.25, 1e-3, 3.0, None]))
+
+QUERIES = (
+    Case(
+        "window: places and neighbours",
+        "SELECT a, b, row_number() OVER (PARTITION BY s ORDER BY b, a) AS n, "
+        "rank() OVER (PARTITION BY s ORDER BY b) AS r, "
+        "lag(a, 1, b) OVER (PARTITION BY s ORDER BY b, a) AS p, "
+        "lead(a) IGNORE NULLS OVER (PARTITION BY s ORDER BY b, a) "
+        "AS q, ntile(2) OVER (PARTITION BY s ORDER BY b, a) AS t, lag(a, "
+        "-1) OVER (PARTITION BY s ORDER BY b, a) AS w FROM t",
+        {"t": T},
+    ),
+    Case(
+        "window: running and sliding",
+        "SELECT a, d, sum(d) OVER (PARTITION BY a ORDER BY d) AS x, avg(d) OVER (PARTITION BY a) AS y, "
+        "count(d) OVER (ORDER BY d ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS z, "
+        "max(d) OVER (PARTITION BY a ORDER BY d DESC ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS m, "
+        "sum(d) OVER (ORDER BY d RANGE BETWEEN 1.5 PRECEDING AND 3 FOLLOWING) AS w FROM u",
+        {"u": U},
+    ),
+    Case(
+        "window of an expression that fails",
+        "SELECT a, sum(10 div b) OVER (PARTITION BY a) AS x FROM t",
+        {"t": T},
+    ),
+    Case(
+        "window over groups",
+        "SELECT a, sum(b) AS x, rank() OVER (ORDER BY sum(b) DESC NULLS LAST) AS r FROM t GROUP BY a",
+        {"t": T},
+    ),
+    Case(
+        "variances",
+        "SELECT a, stddev(f) AS s, stddev_pop(f) AS p, var_samp(f) AS v, variance(a + f) AS w, "
+        "var_pop(f) FILTER (WHERE f > 0) AS x FROM n GROUP BY a",
+        {"n": SMALL},
+    ),
+    Case(
+        "variances of specials and of distinct values",
+        "SELECT stddev(f) AS s, var_pop(f) AS v, count(*) AS n, var_samp(DISTINCT a) AS d FROM n",
+        {"n": EXACT},
+    ),
+    Case(
+        "variances over frames",
+        "SELECT a, f, var_pop(f) OVER (ORDER BY f, a ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS v, "
+        "stddev(f) OVER (PARTITION BY a ORDER BY f) AS s FROM n",
+        {"n": SMALL},
+    ),
+)
