@@ -28,6 +28,7 @@ POOLS = [
 
 def aggregate(function: str, argument: int, *parameters: object, **more) -> BasicAggregate:
     t = pa.float64() if function.startswith("percentile") else TYPES[argument]
+    t = pa.list_(t) if function == "array_agg" else t
     return BasicAggregate(function, argument, t, f"{function}(c{argument})", parameters=parameters, **more)
 
 
@@ -38,6 +39,9 @@ AGGREGATES = (
     aggregate("string_agg", 2, ", "),
     aggregate("string_agg", 2, "", order=(Order(1, True), Order(3))),
     aggregate("string_agg", 2, "é", order=(Order(2, True),), distinct=True, filter=4),
+    aggregate("array_agg", 1),
+    aggregate("array_agg", 2, order=(Order(3, True),), filter=4),
+    aggregate("array_agg", 3, order=(Order(3, True),), distinct=True),
     aggregate("mode", 1),
     aggregate("mode", 2, order=(Order(2, True),)),
     aggregate("mode", 3, distinct=True),
@@ -56,7 +60,7 @@ def shown(key: tuple, contents: Counter) -> Counter:
 
 def value_of(aggregate: BasicAggregate, contents: Counter) -> object:
     order = [(o.column, o.descending, o.nulls_last) for o in aggregate.order]
-    if not order and aggregate.function not in ("first", "string_agg"):
+    if not order and aggregate.function not in ("first", "string_agg", "array_agg"):
         order = [(aggregate.argument, False, False)]
     rows = in_order(contents, *order)
     rows = [r for r in rows if aggregate.filter is None or r[aggregate.filter]]
@@ -65,6 +69,8 @@ def value_of(aggregate: BasicAggregate, contents: Counter) -> object:
         return values[0] if values else None
     values = [v for v in values if v is not None]
     values = list(dict.fromkeys(values)) if aggregate.distinct else values
+    if aggregate.function == "array_agg":
+        return tuple(values)
     if not values:
         return None
     if aggregate.function == "string_agg":

@@ -22,7 +22,7 @@ QUERIES = (
     Case(
         "window: running and sliding",
         "SELECT a, d, sum(d) OVER (PARTITION BY a ORDER BY d) AS x, avg(d) OVER (PARTITION BY a) AS y, "
-        "count(d) OVER (ORDER BY d ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS z, "
+        "count(d) OVER (ORDER BY d, a ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING) AS z, "
         "max(d) OVER (PARTITION BY a ORDER BY d DESC ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING) AS m, "
         "sum(d) OVER (ORDER BY d RANGE BETWEEN 1.5 PRECEDING AND 3 FOLLOWING) AS w FROM u",
         {"u": U},
@@ -53,5 +53,11 @@ QUERIES = (
         "SELECT a, f, var_pop(f) OVER (ORDER BY f, a ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS v, "
         "stddev(f) OVER (PARTITION BY a ORDER BY f) AS s FROM n",
         {"n": SMALL},
+    ),
+    Case(
+        "arrays of a group's values",
+        "SELECT a, sort_array(array_agg(b)) AS x, sort_array(collect_set(s)) AS y, size(array_agg(DISTINCT b)) AS n "
+        "FROM t GROUP BY a",
+        {"t": T},
     ),
 )

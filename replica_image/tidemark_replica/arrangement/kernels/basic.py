@@ -8,6 +8,7 @@ the whole row), for mode and percentiles the argument's. NULL arguments are left
 
     first             the first row's value                         NULL if there is no row
     string_agg        the texts with the separator between          NULL if there is none
+    array_agg         the values                                    an empty array if there is none
     mode              the most frequent value, the first in order of several
     percentile_cont   interpolated between neighbours, in doubles, as Spark does
     percentile_disc   the first value at or past the fraction
@@ -21,16 +22,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_replica.arrangement.columns import fixed, take, validity
+from tidemark_replica.arrangement.columns import fixed, is_bytes, take, validity
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.kernels.groups import Produced
 from tidemark_replica.arrangement.kernels.versions import Versions
+from tidemark_replica.arrangement.nested import is_nested
 from tidemark_replica.arrangement.ordering import Order, changes, order_rows, sort_words
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
 TOO_LARGE = "RESULT_TOO_LARGE"
 MAX_BYTES = 1 << 26
-"""How long the text of one group may become: a longer one is an error of the data."""
+"""How large the text or array of one group may become: a larger one is an error of the data."""
+_ELEMENT_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -139,16 +142,31 @@ def _at(taking: Versions, aggregate: BasicAggregate, entries: Ints) -> Array:
 
 
 def _string_agg(taking: Versions, aggregate: BasicAggregate) -> Result:
-    text, separator = taking.columns[aggregate.argument], str(aggregate.parameters[0])
-    lengths = np.asarray(pc.fill_null(pc.binary_length(text), 0).to_numpy()).astype(np.float64)
-    sizes = (lengths + len(separator.encode()))[taking.row] * taking.count
+    separator = str(aggregate.parameters[0])
+    lists, large = _lists(taking, aggregate, len(separator.encode()), pa.list_(pa.string()))
+    return pc.if_else(pc.greater(pc.list_value_length(lists), 0), pc.binary_join(lists, separator), None), large
+
+
+def _array_agg(taking: Versions, aggregate: BasicAggregate) -> Result:
+    return _lists(taking, aggregate, _ELEMENT_BYTES, aggregate.type)
+
+
+def _lists(taking: Versions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> tuple[Array, Bools]:
+    """Each version's values, as often as they are there, unless with `extra` for each they exceed `MAX_BYTES`."""
+    column = taking.columns[aggregate.argument]
+    sizes = (_bytes(column) + extra)[taking.row] * taking.count
     large = np.bincount(taking.version, sizes, minlength=taking.size) > MAX_BYTES
     fitting = taking.where(~large[taking.version])
     copies = np.repeat(fitting.row, fitting.count)
     ends = np.append(0, np.cumsum(fitting.sum(fitting.count)))
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), text.take(pa.array(copies)))
-    joined = pc.if_else(pa.array(fitting.lengths > 0), pc.binary_join(lists, separator), None)
-    return joined, large
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), column.take(pa.array(copies)), type=t), large
+
+
+def _bytes(column: Array) -> np.ndarray:
+    """About how long each value is, beyond what it takes in an array."""
+    if is_bytes(column.type):
+        return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy()).astype(np.float64)
+    return np.full(len(column), column.nbytes / max(len(column), 1) if is_nested(column.type) else 0.0)
 
 
 def _mode(taking: Versions, aggregate: BasicAggregate) -> Result:
@@ -201,6 +219,7 @@ _OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc"})
 FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Result]] = {
     "first": _first,
     "string_agg": _string_agg,
+    "array_agg": _array_agg,
     "mode": _mode,
     "percentile_cont": _percentile_cont,
     "percentile_disc": _percentile_disc,
