@@ -36,7 +36,16 @@ def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[
     for part in plan.parts if isinstance(plan, CollationReduce) else (plan,):
         for aggregate in getattr(part, "aggregates", ()):
             _check_aggregate(aggregate, values, _KINDS[type(part)])
+        if isinstance(part, HierarchicalReduce):
+            _check_hierarchical(part)
     return made
+
+
+def _check_hierarchical(part: HierarchicalReduce) -> None:
+    if part.buckets and (part.monotonic or any(b < 1 for b in part.buckets)):
+        refuse(f"a reduce has stages of {part.buckets} parts, but {'only grows' if part.monotonic else 'one is empty'}")
+    if part.must_consolidate and not part.monotonic:
+        refuse("a reduce whose input may shrink takes it as it comes")
 
 
 def _in_order(plan: Any) -> tuple[Aggregate, ...]:

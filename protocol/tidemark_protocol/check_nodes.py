@@ -22,6 +22,7 @@ from tidemark_protocol.lir import (
     Schema,
     Threshold,
     TopK,
+    TopKPlan,
     Union,
     Window,
 )
@@ -113,8 +114,16 @@ def check_top_k(plan: TopK) -> None:
             refuse(f"a limit of {plan.limit.value} rows is negative")
     if plan.offset < 0:
         refuse("an offset is negative")
-    if plan.plan.kind not in TOP_K_KINDS:
-        refuse(f"there is no top-k of kind {plan.plan.kind!r}")
+    _check_top_k_plan(plan.plan)
+
+
+def _check_top_k_plan(plan: TopKPlan) -> None:
+    if plan.kind not in TOP_K_KINDS:
+        refuse(f"there is no top-k of kind {plan.kind!r}")
+    if bool(plan.buckets) != (plan.kind == "tournament") or any(b < 1 for b in plan.buckets):
+        refuse(f"a top-k of kind {plan.kind!r} has stages of {plan.buckets} parts")
+    if plan.must_consolidate and not plan.kind.startswith("monotonic"):
+        refuse(f"a top-k of kind {plan.kind!r} takes its input as it comes")
 
 
 def check_window(plan: Window) -> None:

@@ -28,6 +28,7 @@ from tidemark_protocol.lir import (
     ConstantRow,
     FlatMap,
     Get,
+    HierarchicalReduce,
     Join,
     JoinStage,
     Let,
@@ -62,6 +63,12 @@ def reduced(*aggregates: Aggregate, values: tuple[Any, ...] = (K,)) -> Plan:
     return Reduce(GET, (S,), values, AccumulableReduce(aggregates), MapFilterProject(output))
 
 
+def minimum(**changes: Any) -> Plan:
+    least = Aggregate("min", 0, ColumnType(BIGINT))
+    plan = HierarchicalReduce((least,), **changes)
+    return Reduce(GET, (S,), (K,), plan, MapFilterProject((ColumnType(STRING), least.type)))
+
+
 def joined(**changes: Any) -> Plan:
     stage = JoinStage(1, (K,), (K,), (0, 1), (1,), MapFilterProject((*ROW, ROW[1])))
     return Join((GET, GET), LinearJoin(0, (replace(stage, **changes),)))
@@ -78,6 +85,8 @@ def joined(**changes: Any) -> Plan:
         Let(LocalId("l0"), GET, Union((Get(LocalId("l0"), ROW), Negate(GET)))),
         Constant((ConstantRow((Literal("1", BIGINT), Literal(None, STRING))),), ROW),
         TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan()),
+        TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan("tournament", (256, 16))),
+        minimum(monotonic=True, must_consolidate=True),
     ],
 )
 def test_a_sound_plan_passes(plan: Plan) -> None:
@@ -129,6 +138,12 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (FlatMap(GET, "sequence", (K, K), (ColumnType(BIGINT),), IDENTITY), "the projection of a table function"),
         (TopK(GET, (5,), (), None, 0, TopKPlan()), "beyond the 2 columns"),
         (TopK(GET, (), (), Literal("-1", BIGINT), 0, TopKPlan()), "a limit of -1 rows is negative"),
+        (TopK(GET, (), (), None, 1, TopKPlan("fastest")), "no top-k of kind 'fastest'"),
+        (TopK(GET, (), (), None, 1, TopKPlan("tournament")), "has stages of .. parts"),
+        (TopK(GET, (), (), None, 1, TopKPlan("heads", (16,))), "has stages of .16,. parts"),
+        (TopK(GET, (), (), None, 1, TopKPlan(must_consolidate=True)), "takes its input as it comes"),
+        (minimum(buckets=(4,), monotonic=True), "stages of .4,. parts, but only grows"),
+        (minimum(must_consolidate=True), "takes it as it comes"),
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:
