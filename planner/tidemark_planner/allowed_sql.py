@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.nested_expressions import NAMES as NESTED
+from tidemark_planner.nested_expressions import TABLE_FUNCTIONS
 from tidemark_planner.syntax import ParseTree, Phrase
 from tidemark_protocol.literals import is_special_time
 
@@ -35,11 +36,9 @@ SCALARS = frozenset(
 )
 # Rules of the grammar that have no lowering, in the user's words.
 _CLAUSES = {
-    "lateralView": "LATERAL VIEW",
     "pivotClause": "PIVOT",
     "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
-    "tableFunctionCall": "a table function",
     "jsonTable": "JSON_TABLE",
     "unnest": "UNNEST",
     "asofJoinType": "ASOF JOIN",
@@ -57,7 +56,6 @@ _CLAUSES = {
 }
 # A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
 _NEEDS = {
-    "lateralView": "LATERAL",
     "pivotClause": "PIVOT",
     "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
@@ -77,7 +75,6 @@ _NEEDS = {
 _KEYWORDS = {
     "TRY_CAST": "TRY_CAST",
     "ESCAPE": "LIKE with ESCAPE",
-    "LATERAL": "LATERAL",
     "RECURSIVE": "WITH RECURSIVE",
     "RLIKE": "RLIKE",
     "ILIKE": "ILIKE",
@@ -123,7 +120,7 @@ def _check_subqueries(tree: ParseTree) -> None:
 def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
         name = phrase.text.lower().strip("`")
-        if name in SCALARS or name in AGGREGATES or name in _WINDOWS or name in NESTED:
+        if name in SCALARS or name in AGGREGATES or name in _WINDOWS or name in NESTED or name in TABLE_FUNCTIONS:
             continue
         if name in _LATER_AGGREGATES:
             _refuse_at(phrase, f"the aggregate {name}")

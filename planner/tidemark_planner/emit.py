@@ -5,6 +5,7 @@ Join              a linear join, over indexes where they serve (joins/)
 Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
 TopK, Window      themselves; a TopK by what its input allows
 Match ...         plans of these (expand/)
+FlatMap           itself, with the Mfp above it
 Scan              a Get of the import, whose columns are those that any object of the dataflow reads (imports.py)
 """
 
@@ -14,6 +15,7 @@ from tidemark_planner.clock import reads_clock
 from tidemark_planner.expand import expand
 from tidemark_planner.hir import (
     Aggregate,
+    FlatMap,
     Hir,
     Join,
     Let,
@@ -51,6 +53,9 @@ def _emit(node: Hir, imports: Imports) -> lir.Plan:
         return _join(base, fused, imports)
     if isinstance(base, Scan):
         return _scan(base, fused, imports)
+    if isinstance(base, FlatMap):
+        plan = _emit(base.input, imports)
+        return lir.FlatMap(plan, base.function, base.arguments, base.produces, mfp_of(base.schema, fused))
     if isinstance(base, Let):
         body = project(filtered(base.body, fused.predicates), fused.outputs)
         return lir.Let(base.name, _emit(base.value, imports), _emit(body, imports))

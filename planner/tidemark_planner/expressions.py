@@ -128,6 +128,12 @@ class _Lowering:
     def alias(self, node: Node) -> ScalarExpr:
         return self.lower(node.children[0])
 
+    def outer(self, node: Node) -> ScalarExpr:
+        """A column of the row that a LATERAL subquery is over."""
+        column = node.expression("e")
+        assert column is not None, "an outer reference is to an attribute"
+        return self.lower(column)
+
     def cast(self, node: Node) -> ScalarExpr:
         target, source = type_of(node.fields["dataType"]), node.children[0]
         if source.kind == "Literal" and source.fields["dataType"] == VOID:
@@ -200,6 +206,7 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,
     "Literal": _Lowering.literal,
     "Alias": _Lowering.alias,
+    "OuterReference": _Lowering.outer,
     "Cast": _Lowering.cast,
     "And": _Lowering.connective,
     "Or": _Lowering.connective,

@@ -231,6 +231,20 @@ class Window:
         return self.input.schema + tuple(c.type for c in self.calls)
 
 
+@dataclass(frozen=True)
+class FlatMap:
+    """Each row once for each value of a table function (tidemark_protocol.table_functions), the value beside it."""
+
+    input: Hir
+    function: str
+    arguments: tuple[ScalarExpr, ...]
+    produces: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema + self.produces
+
+
 Hir = (
     Scan
     | Values
@@ -246,6 +260,7 @@ Hir = (
     | Threshold
     | TopK
     | Window
+    | FlatMap
     | Let
 )
 
@@ -300,6 +315,8 @@ def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
         return node.exprs
     if isinstance(node, Filter | Join | Match):
         return node.predicates
+    if isinstance(node, FlatMap):
+        return node.arguments
     return node.keys + node.values if isinstance(node, Aggregate) else ()
 
 

@@ -12,6 +12,7 @@ from tidemark_planner.clock import reads_clock
 from tidemark_planner.hir import (
     Aggregate,
     Filter,
+    FlatMap,
     Hir,
     Intersection,
     Join,
@@ -63,6 +64,8 @@ def _keys(node: Hir) -> list[Key]:
         return [*unique_keys(node.input), *one_each]
     if isinstance(node, Window):
         return [*unique_keys(node.input), *_numbered(node)]
+    if isinstance(node, FlatMap):
+        return _with_place(node)
     return []
 
 
@@ -74,6 +77,15 @@ def _numbered(node: Window) -> list[Key]:
         for at, call in enumerate(node.calls)
         if call.function == "row_number"
     ]
+
+
+def _with_place(node: FlatMap) -> list[Key]:
+    """The values of one row differ in their place, and those of a sequence in themselves."""
+    if node.function.startswith("explode"):
+        return []
+    width = len(node.input.schema)
+    one_row = isinstance(node.input, Values) and len(node.input.rows) == 1
+    return [(*k, width) for k in ((),) * one_row + unique_keys(node.input)]
 
 
 def _projected(node: Project) -> list[Key]:
@@ -149,6 +161,6 @@ def is_monotonic(node: Hir) -> bool:
         return False
     if isinstance(node, Match):
         return node.kind is MatchKind.SEMI and all(is_monotonic(i) for i in inputs_of(node))
-    if isinstance(node, Values | Filter | Project | Join | Union | Aggregate):
+    if isinstance(node, Values | Filter | Project | Join | Union | Aggregate | FlatMap):
         return all(is_monotonic(i) for i in inputs_of(node))
     return False

@@ -26,6 +26,9 @@ NAMES = frozenset(
     "array_except arrays_overlap array_min array_max sort_array reverse flatten slice array_join split split_part "
     "from_json get_json_object json_array_length json_object_keys".split()
 )
+TABLE_FUNCTIONS = frozenset(
+    "explode explode_outer posexplode posexplode_outer inline inline_outer stack sequence range".split()
+)
 _SAME_TYPE = {
     "ArrayRemove": "array_remove",
     "ArrayInsert": "array_insert",
@@ -150,6 +153,11 @@ def _from_json(node: Node, lower: Lower) -> ScalarExpr:
     return _checked("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
 
 
+def _sequence(node: Node, lower: Lower) -> ScalarExpr:
+    message = "a sequence as an array is not supported: its size has no bound; make rows of it, explode(sequence(...))"
+    refuse("UNSUPPORTED", message, word="sequence")
+
+
 def _method(node: Node, lower: Lower) -> ScalarExpr:
     name, of = str(node.fields.get("functionName")), str(node.fields.get("staticObject"))
     if name not in _METHODS or not of.endswith(".JsonExpressionUtils"):
@@ -168,5 +176,6 @@ _SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
     "SortArray": _sorted,
     "ArrayRepeat": _repeated,
     "JsonToStructs": _from_json,
+    "Sequence": _sequence,
     "StaticInvoke": _method,
 }

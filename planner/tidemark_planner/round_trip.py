@@ -14,7 +14,7 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, map_columns
-from tidemark_protocol.lir import Join, LinearJoin, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
+from tidemark_protocol.lir import FlatMap, Join, LinearJoin, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
 from tidemark_protocol.sqltext import to_sql
 from tidemark_protocol.types import BOOLEAN, Column
 
@@ -65,6 +65,9 @@ def _expressions(plan: Plan) -> Iterator[Placed]:
     """Every scalar expression of the plan with the row that it is over."""
     if isinstance(plan, Mfp):
         yield from _of_mfp(plan.mfp)
+    elif isinstance(plan, FlatMap):
+        yield from ((e, plan.input.schema) for e in plan.arguments)
+        yield from _of_mfp(plan.mfp_after)
     elif isinstance(plan, Reduce):
         yield from ((e, plan.input.schema) for e in (*plan.key, *plan.values))
         yield from _of_mfp(plan.mfp_after)

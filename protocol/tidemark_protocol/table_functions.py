@@ -46,7 +46,8 @@ def produces(name: str, arguments: Sequence[SqlType]) -> Schema | None:
     element = None if function is None else _PRODUCES[function.base](arguments)
     if function is None or element is None:
         return None
-    return (ColumnType(INT, function.outer),) * function.with_position + (ColumnType(element),)
+    place = (ColumnType(INT, function.outer),) * function.with_position
+    return (*place, ColumnType(element, function.outer or function.base == "explode"))
 
 
 def _elements(arguments: Sequence[SqlType]) -> SqlType | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.oracle.cases_aggregates import QUERIES as AGGREGATES
 from tests.oracle.cases_clock import QUERIES as CLOCK
+from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_topk import QUERIES as TOP_K
@@ -135,4 +136,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS, *OVER)
+CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS, *OVER, *FLAT_MAP)

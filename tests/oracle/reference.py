@@ -13,12 +13,15 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tests.oracle.histories import History, Table
 from tests.oracle.world import plain
 from tidemark_replica.arrow_types import arrow_type
 
+# An exception without an error condition comes as it is.
+_RAISED = (PySparkException, Py4JJavaError)
 Rows = Counter[tuple[Any, ...]]
 
 
@@ -57,7 +60,7 @@ class SparkReference:
         try:
             found = self._session.sql(" UNION ALL ".join(queries.values())).toArrow()
             return _by_time(found, history.times), found.schema.types[1:]
-        except PySparkException:
+        except _RAISED:
             return self._one_by_one(queries)
 
     def _one_by_one(self, queries: Mapping[int, str]) -> tuple[dict[int, Answer], list[pa.DataType]]:
@@ -65,7 +68,7 @@ class SparkReference:
         for time, query in queries.items():
             try:
                 answers.update(_by_time(self._session.sql(query).toArrow(), [time]))
-            except PySparkException:
+            except _RAISED:
                 answers[time] = Answer(None)
         schema = self._session.sql(next(iter(queries.values()))).schema
         return answers, _arrow(schema)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidemark_planner.lower.aggregate import lower_aggregate
 from tidemark_planner.lower.base import Context, Lower, Lowered
 from tidemark_planner.lower.cte import lower_cte_ref, lower_with_cte
+from tidemark_planner.lower.generate import lower_generate, lower_lateral, lower_range
 from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.organisation import lower_organised, lower_sort
@@ -36,4 +37,7 @@ LOWERINGS: dict[str, Lower] = {
     "Offset": lower_organised,
     "Sort": lower_sort,
     "Window": lower_window,
+    "Generate": lower_generate,
+    "Range": lower_range,
+    "LateralJoin": lower_lateral,
 }

@@ -63,11 +63,8 @@ class Context:
 # What users call the nodes that have no lowering.
 _WORDS = {
     "RepartitionByExpression": "CLUSTER BY or DISTRIBUTE BY",
-    "Generate": "a table function",
-    "Range": "range()",
     "Pivot": "PIVOT",
     "UnionLoop": "WITH RECURSIVE",
-    "LateralJoin": "LATERAL",
 }
 
 

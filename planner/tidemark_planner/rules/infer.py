@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, expressions_of, inputs_of
+from tidemark_planner.hir import Aggregate, Filter, FlatMap, Hir, Join, Project, expressions_of, inputs_of
 from tidemark_planner.rules.scalar import conjuncts, null_where, renewed
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
 from tidemark_protocol.functions import call, is_fallible
@@ -80,8 +80,10 @@ def _classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
 
 
 def _can_fail(node: Hir) -> bool:
-    """Whether computing the node's rows can raise; sums can, by overflow."""
+    """Whether computing the node's rows can raise; sums can, by overflow, and sequences."""
     if any(map(is_fallible, expressions_of(node))) or (isinstance(node, Aggregate) and node.aggregates):
+        return True
+    if isinstance(node, FlatMap) and node.function.startswith("sequence"):
         return True
     return any(map(_can_fail, inputs_of(node)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Match, Project, columns, inputs_of, with_inputs
+from tidemark_planner.hir import Aggregate, Filter, FlatMap, Hir, Join, Match, Project, columns, inputs_of, with_inputs
 from tidemark_planner.rules.scalar import renewed
 from tidemark_protocol.expr import ColumnRef, ScalarExpr
 
@@ -25,6 +25,8 @@ def with_nullability(node: Hir) -> Hir:
     if isinstance(node, Match):
         both = Join((node.left, node.right))
         return replace(node, predicates=_over(node.predicates, columns(both)))
+    if isinstance(node, FlatMap):
+        return replace(node, arguments=_over(node.arguments, columns(node.input)))
     if isinstance(node, Aggregate):
         row = columns(node.input)
         return replace(node, keys=_over(node.keys, row), values=_over(node.values, row))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from tidemark_planner.hir import (
     Aggregate,
     Filter,
+    FlatMap,
     Hir,
     Intersection,
     Join,
@@ -60,6 +61,8 @@ def prune(node: Hir, needed: Positions | None = None) -> Hir:
     if isinstance(node, Intersection | Threshold):
         whole = with_inputs(node, tuple(map(prune, inputs_of(node))))
         return _select(whole, wanted, tuple(range(len(node.schema))))
+    if isinstance(node, FlatMap):
+        return _flat_map(node, wanted)
     if isinstance(node, TopK):
         return _top_k(node, wanted)
     if isinstance(node, Window):
@@ -128,6 +131,14 @@ def _values_of(node: Aggregate, aggregate: int) -> list[int]:
 def _over_values(made: AggregateCall, values: Positions) -> AggregateCall:
     argument, only = (None if p is None else values.index(p) for p in (made.argument, made.filter))
     return replace(made, argument=argument, filter=only, order=_ordered(made.order, values))
+
+
+def _flat_map(node: FlatMap, wanted: Positions) -> Hir:
+    """The function stays whoever reads its values: it says how often a row is there."""
+    width = len(node.input.schema)
+    used = tuple(sorted({*(c for c in wanted if c < width), *_used(node.arguments)}))
+    pruned = replace(node, input=prune(node.input, used), arguments=_moved(node.arguments, used))
+    return _select(pruned, wanted, (*used, *range(width, width + len(node.produces))))
 
 
 def _top_k(node: TopK, wanted: Positions) -> Hir:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from tidemark_planner.hir import (
     Aggregate,
     Filter,
+    FlatMap,
     Hir,
     Intersection,
     Join,
@@ -59,6 +60,8 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
         return Union(tuple(push_down(i, predicates) for i in node.inputs))
     if isinstance(node, TopK | Window):
         return _grouped(node, predicates)
+    if isinstance(node, FlatMap):
+        return _flat_map(node, predicates)
     if isinstance(node, Match):
         return _match(node, predicates)
     if isinstance(node, Intersection | Negate | Threshold):
@@ -116,6 +119,14 @@ def _grouped(node: TopK | Window, predicates: Predicates) -> Hir:
     """A filter on the columns of the group alone selects whole groups."""
     group = set(node.group_key if isinstance(node, TopK) else node.partition)
     below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= group and not is_fallible(p))
+    above = tuple(p for p in predicates if p not in below)
+    return filtered(replace(node, input=push_down(node.input, below)), above)
+
+
+def _flat_map(node: FlatMap, predicates: Predicates) -> Hir:
+    """A filter on the row that the function is over selects all its values or none."""
+    row = set(range(len(node.input.schema)))
+    below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= row and not is_fallible(p))
     above = tuple(p for p in predicates if p not in below)
     return filtered(replace(node, input=push_down(node.input, below)), above)
 

@@ -1,0 +1,174 @@
+"""Generate: table functions, and LATERAL over them.
+
+SELECT k, e FROM t LATERAL VIEW explode(a) q AS e         FlatMap explode [c1]
+                                                            Scan t
+explode(sequence(1, k))      FlatMap sequence: its values are never together in one array
+inline(a)                    explode, and the fields of its value
+stack(2, a, b, c, d)         explode(array(struct(a, b), struct(c, d))), and the fields
+range(1, 10)                 a sequence over one row
+t, LATERAL explode(t.a)      as LATERAL VIEW: the function is over the row of t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions import cast_to
+from tidemark_planner.hir import Filter, FlatMap, Project, Values
+from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.spark_types import VOID, type_of
+from tidemark_planner.tree import Node, parse_tree
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import call
+from tidemark_protocol.table_functions import MOST_VALUES, produces
+from tidemark_protocol.types import BIGINT, DATE, INT, ColumnType, SqlType
+
+MICROS_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class _Generator:
+    """A table function of the replica's; `fields`: its values are structs, and their fields are what is shown."""
+
+    function: str
+    arguments: tuple[ScalarExpr, ...]
+    fields: bool = False
+
+
+def lower_generate(node: Node, context: Context) -> Lowered:
+    return _generated(node, context.lower(node.children[0]), bool(node.fields["outer"]))
+
+
+def lower_range(node: Node, context: Context) -> Lowered:
+    """range(): Spark has checked its arguments, which are literals."""
+    start, end, step = (int(node.fields[f]) for f in ("start", "end", "step"))
+    count = len(range(start, end, step))
+    if count > MOST_VALUES:
+        refuse("TOO_LARGE", f"range() has {count} rows, more than the limit of {MOST_VALUES}", word="range")
+    attributes, names = attributes_of(node.expressions("output"))
+    schema = (ColumnType(BIGINT, False),)
+    if not count:
+        return Lowered(Values((), schema), attributes, names)
+    arguments = tuple(Literal(str(n), BIGINT) for n in (start, start + (count - 1) * step, step))
+    return Lowered(FlatMap(Values(((),), ()), "sequence", arguments, schema), attributes, names)
+
+
+def lower_lateral(node: Node, context: Context) -> Lowered:
+    """LATERAL over table functions: the subquery's rows are those of the functions over the row on the left."""
+    left = context.lower(node.children[0])
+    kind = str(node.fields["joinType"].get("object") or "").rsplit(".", 1)[-1].rstrip("$")
+    condition = node.expression("condition")
+    subquery = node.expression("right")
+    if subquery is None or kind not in ("Inner", "Cross", "LeftOuter"):
+        unsupported("LATERAL")
+    joined = _over(parse_tree(subquery.fields["plan"]), left, kind == "LeftOuter")
+    if condition is None or (condition.kind == "Literal" and condition.fields["value"] == "true"):
+        return joined
+    if kind == "LeftOuter":
+        unsupported("LEFT JOIN LATERAL on a condition")
+    return Lowered(Filter(joined.hir, (joined.expression(condition),)), joined.attributes, joined.names)
+
+
+def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
+    """The subquery's plan over the row on the left, whose columns stay in front."""
+    if node.kind == "OneRowRelation":
+        return left
+    if node.kind not in ("SubqueryAlias", "Generate", "Project", "Filter"):
+        unsupported("LATERAL over a query", "it may hold expressions and table functions such as explode")
+    below = _over(node.children[0], left, outer)
+    if node.kind == "SubqueryAlias":
+        return below
+    if node.kind == "Generate":
+        return _generated(node, below, outer or bool(node.fields["outer"]))
+    if node.kind == "Filter":
+        condition = node.expression("condition")
+        if outer or condition is None:
+            unsupported("LEFT JOIN LATERAL with a condition")
+        return Lowered(Filter(below.hir, (below.expression(condition),)), below.attributes, below.names)
+    outputs = node.expressions("projectList")
+    exprs = tuple(below.expression(o) for o in outputs)
+    if outer and not all(isinstance(e, ColumnRef) and e.index >= len(left.attributes) for e in exprs):
+        unsupported("LEFT JOIN LATERAL of expressions", "compute them outside")
+    kept, (attributes, names) = all_columns(left.hir), attributes_of(outputs)
+    return Lowered(Project(below.hir, (*kept, *exprs)), left.attributes + attributes, left.names + names)
+
+
+def _generated(node: Node, below: Lowered, outer: bool) -> Lowered:
+    """The rows below, and beside each what the function makes of it."""
+    described = node.expression("generator")
+    lower = _GENERATORS.get(described.kind) if described is not None else None
+    if described is None or lower is None:
+        unsupported(f"the table function {described.kind.lower() if described else ''}")
+    outputs = node.expressions("generatorOutput")
+    generator = lower(described, below, outputs)
+    function = generator.function + "_outer" * outer
+    made = produces(function, [a.type for a in generator.arguments])
+    if made is None:
+        of = ", ".join(str(a.type) for a in generator.arguments)
+        unsupported(f"the table function {generator.function} of {of}")
+    attributes, names = attributes_of(outputs)
+    width = len(below.attributes)
+    flat = FlatMap(below.hir, function, generator.arguments, made)
+    whole = Lowered(flat, below.attributes + attributes, below.names + names)
+    if not generator.fields:
+        return whole
+    value = ColumnRef(width, made[0].type)
+    positions = (Literal(str(at), INT) for at in range(len(made[0].type.children)))
+    fields = tuple(call("field", (value, p), t) for p, t in zip(positions, made[0].type.children, strict=True))
+    return Lowered(Project(flat, (*all_columns(below.hir), *fields)), whole.attributes, whole.names)
+
+
+def _explode(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+    of = node.children[0]
+    if of.kind == "Sequence":
+        return _Generator("sequence", _sequence(of, below))
+    return _Generator("explode", (below.expression(of),))
+
+
+def _posexplode(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+    return _Generator("posexplode", (below.expression(node.children[0]),))
+
+
+def _inline(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+    return _Generator("explode", (below.expression(node.children[0]),), fields=True)
+
+
+def _stack(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+    """Row after row of as many values as there are columns; what is missing at the end is NULL."""
+    types = [type_of(o.fields["dataType"]) for o in outputs]
+    values = node.children[1:]
+    starts = range(0, len(values), len(types))
+    rows = [tuple(_cell(values[at + n : at + n + 1], t, below) for n, t in enumerate(types)) for at in starts]
+    struct = SqlType.struct((f"c{n}", t) for n, t in enumerate(types))
+    made = tuple(call("named_struct", row, struct) for row in rows)
+    return _Generator("explode", (call("array", made, SqlType.array(struct)),), fields=True)
+
+
+def _cell(value: Sequence[Node], of: SqlType, below: Lowered) -> ScalarExpr:
+    if not value or (value[0].kind == "Literal" and value[0].fields["dataType"] == VOID):
+        return Literal(None, of)
+    return cast_to(below.expression(value[0]), of)
+
+
+def _sequence(node: Node, below: Lowered) -> tuple[ScalarExpr, ...]:
+    arguments = tuple(below.expression(child) for child in node.children)
+    if len(arguments) < 3 or arguments[0].type.is_integral:
+        return arguments
+    step = arguments[2]
+    if arguments[0].type != DATE or step.type.name != "interval day to second" or not isinstance(step, Literal):
+        unsupported("a sequence of dates or times", "only of dates, by a literal number of days")
+    days, rest = divmod(int(step.value or 0), MICROS_PER_DAY)
+    if rest or step.value is None:
+        unsupported("a sequence of dates by parts of a day")
+    return (*arguments[:2], Literal(str(days), INT))
+
+
+_GENERATORS: dict[str, Callable[[Node, Lowered, Sequence[Node]], _Generator]] = {
+    "Explode": _explode,
+    "PosExplode": _posexplode,
+    "Inline": _inline,
+    "Stack": _stack,
+}
