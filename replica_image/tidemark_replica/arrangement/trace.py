@@ -131,11 +131,15 @@ class Trace:
         return consolidate(make_updates(row_columns(updates), at, diffs(updates), errors(updates)))
 
     def _updates(self, rows: Any) -> Updates:
-        """File rows as a stream of updates."""
-        columns = rows.columns
-        weights = np.asarray(columns[self.layout.weights[0]].to_numpy())
-        times = np.asarray(columns[self.layout.time].to_numpy())
-        return make_updates(columns[1 : self.layout.time], times, weights, columns[self.layout.tag])
+        return file_updates(rows, self.layout)
+
+
+def file_updates(rows: Any, layout: Layout) -> Updates:
+    """File rows as a stream of updates."""
+    columns = rows.columns
+    weights = np.asarray(columns[layout.weights[0]].to_numpy())
+    times = np.asarray(columns[layout.time].to_numpy())
+    return make_updates(columns[1 : layout.time], times, weights, columns[layout.tag])
 
 
 def _too_late(ref: BatchRef, before: int | None) -> bool:

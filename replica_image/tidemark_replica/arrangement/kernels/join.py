@@ -107,7 +107,7 @@ class _Stage:
         _check_keys(self._layouts)
         for side in Side:
             if spec.input(side).shared:
-                _check_shared(context, spec.input(side).arrangement)
+                check_shared(context, spec.input(side).arrangement)
         kept = [(side, c) for side in Side for c in spec.input(side).kept]
         self._types = [self._layouts[side].types[c] for side, c in kept]
 
@@ -193,7 +193,7 @@ def _names(types: Sequence[pa.DataType]) -> str:
     return "(" + ", ".join(map(str, types)) + ")"
 
 
-def _check_shared(context: StepContext, arrangement: ArrangementId) -> None:
+def check_shared(context: StepContext, arrangement: ArrangementId) -> None:
     """A shared arrangement must hold this step's updates, each with its own time."""
     manifest = context.manifest(arrangement)
     since_bound = context.lower if context.is_hydration else context.lower - 1

@@ -1,0 +1,110 @@
+"""A half-join: a stream of one input's updates meets what came before them in another input.
+
+    path of input 1:    update (t, 1)  ──lookup in input 0──>  rows at t' <= t
+                                       ──lookup in input 2──>  rows at t' <  t
+
+Updates are ordered by (time, input), and an update meets the earlier ones alone. Of several updates that join, exactly
+one is the last, and on its path it meets all others: so every combination is met exactly once, however updates are cut
+into steps. The result's time is the stream's own: the latest.
+
+What the lookup reads is either kept by the join (what earlier steps left, and this step's runs) or a *shared* index,
+which may be further than the step. At hydration a shared index's past counts as having happened at the as_of, as it
+does in its stream.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidemark_replica.arrangement.columns import any_null, take
+from tidemark_replica.arrangement.kernels.join import check_shared, multiply_diffs
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.arrangement.probe import Hits, Keys, probe
+from tidemark_replica.arrangement.runs import StepRuns
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, row_columns, times
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Which input is looked up, in which arrangement of it, by which columns of the stream."""
+
+    input: int
+    arrangement: ArrangementId
+    stream_key: tuple[int, ...]
+    """Columns of the stream, in the order of the arrangement's key."""
+    output: tuple[int, ...]
+    """Columns of the stream and, counted on, of the arrangement: the stream of the next lookup."""
+    null_safe: tuple[int, ...] = ()
+    """Key positions at which NULL meets NULL."""
+    shared: bool = False
+    """The arrangement is an index that someone else maintains; it is complete up to the step's limit."""
+
+
+class HalfJoin:
+    """One lookup during one step, by the path of the input `source`."""
+
+    def __init__(
+        self, context: StepContext, source: int, lookup: Lookup, runs: Mapping[ArrangementId, StepRuns]
+    ) -> None:
+        self._context, self._source, self._lookup = context, source, lookup
+        self._trace = context.trace(lookup.arrangement)
+        self._runs = runs.get(lookup.arrangement)
+        if lookup.shared:
+            check_shared(context, lookup.arrangement)
+
+    def feed(self, stream: Iterable[Updates]) -> Iterator[Updates]:
+        """What the stream's ok rows meet."""
+        for chunk in stream:
+            columns = row_columns(chunk)
+            keys = _keys(take_all(columns, self._lookup.stream_key), chunk.num_rows, self._lookup.null_safe)
+            for hits in self._meet(keys, len(columns)):
+                yield from self._joined(chunk, columns, hits)
+
+    def _meet(self, keys: Keys, width: int) -> Iterator[Hits]:
+        layout, rows = self._trace.layout, self._context.chunk_rows
+        columns = [*(1 + c - width for c in self._lookup.output if c >= width), layout.time, layout.weights[0]]
+        before = self._context.limit if self._lookup.shared else None
+        yield from self._trace.probe(keys, columns=columns, before=before, slice_rows=rows)
+        if self._runs is not None:
+            yield from probe(keys, self._runs.segments(), layout, columns=columns, slice_rows=rows)
+
+    def _joined(self, chunk: Updates, columns: list[Array], hits: Hits) -> Iterator[Updates]:
+        *met, met_at, met_diff = hits.stored.columns
+        at = times(chunk)[hits.delta]
+        good = np.flatnonzero(self._is_earlier(np.asarray(met_at.to_numpy()), at))
+        if len(good) == 0:
+            return
+        if len(good) < len(at):
+            met, delta, met_diff = take(met, good), hits.delta[good], met_diff.take(good)
+        else:
+            delta = hits.delta
+        looked_up = iter(met)
+        width = len(columns)
+        own = iter(take_all(columns, [c for c in self._lookup.output if c < width]))
+        out = [next(own).take(delta) if c < width else next(looked_up) for c in self._lookup.output]
+        diff = multiply_diffs(diffs(chunk)[delta], np.asarray(met_diff.to_numpy()))
+        yield make_updates(out, times(chunk)[delta], diff)
+
+    def _is_earlier(self, met: Ints, own: Ints) -> Any:
+        """Whether (time met, input met) comes before (own time, own input)."""
+        if self._context.is_hydration:
+            met = np.maximum(met, self._context.lower)
+        return met <= own if self._lookup.input < self._source else met < own
+
+
+def take_all(columns: Sequence[Array], positions: Iterable[int]) -> list[Array]:
+    return [columns[p] for p in positions]
+
+
+def _keys(columns: list[Array], rows: int, null_safe: tuple[int, ...]) -> Keys:
+    """The keys of a chunk, without those that can meet nothing."""
+    strict = [c for position, c in enumerate(columns) if position not in null_safe]
+    barred = any_null(strict, rows)
+    if barred is None:
+        return Keys.of(columns, rows)
+    able = np.flatnonzero(~barred)
+    keys = Keys.of(take(columns, able), len(able))
+    return Keys(keys.hashes, keys.columns, able[keys.rows])
