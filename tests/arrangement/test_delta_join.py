@@ -53,9 +53,11 @@ class Shape:
         )
 
     def kept(self, input: int) -> tuple[ArrangementId, ...]:
-        """By each column that the input is looked up by."""
-        own = [key for other, key in self.edges if other == input] + ([0] if input else [])
-        return tuple(name(input, key) for key in sorted(set(own)))
+        return tuple(name(input, key) for key in self.keys(input))
+
+    def keys(self, input: int) -> list[int]:
+        """The columns that the input is looked up by."""
+        return sorted({key for other, key in self.edges if other == input} | ({0} if input else set()))
 
     def _path(self, source: int, shared: frozenset[int]) -> tuple[Lookup, ...]:
         """Neighbours first; the stream is the rows met so far side by side, in the end in the inputs' order."""
@@ -165,9 +167,11 @@ def test_split_every_combination_is_met_exactly_once(seed: int, shape: Shape, tm
     assert len(expected) > 20
     ways = ((1, [AS_OF, END], ()), (5, [AS_OF, 4, 9, 10, END], (1,)), (64, list(range(AS_OF, END + 1)), (0, 2)))
     for chunk_rows, cuts, shared in (*ways, (16, [AS_OF, 8, END], tuple(range(shape.inputs)))):
-        arrangements = {a: Layout.of_rows(TYPES, [int(a[-1])]) for n in range(shape.inputs) for a in shape.kept(n)}
+        buckets = int(rng.integers(1, 4))
         manifests = (
-            Manifest.empty(a, layout, 0, buckets=int(rng.integers(1, 4))) for a, layout in arrangements.items()
+            Manifest.empty(name(n, key), Layout.of_rows(TYPES, [key]), 0 if n in shared else AS_OF, buckets=buckets)
+            for n in range(shape.inputs)
+            for key in shape.keys(n)
         )
         driver = Driver(tmp_path / str(chunk_rows), *manifests, chunk_rows=chunk_rows)
 
