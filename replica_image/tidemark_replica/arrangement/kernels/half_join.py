@@ -8,8 +8,8 @@ one is the last, and on its path it meets all others: so every combination is me
 into steps. The result's time is the stream's own: the latest.
 
 What the lookup reads is either kept by the join (what earlier steps left, and this step's runs) or a *shared* index,
-which may be further than the step. At hydration a shared index's past counts as having happened at the as_of, as it
-does in its stream.
+which may be further than the step. At hydration the past of all inputs counts as having happened at the as_of; so of what
+happened then only the last input's updates have anything before them, and `delta_join` follows no others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,8 +90,6 @@ class HalfJoin:
 
     def _is_earlier(self, met: Ints, own: Ints) -> Any:
         """Whether (time met, input met) comes before (own time, own input)."""
-        if self._context.is_hydration:
-            met = np.maximum(met, self._context.lower)
         return met <= own if self._lookup.input < self._source else met < own
 
 
