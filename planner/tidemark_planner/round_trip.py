@@ -14,7 +14,7 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, map_columns
-from tidemark_protocol.lir import FlatMap, Join, LinearJoin, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
+from tidemark_protocol.lir import DeltaJoin, FlatMap, Join, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
 from tidemark_protocol.sqltext import to_sql
 from tidemark_protocol.types import BOOLEAN, Column
 
@@ -71,15 +71,22 @@ def _expressions(plan: Plan) -> Iterator[Placed]:
     elif isinstance(plan, Reduce):
         yield from ((e, plan.input.schema) for e in (*plan.key, *plan.values))
         yield from _of_mfp(plan.mfp_after)
-    elif isinstance(plan, Join) and isinstance(plan.plan, LinearJoin):
-        stream = plan.inputs[plan.plan.source].schema
-        for stage in plan.plan.stages:
-            yield from ((e, stream) for e in stage.stream_key)
-            yield from ((e, plan.inputs[stage.lookup].schema) for e in stage.lookup_key)
-            yield from _of_mfp(stage.closure)
-            stream = stage.closure.output
+    elif isinstance(plan, Join):
+        yield from _of_join(plan)
     for below in inputs_of(plan):
         yield from _expressions(below)
+
+
+def _of_join(plan: Join) -> Iterator[Placed]:
+    if isinstance(plan.plan, DeltaJoin):  # lookups are by columns, and compute nothing
+        yield from _of_mfp(plan.plan.closure)
+        return
+    stream = plan.inputs[plan.plan.source].schema
+    for stage in plan.plan.stages:
+        yield from ((e, stream) for e in stage.stream_key)
+        yield from ((e, plan.inputs[stage.lookup].schema) for e in stage.lookup_key)
+        yield from _of_mfp(stage.closure)
+        stream = stage.closure.output
 
 
 def _of_mfp(mfp: MapFilterProject) -> Iterator[Placed]:

@@ -8,10 +8,11 @@ from typing import Any
 from tidemark_protocol import table_functions
 from tidemark_protocol.check_aggregates import check_aggregates, check_window_calls
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
-from tidemark_protocol.expr import Literal, ScalarExpr, is_nullable
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.lir import (
     ArrangeBy,
     Constant,
+    DeltaPath,
     FlatMap,
     Join,
     JoinStage,
@@ -66,16 +67,37 @@ def check_flat_map(plan: FlatMap) -> None:
 
 
 def check_join(plan: Join) -> None:
-    paths = [plan.plan] if isinstance(plan.plan, LinearJoin) else list(plan.plan.paths)
-    if not paths:
-        refuse("a delta join has no paths")
-    for path in paths:
-        met = sorted([path.source, *(s.lookup for s in path.stages)])
-        if not path.stages or met != list(range(len(plan.inputs))):
-            refuse(f"a join path from input {path.source} does not meet each of the {len(plan.inputs)} inputs once")
-        stream = plan.inputs[path.source].schema
-        for stage in path.stages:
-            stream = _check_stage(stage, stream, plan.inputs[stage.lookup].schema)
+    if isinstance(plan.plan, LinearJoin):
+        _check_path(plan, plan.plan)
+        return
+    if [path.source for path in plan.plan.paths] != list(range(len(plan.inputs))) or not plan.inputs:
+        refuse("a delta join does not have one path for each of its inputs, in their order")
+    for path in plan.plan.paths:
+        _check_over(plan.plan.closure.input, _check_path(plan, path), "the closure of a delta join")
+        if not all(_is_lookup(stage) for stage in path.stages):
+            refuse(
+                f"the path of a delta join from input {path.source} computes: its keys must be columns of both sides"
+            )
+    check_mfp(plan.plan.closure)
+
+
+def _check_path(plan: Join, path: LinearJoin | DeltaPath) -> Schema:
+    """The stream at the end of the path."""
+    met = sorted([path.source, *(s.lookup for s in path.stages)])
+    if not path.stages or met != list(range(len(plan.inputs))):
+        refuse(f"a join path from input {path.source} does not meet each of the {len(plan.inputs)} inputs once")
+    stream = plan.inputs[path.source].schema
+    for stage in path.stages:
+        stream = _check_stage(stage, stream, plan.inputs[stage.lookup].schema)
+    return stream
+
+
+def _is_lookup(stage: JoinStage) -> bool:
+    """Whether the stage meets columns by columns, at least one and each of the lookup once, and computes nothing."""
+    closure, columns = stage.closure, {k.index for k in stage.lookup_key if isinstance(k, ColumnRef)}
+    computes = closure.expressions or closure.predicates or closure.lower or closure.upper
+    by_columns = all(isinstance(k, ColumnRef) for k in stage.stream_key) and len(columns) == len(stage.lookup_key)
+    return bool(columns) and by_columns and not computes
 
 
 def _check_stage(stage: JoinStage, stream: Schema, lookup: Schema) -> Schema:

@@ -7,7 +7,7 @@
           Get s:orders
 
 `cN` is column N of the row that the operator sees. In a join stage the key is "stream = lookup", `keep` the columns
-of both that go on; in a reduce `values` are what the aggregates read.
+of both that go on; a delta join has a path for each input; in a reduce `values` are what the aggregates read.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from tidemark_protocol.lir import (
     BasicReduce,
     CollationReduce,
     Constant,
+    DeltaJoin,
+    DeltaPath,
     DistinctReduce,
     FlatMap,
     Get,
@@ -103,6 +105,8 @@ def _lines(plan: Plan, depth: int) -> Iterator[str]:
         yield from _lines(plan.body, depth + 1)
         return
     yield pad + _head(plan)
+    if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin):
+        yield from (f"{pad}    path {_path(path)}" for path in plan.plan.paths)
     for below in inputs_of(plan):
         yield from _lines(below, depth + 1)
 
@@ -144,10 +148,13 @@ def _constant(plan: Constant) -> str:
 
 
 def _join(plan: Join) -> str:
-    linear = isinstance(plan.plan, LinearJoin)
-    paths = [plan.plan] if isinstance(plan.plan, LinearJoin) else list(plan.plan.paths)
-    drawn = (f"{path.source}" + "".join(map(_stage, path.stages)) for path in paths)
-    return f"Join {'linear' if linear else 'delta'}: " + "; ".join(drawn)
+    if isinstance(plan.plan, LinearJoin):
+        return f"Join linear: {_path(plan.plan)}"
+    return f"Join delta{_mfp(plan.plan.closure)}"
+
+
+def _path(path: LinearJoin | DeltaPath) -> str:
+    return f"{path.source}" + "".join(map(_stage, path.stages))
 
 
 def _stage(stage: JoinStage) -> str:

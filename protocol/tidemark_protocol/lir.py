@@ -153,7 +153,7 @@ class LinearJoin:
 
 @dataclass(frozen=True)
 class DeltaPath:
-    """What an update of input `source` meets, in this order."""
+    """What an update of input `source` meets, in this order: keys are columns, and closures only choose columns."""
 
     source: int
     stages: tuple[JoinStage, ...]
@@ -161,9 +161,13 @@ class DeltaPath:
 
 @dataclass(frozen=True)
 class DeltaJoin:
-    """One path per input, all over arrangements of the inputs alone: no intermediate state."""
+    """One path per input, in their order, all over arrangements of the inputs alone: no intermediate state.
+
+    All paths give rows of the same columns, and `closure` runs over them. Hydration follows the first path.
+    """
 
     paths: tuple[DeltaPath, ...]
+    closure: MapFilterProject
 
 
 @dataclass(frozen=True)
@@ -175,8 +179,8 @@ class Join:
 
     @property
     def schema(self) -> Schema:
-        last = self.plan if isinstance(self.plan, LinearJoin) else self.plan.paths[0]
-        return last.stages[-1].closure.output
+        last = self.plan if isinstance(self.plan, DeltaJoin) else self.plan.stages[-1]
+        return last.closure.output
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Joins of any number of inputs as LIR: which inputs an index serves in place, and in which order they meet.
 
-    candidates ──use their indexes──► Problem ──linear──► plan        an index that no lookup then uses is
-                      ▲                                    │          given up: its input is read as it is,
-                      └──────── without the idle ones ◄────┘          with its filters below the join
+    candidates ──use their indexes──► Problem ──linear, delta──► plan     an index that no lookup then uses is
+                      ▲                                           │       given up: its input is read as it is,
+                      └──────────── without the idle ones ◄───────┘       with its filters below the join
 
-Reading order: `inputs` (the problem), `equalities`, `linear`.
+A delta join keeps nothing of the rows on their way, so it is chosen wherever it can be had for no more arrangements
+than a linear join keeps: of three inputs or more that are met by columns.
+
+Reading order: `inputs` (the problem), `equalities`, `linear`, `delta`.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tidemark_planner.joins.inputs import Candidate, Key, in_place, problem
+from tidemark_planner.joins.delta import delta_join
+from tidemark_planner.joins.inputs import Candidate, Key, Problem, in_place, kept, problem
 from tidemark_planner.joins.linear import linear_join
 from tidemark_planner.mfp import Fused
 from tidemark_protocol.expr import ScalarExpr
@@ -26,11 +30,16 @@ def join_plan(candidates: Sequence[Candidate], predicates: Sequence[ScalarExpr],
     indexed = frozenset(i for i, c in enumerate(candidates) if c.arranged is not None)
     while True:
         asked = problem(candidates, indexed, predicates, after)
-        plan = linear_join(asked)
+        plan = _best(asked)
         met = dict(reversed([*in_place(plan, asked.arranged_by)]))
         if met.keys() == indexed:
             return _naming(plan, candidates, met)
         indexed = frozenset(met)
+
+
+def _best(asked: Problem) -> Join:
+    linear, delta = linear_join(asked), delta_join(asked)
+    return linear if delta is None or kept(delta, asked.arranged_by) > kept(linear, asked.arranged_by) else delta
 
 
 def _naming(plan: Join, candidates: Sequence[Candidate], met: Mapping[int, Key]) -> Join:

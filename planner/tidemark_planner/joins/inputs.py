@@ -91,6 +91,18 @@ def lookups(join: Join) -> Iterator[tuple[int, tuple[ScalarExpr, ...]]]:
     if isinstance(join.plan, LinearJoin):
         yield join.plan.source, join.plan.stages[0].stream_key
         yield from ((stage.lookup, stage.lookup_key) for stage in join.plan.stages)
+    else:
+        yield from ((stage.lookup, stage.lookup_key) for path in join.plan.paths for stage in path.stages)
+
+
+def kept(join: Join, arranged_by: Sequence[tuple[Key, ...]]) -> int:
+    """How many arrangements the join keeps, of inputs and of streams on their way."""
+    existing = {(at, frozenset(key)) for at, key in in_place(join, arranged_by)}
+    if isinstance(join.plan, LinearJoin):
+        needed = [(at, frozenset(columns_of_key(key) or ())) for at, key in lookups(join)]
+        streams = len(join.plan.stages) - 1
+        return streams + sum(1 for each in needed if each not in existing)
+    return len({(at, frozenset(columns_of_key(key) or ())) for at, key in lookups(join)} - existing)
 
 
 def columns_of_key(key: Sequence[ScalarExpr]) -> Key | None:

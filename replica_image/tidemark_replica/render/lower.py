@@ -2,7 +2,7 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, linear Join, Reduce, Window, Negate, Threshold, TopK, Union,
+Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union,
 ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
@@ -47,7 +47,7 @@ from tidemark_replica.render.fragments import (
     imported_flow,
     uses,
 )
-from tidemark_replica.render.lower_join import lower_join
+from tidemark_replica.render.join import lower_join
 from tidemark_replica.render.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
 from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.kernels.delta_join import DeltaSpec
 from tidemark_replica.arrangement.kernels.join import JoinSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.kernels import Spec
@@ -127,6 +128,14 @@ class JoinKernel:
 
 
 @dataclass(frozen=True)
+class DeltaKernel:
+    """A delta join. It reads its inputs one after the other, those last that are nothing but indexes."""
+
+    spec: DeltaSpec
+    inputs: tuple[Pipeline, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel of one input: `kernels.py` says which one goes with a spec."""
 
@@ -220,7 +229,7 @@ class Spool:
     """Keeps the input in a file of this attempt, and passes it on: so that one stage may read a stream several times.
 
     The first reader has the Spool in its tree, the others a Spooled of that name. A JoinKernel reads left to its end
-    before right, Together one input after the other: so the Spool belongs into the leftmost of the readers.
+    before right, Together and DeltaKernel one input after the other: so the Spool belongs into the leftmost of the readers.
     """
 
     name: str
@@ -237,7 +246,7 @@ class Drain:
 
 Leaf = Slot | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
 _OfOne = Project | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
-Pipeline = Leaf | Together | JoinKernel | _OfOne
+Pipeline = Leaf | Together | JoinKernel | DeltaKernel | _OfOne
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
@@ -249,8 +258,8 @@ def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
 
 def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
     """The same node over other inputs, `change` being asked in the order in which it reads them."""
-    if isinstance(tree, Together):
-        return Together(tuple(change(i) for i in tree.inputs))
+    if isinstance(tree, Together | DeltaKernel):
+        return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
     if isinstance(tree, JoinKernel):
         left = change(tree.left)
         return JoinKernel(tree.spec, left, change(tree.right))
@@ -259,7 +268,7 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
 
 def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
     """The pipelines directly below; none for a leaf."""
-    if isinstance(tree, Together):
+    if isinstance(tree, Together | DeltaKernel):
         return tree.inputs
     if isinstance(tree, JoinKernel):
         return (tree.left, tree.right)

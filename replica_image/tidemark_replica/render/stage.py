@@ -22,6 +22,7 @@ from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.kernels.delta_join import delta_join
 from tidemark_replica.arrangement.kernels.join import Side, join
 from tidemark_replica.arrangement.spine import plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
@@ -161,6 +162,9 @@ class Stage:
         right = ((Side.RIGHT, batch) for batch in self.evaluate(node.right))
         return join(self._context, node.spec, chain(left, right))
 
+    def _delta_join(self, node: p.DeltaKernel) -> Iterator[Updates]:
+        return delta_join(self._context, node.spec, [self.evaluate(i) for i in node.inputs])
+
     def _kernel(self, node: p.Kernel) -> Iterator[Updates]:
         return KERNELS[type(node.spec)](self._context, node.spec, self.evaluate(node.input))
 
@@ -247,6 +251,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Negated: Stage._negated,
     p.Together: Stage._together,
     p.JoinKernel: Stage._join,
+    p.DeltaKernel: Stage._delta_join,
     p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,

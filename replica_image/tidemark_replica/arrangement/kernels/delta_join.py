@@ -9,8 +9,8 @@ up in place. First everything new is arranged, then each path follows its input'
 combination is met exactly once). A step's cost is that of its updates and their matches on the way: a path may meet
 rows that a later lookup drops, which a linear join would have kept out of its next stage.
 
-At hydration all of the past happens at one time, the as_of. Of updates of one time the last input's is the last, so
-its path alone is followed for them.
+At hydration all of the past happens at one time, the as_of. Of updates of one time the first input's is the last, so
+its path alone is followed for them: hydration costs what that path does.
 
 State: the inputs' ok rows, once per key. Errs rows of every input pass through. Output comes in slices of at most
 `chunk_rows`, and so does every stream on the way: a skewed key costs time, not memory.
@@ -124,15 +124,16 @@ class _DeltaJoin:
 
     def _follow(self, source: int, oks: Updates) -> Iterator[Updates]:
         """What updates of an input meet, lookup after lookup."""
-        stream = iter([self._able(source, oks)])
+        able = self._able(source, oks)
+        stream = iter([able] if able.num_rows else [])
         for lookup in self._spec.inputs[source].path:
             met = HalfJoin(self._context, source, lookup, self._runs).feed(stream)
             stream = _repacked(met, self._context.chunk_rows)
         yield from stream
 
     def _able(self, source: int, oks: Updates) -> Updates:
-        """Without what can meet nothing: at hydration, what happened at the as_of, but for the last input."""
-        if not self._context.is_hydration or source == len(self._spec.inputs) - 1:
+        """Without what can meet nothing: at hydration, what happened at the as_of, but for the first input."""
+        if not self._context.is_hydration or source == 0:
             return oks
         return oks.filter(pa.array(times(oks) > self._context.lower))
 

@@ -1,15 +1,15 @@
 """A half-join: a stream of one input's updates meets what came before them in another input.
 
-    path of input 1:    update (t, 1)  ──lookup in input 0──>  rows at t' <= t
-                                       ──lookup in input 2──>  rows at t' <  t
+    path of input 1:    update (t, 1)  ──lookup in input 0──>  rows at t' <  t
+                                       ──lookup in input 2──>  rows at t' <= t
 
-Updates are ordered by (time, input), and an update meets the earlier ones alone. Of several updates that join, exactly
-one is the last, and on its path it meets all others: so every combination is met exactly once, however updates are cut
-into steps. The result's time is the stream's own: the latest.
+Updates are ordered by time, and at one time by input, the first input's being the last; an update meets those before
+it. Of several updates that join, exactly one is the last, and on its path it meets all others: so every combination is
+met exactly once, however updates are cut into steps. The result's time is the stream's own: the latest.
 
 What the lookup reads is either kept by the join (what earlier steps left, and this step's runs) or a *shared* index,
-which may be further than the step. At hydration the past of all inputs counts as having happened at the as_of; so of what
-happened then only the last input's updates have anything before them, and `delta_join` follows no others.
+which may be further than the step. At hydration the past of all inputs counts as having happened at the as_of; so of
+what happened then only the first input's updates come after all others, and `delta_join` follows no others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,8 +89,8 @@ class HalfJoin:
         yield make_updates(out, times(chunk)[delta], diff)
 
     def _is_earlier(self, met: Ints, own: Ints) -> Any:
-        """Whether (time met, input met) comes before (own time, own input)."""
-        return met <= own if self._lookup.input < self._source else met < own
+        """Whether what is met comes before the stream's update: in time, or then as a later input's."""
+        return met <= own if self._lookup.input > self._source else met < own
 
 
 def take_all(columns: Sequence[Array], positions: Iterable[int]) -> list[Array]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.lir import ArrangeBy, Constant, DeltaJoin, Get, Join, Let, LetRec, LinearJoin, Plan, Union
+from tidemark_protocol.lir import ArrangeBy, Constant, DeltaJoin, Get, Join, Let, LetRec, LinearJoin, Mfp, Plan, Union
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.fragments import uses
 
@@ -44,7 +44,7 @@ class Hoisted:
                     "reads what the outer one defines"
                 )
             case Join(inputs, how):
-                return Join(tuple(self.hoist(i, inside) for i in inputs), _linear(how))
+                return _linear(tuple(self.hoist(i, inside) for i in inputs), how)
             case Union():
                 return replace(plan, inputs=tuple(self.hoist(i, inside) for i in plan.inputs))
             case ArrangeBy(input):
@@ -61,6 +61,9 @@ class Hoisted:
         return self.entering.setdefault(plan, LocalId(f"{self.prefix}enters{len(self.entering)}"))
 
 
-def _linear(how: LinearJoin | DeltaJoin) -> LinearJoin:
+def _linear(inputs: tuple[Plan, ...], how: LinearJoin | DeltaJoin) -> Plan:
     """Any path of a delta join is a linear join of the same rows; rounds keep the order of updates that it needs."""
-    return how if isinstance(how, LinearJoin) else LinearJoin(how.paths[0].source, how.paths[0].stages)
+    if isinstance(how, LinearJoin):
+        return Join(inputs, how)
+    joined = Join(inputs, LinearJoin(how.paths[0].source, how.paths[0].stages))
+    return joined if how.closure.is_identity else Mfp(joined, how.closure)

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark_protocol.expr import ColumnRef, ScalarExpr
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import ArrangeBy, Get, Join, JoinStage, LinearJoin, Plan, refs
+from tidemark_protocol.lir import Join, JoinStage, LinearJoin, Plan, refs
 from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.render.columns import prepare
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import ImportedIndex, Scope
+from tidemark_replica.render.join.indexes import columns_of, index_of
 from tidemark_replica.render.pipeline import IndexSource, JoinKernel
 
 Lower = Callable[[Plan], Flow]
@@ -34,14 +34,12 @@ class _Side:
     input: JoinInput
 
 
-def lower_join(scope: Scope, plan: Join, lower: Lower) -> Flow:
+def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> Flow:
     """The stream of the joined rows."""
-    if not isinstance(plan.plan, LinearJoin):
-        raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for delta joins")
-    source = plan.inputs[plan.plan.source]
+    source = plan.inputs[linear.source]
     flow = lower(source)
-    index = _index(scope, source)
-    for stage in plan.plan.stages:
+    index = index_of(scope, source)
+    for stage in linear.stages:
         flow = _stage(scope, stage, flow, index, plan.inputs[stage.lookup], lower)
         index = None
     return flow
@@ -57,7 +55,7 @@ def _stage(
 ) -> Flow:
     if stage.closure.lower or stage.closure.upper:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for temporal filters")
-    looked_up, lookup_index = lower(lookup), _index(scope, lookup)
+    looked_up, lookup_index = lower(lookup), index_of(scope, lookup)
     order = _key_order(stage, index, lookup_index)
     left = _side(scope, stream, [stage.stream_key[i] for i in order], stage.stream_thinning, index)
     right = _side(scope, looked_up, [stage.lookup_key[i] for i in order], stage.lookup_thinning, lookup_index)
@@ -69,7 +67,7 @@ def _stage(
 
 def _side(scope: Scope, flow: Flow, key: list[ScalarExpr], kept: tuple[int, ...], index: ImportedIndex | None) -> _Side:
     """A side as rows of what is kept and what is met by, arranged by the latter, unless an index has it already."""
-    if index is not None and _columns(key) == index.layout.key:
+    if index is not None and columns_of(key) == index.layout.key:
         source = Flow(IndexSource(index.arrangement, index.layout.types), flow.schema)
         return _Side(source, JoinInput(index.arrangement, kept, shared=True))
     row = refs(flow.schema)
@@ -83,23 +81,10 @@ def _key_order(stage: JoinStage, *indexes: ImportedIndex | None) -> tuple[int, .
     """The order of the key's columns: that of an index which can then be used, else the plan's."""
     written = tuple(range(len(stage.stream_key)))
     for index, key in zip(indexes, (stage.stream_key, stage.lookup_key), strict=True):
-        columns = _columns(list(key))
+        columns = columns_of(key)
         if index is not None and columns is not None and sorted(columns) == sorted(index.layout.key):
             return tuple(columns.index(c) for c in index.layout.key)
     return written
-
-
-def _index(scope: Scope, plan: Plan) -> ImportedIndex | None:
-    """The imported index that a plan is, if it is one and nothing else."""
-    while isinstance(plan, ArrangeBy):
-        plan = plan.input
-    return scope.imported.get(GlobalId(plan.id)) if isinstance(plan, Get) else None
-
-
-def _columns(key: list[ScalarExpr]) -> tuple[int, ...] | None:
-    """The key's column positions, if it is columns only."""
-    columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
-    return columns if len(columns) == len(key) else None
 
 
 def _as_column(key: ScalarExpr, flow: Flow) -> ScalarExpr:

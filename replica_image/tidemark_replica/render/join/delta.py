@@ -1,0 +1,136 @@
+"""Delta Join: all paths in one kernel call over the inputs' arrangements, then the closure by Catalyst.
+
+    input 0 ──columns that are used──┐
+    input 1 ─────────────────────────┼──> kernel ──closure──> the joined rows
+    input 2, an index ───────────────┘    (state: each input by each key it is looked up by, indexes in place)
+
+Its collection is that of the linear join of the same inputs. Lookups are by columns and only choose columns, so that
+nothing on the way needs Catalyst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tidemark_protocol.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, Plan
+from tidemark_replica.arrangement.kernels.delta_join import DeltaInput, DeltaSpec
+from tidemark_replica.arrangement.kernels.half_join import Lookup
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flow import Flow, arrow_types
+from tidemark_replica.render.fragments import ImportedIndex, Scope
+from tidemark_replica.render.join.indexes import columns_of, index_of, indexes_of
+from tidemark_replica.render.mfp import projection_of
+from tidemark_replica.render.pipeline import DeltaKernel, IndexSource
+
+Columns = tuple[int, ...]
+
+
+@dataclass
+class _Input:
+    """One input: its stream, which columns of the input the stream has, and the arrangements made of it, by key."""
+
+    flow: Flow
+    columns: Columns
+    indexes: list[ImportedIndex]
+    own: dict[Columns, ArrangementId] = field(default_factory=dict)
+
+
+def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Plan], Flow]) -> Flow:
+    """The stream of the joined rows; raises NotRendered for a closure with the clock, which no plan has there."""
+    if delta.closure.lower or delta.closure.upper:
+        raise NotRendered(f"dataflow {scope.description.name}: a join whose closure reads the clock")
+    inputs = [_input(scope, delta, at, below, lower) for at, below in enumerate(plan.inputs)]
+    paths = [_path(scope, plan, path, inputs) for path in delta.paths]
+    types = arrow_types(delta.closure.input)
+    spec = DeltaSpec(
+        tuple(
+            DeltaInput(arrow_types(i.flow.schema), tuple(i.own.values()), path)
+            for i, path in zip(inputs, paths, strict=True)
+        ),
+        types,
+    )
+    joined = Flow(DeltaKernel(spec, tuple(i.flow.tree for i in inputs)), delta.closure.input)
+    return scope.flows.mfp(joined, delta.closure)
+
+
+def _input(scope: Scope, delta: DeltaJoin, at: int, plan: Plan, lower: Callable[[Plan], Flow]) -> _Input:
+    """An index that every lookup uses in place streams as it is; of others the columns that are used are kept."""
+    indexes, index = indexes_of(scope, plan), index_of(scope, plan)
+    if index is not None and all(_serving(indexes, key) for key in _keys_of(delta, at)):
+        whole = tuple(range(len(plan.schema)))
+        return _Input(Flow(IndexSource(index.arrangement, index.layout.types), plan.schema), whole, indexes)
+    used = _used(delta, at)
+    return _Input(_projected(scope, lower(plan), used), used, indexes)
+
+
+def _projected(scope: Scope, flow: Flow, columns: Columns) -> Flow:
+    return scope.flows.mfp(flow, MapFilterProject(flow.schema, projection=columns))
+
+
+def _path(scope: Scope, plan: Join, path: DeltaPath, inputs: list[_Input]) -> tuple[Lookup, ...]:
+    source = inputs[path.source]
+    # where the stream's columns, as the plan counts them, are in the stream
+    place = {column: at for at, column in enumerate(source.columns)}
+    lookups: list[Lookup] = []
+    for stage in path.stages:
+        lookups.append(_lookup(scope, stage, inputs[stage.lookup], place, _width(source, lookups)))
+        place = {column: column for column in range(len(stage.closure.output))}
+    return tuple(lookups)
+
+
+def _width(source: _Input, lookups: list[Lookup]) -> int:
+    return len(lookups[-1].output) if lookups else len(source.columns)
+
+
+def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], width: int) -> Lookup:
+    """One half-join; its key in the order in which the arrangement has it."""
+    stream_key, lookup_key = columns_of(stage.stream_key), columns_of(stage.lookup_key)
+    chosen = projection_of(stage.closure)
+    assert stream_key is not None, "the plan was checked: keys are columns"
+    assert lookup_key is not None, "the plan was checked: keys are columns"
+    assert chosen is not None, "the plan was checked: closures on the way only choose columns"
+    index = _serving(met.indexes, lookup_key)
+    key = index.layout.key if index is not None else tuple(sorted(lookup_key))
+    order = [lookup_key.index(column) for column in key]
+    looked_up = {c: c for c in stage.lookup_thinning} if index else {c: at for at, c in enumerate(met.columns)}
+    kept = [*(place[c] for c in stage.stream_thinning), *(width + looked_up[c] for c in stage.lookup_thinning)]
+    return Lookup(
+        stage.lookup,
+        index.arrangement if index is not None else _own(scope, met, key),
+        tuple(place[stream_key[n]] for n in order),
+        tuple(kept[c] for c in chosen),
+        tuple(order.index(n) for n in stage.null_safe),
+        shared=index is not None,
+    )
+
+
+def _own(scope: Scope, met: _Input, key: Columns) -> ArrangementId:
+    """The join's arrangement of an input by a key, made when it is first asked for."""
+    if key not in met.own:
+        positions = [met.columns.index(column) for column in key]
+        met.own[key] = scope.new_arrangement("delta", Layout.of_rows(arrow_types(met.flow.schema), positions))
+    return met.own[key]
+
+
+def _serving(indexes: list[ImportedIndex], key: Columns | None) -> ImportedIndex | None:
+    """An index by just these columns, in any order."""
+    return next((i for i in indexes if key is not None and sorted(i.layout.key) == sorted(key)), None)
+
+
+def _keys_of(delta: DeltaJoin, at: int) -> list[Columns | None]:
+    return [columns_of(stage.lookup_key) for path in delta.paths for stage in path.stages if stage.lookup == at]
+
+
+def _used(delta: DeltaJoin, at: int) -> Columns:
+    """The columns of an input that any path meets by or keeps."""
+    used: set[int] = set()
+    for path in delta.paths:
+        if path.source == at:
+            used.update(path.stages[0].stream_thinning, columns_of(path.stages[0].stream_key) or ())
+        for stage in path.stages:
+            if stage.lookup == at:
+                used.update(stage.lookup_thinning, columns_of(stage.lookup_key) or ())
+    return tuple(sorted(used))

@@ -1,0 +1,60 @@
+"""Joins of several inputs: by one key and in chains, null-safe, with conditions besides, skewed, crossed."""
+
+from __future__ import annotations
+
+from tests.oracle.check import Case
+from tests.oracle.tables import TEXT, TU, T
+
+TUX = {**TU, "x": TEXT}
+
+QUERIES = (
+    Case(
+        "three by one key, null-safe",
+        "SELECT t.b, u.d, y.s FROM t JOIN u ON t.a <=> u.a JOIN t y ON u.a <=> y.a",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "a chain with conditions of other kinds",
+        "SELECT t.b, u.d, x.t FROM t JOIN u ON t.a = u.a AND t.b > u.d JOIN x ON u.a = x.k AND (x.t <> t.s OR u.d < 1)",
+        TUX,
+        duckdb="same",
+    ),
+    Case(
+        "three ways and a failure",
+        "SELECT t.a, 10 div t.b AS q, x.t FROM t JOIN u ON t.a = u.a JOIN x ON u.a = x.k",
+        TUX,
+    ),
+    Case(
+        "a triangle",
+        "SELECT x.s, y.s AS r, z.s AS q FROM t x JOIN t y ON x.a = y.a JOIN t z ON y.b = z.b AND z.a = x.a",
+        {"t": T},
+        duckdb="same",
+    ),
+    Case(
+        "three ways, counted",
+        "SELECT count(*) AS n FROM t JOIN u ON t.a = u.a JOIN x ON u.a = x.k",
+        TUX,
+        duckdb="same",
+    ),
+    Case(
+        "by a key and crossed",
+        "SELECT t.b, u.d, x.t FROM t JOIN u ON t.a = u.a CROSS JOIN x WHERE t.b < x.k",
+        TUX,
+        duckdb="same",
+        changes=3,
+    ),
+    Case(
+        "by an expression of two inputs",
+        "SELECT t.b, u.d, x.t FROM t JOIN u ON t.a = u.a JOIN x ON x.k = coalesce(t.b, u.a)",
+        TUX,
+        duckdb="same",
+    ),
+    Case(
+        "theta alone",
+        "SELECT t.a, u.a AS b FROM t JOIN u ON t.a < u.a",
+        TU,
+        duckdb="same",
+        changes=3,
+    ),
+)

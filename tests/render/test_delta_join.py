@@ -1,0 +1,86 @@
+"""Delta joins: the same updates as the linear join of the same inputs, whatever is kept or imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.histories import random_bounds, random_history
+from tests.oracle.tables import TU, T, U
+from tests.oracle.world import world
+from tidemark_planner.joins.delta import delta_join
+from tidemark_planner.joins.inputs import Problem
+from tidemark_planner.joins.linear import linear_join
+from tidemark_planner.mfp import Fused
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import call
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import Get, Plan, refs
+from tidemark_protocol.types import BIGINT, BOOLEAN
+
+pytestmark = pytest.mark.spark
+
+GET_T, GET_U = Get(GlobalId("t"), T.schema), Get(GlobalId("u"), U.schema)
+
+
+def both(inputs: list[Plan], conditions: list[tuple[int, str, int]], shown: list[int], *more: ScalarExpr) -> list[Plan]:
+    """The linear and the delta plan of the inputs where column `left` `=` or `<=>` column `right` of all columns."""
+    row = refs(tuple(c for i in inputs for c in i.schema))
+    equal = tuple(call(operator, (row[left], row[right]), BOOLEAN) for left, operator, right in conditions)
+    asked = Problem(tuple(inputs), ((),) * len(inputs), equal, Fused(more, tuple(row[c] for c in shown)))
+    delta = delta_join(asked)
+    assert delta is not None
+    return [linear_join(asked), delta]
+
+
+def b_of(at: int) -> ColumnRef:
+    return ColumnRef(at, BIGINT)
+
+
+# t is (a, b, s), u is (a, d)
+CASES = {
+    "one key": both([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], [1, 4, 7]),
+    "a chain of four": both([GET_T, GET_T, GET_T, GET_U], [(0, "=", 4), (3, "=", 7), (6, "=", 9)], [2, 5, 8, 10]),
+    "a star of five": both(
+        [GET_T, GET_U, GET_T, GET_U, GET_T], [(0, "=", 3), (1, "=", 5), (0, "=", 8), (1, "=", 11)], [2, 4, 7, 9, 12]
+    ),
+    "a triangle": both([GET_T, GET_T, GET_T], [(0, "=", 3), (4, "=", 6), (7, "=", 1)], [2, 5, 8]),
+    "null-safe and not": both([GET_T, GET_U, GET_T], [(0, "<=>", 3), (0, "=", 5), (1, "<=>", 6)], [1, 4, 7]),
+    "theta at the end": both(
+        [GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], [1, 6], call(">", (b_of(1), b_of(6)), BOOLEAN)
+    ),
+    "an error at the end": both(
+        [GET_T, GET_U, GET_T],
+        [(0, "=", 3), (3, "=", 5)],
+        [1, 6],
+        call(">", (call("div", (Literal("10", BIGINT), b_of(1)), BIGINT), b_of(6)), BOOLEAN),
+    ),
+    "nothing shown": both([GET_T, GET_U, GET_T], [(0, "=", 3), (3, "=", 5)], []),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_agree_linear_and_delta(spark: Any, tmp_path: Path, case: str) -> None:
+    """Over random histories with NULLs, several changes of several inputs at one time, several times in one step."""
+    seed = len(case)
+    history = random_history(TU, seed, changes=9)
+    with world(spark, tmp_path, TU, history) as of:
+        linear, delta = (of.describe(plan) for plan in CASES[case])
+        expected = of.run(linear, [history.last + 1])
+
+        assert expected
+        assert of.run(delta, random_bounds(history, seed)) == expected
+        assert of.run(delta, [*history.times[1:], history.last + 1]) == expected
+
+
+def test_an_input_is_kept_once_for_each_key(spark: Any, tmp_path: Path) -> None:
+    """Three inputs by one key each, and nothing of the rows on their way."""
+    history = random_history(TU, 1)
+    with world(spark, tmp_path, TU, history) as of:
+        dataflow = of.build(of.describe(CASES["one key"][1]))
+        kept = [a for a in of.store.arrangements() if a.arrangement.endswith("delta")]
+
+        assert len(kept) == 3
+        dataflow.drop()
