@@ -7,6 +7,7 @@ from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
+from tests.oracle.cases_sharing import QUERIES as SHARING
 from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.cases_types import QUERIES as TYPES
 from tests.oracle.check import Case
@@ -136,4 +137,4 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS, *OVER, *FLAT_MAP)
+CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS, *OVER, *FLAT_MAP, *SHARING)

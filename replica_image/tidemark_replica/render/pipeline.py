@@ -229,7 +229,7 @@ class Spool:
     """Keeps the input in a file of this attempt, and passes it on: so that one stage may read a stream several times.
 
     The first reader has the Spool in its tree, the others a Spooled of that name. A JoinKernel reads left to its end
-    before right, Together and DeltaKernel one input after the other: so the Spool belongs into the leftmost of the readers.
+    before right, Together and DeltaKernel one input after the other: so the Spool belongs into the leftmost reader.
     """
 
     name: str
