@@ -3,6 +3,7 @@
     arrange(context, arrangement, updates)   index a collection             (ArrangeBy)
     join(context, spec, updates)             one stage of a linear join     (Join)
     reduce(context, spec, updates)           counts, sums, averages         (Reduce: accumulable, distinct)
+    reevaluate(context, spec, updates)       anything of whole groups       (Reduce: basic; Window)
     threshold(context, spec, updates)        rows of positive multiplicity  (Threshold)
 
 They are generators: once one is exhausted, `context.writer.written` names the batches it wrote, which count only when

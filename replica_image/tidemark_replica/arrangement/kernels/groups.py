@@ -29,6 +29,7 @@ from tidemark_replica.arrangement.hashing import bucket_of, key_hashes
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.evaluate import first_failure
+from tidemark_replica.arrangement.kernels.intake import take_in
 from tidemark_replica.arrangement.kernels.touched import RANGE_ENTRIES, Piece, Touched, pieces
 from tidemark_replica.arrangement.kernels.versions import Versions, versions_of
 from tidemark_replica.arrangement.layout import Layout
@@ -42,11 +43,8 @@ from tidemark_replica.arrangement.updates import (
     Bools,
     Ints,
     Updates,
-    as_error_rows,
-    check_updates,
     make_updates,
     rechunk,
-    split_errors,
 )
 
 RANGE_ROWS = 1 << 16
@@ -92,17 +90,17 @@ def reevaluate(context: StepContext, spec: GroupsSpec, updates: Iterable[Updates
     if context.manifest(spec.state).layout != spec.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the groups of this operator")
     runs = StepRuns(context, spec.state)
-    check = partial(_check, context, spec.layout)
-    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
-        oks, errs = split_errors(chunk)
-        if errs.num_rows:
-            yield as_error_rows(errs, spec.function.output_types)
-        rows = consolidate(oks)
-        if rows.num_rows:
-            runs.add(sorted_rows(rows, spec.layout))
+    arranged = partial(_arrange, runs, spec.layout)
+    yield from take_in(context, updates, spec.layout.types, spec.function.output_types, arranged)
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
     runs.commit()
+
+
+def _arrange(runs: StepRuns, layout: Layout, oks: Updates) -> None:
+    rows = consolidate(oks)
+    if rows.num_rows:
+        runs.add(sorted_rows(rows, layout))
 
 
 def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterator[Updates]:
@@ -175,7 +173,3 @@ def _differences(
     for chosen, times, sign in ((begins, piece.time[version[begins]], 1), (ends, piece.time[version[ends] + 1], -1)):
         some = None if errors is None else errors.take(pa.array(chosen))
         yield make_updates(take(columns, chosen), times, sign * diffs[chosen], some)
-
-
-def _check(context: StepContext, layout: Layout, _: None, updates: Updates) -> None:
-    check_updates(updates, layout.types, context.lower, context.upper)
