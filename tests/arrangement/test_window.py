@@ -16,7 +16,7 @@ from tests.arrangement.groups_model import expected_output, in_order, rank
 from tests.arrangement.histories import plain, seeds, unscaled
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.errors import UnsupportedType
-from tidemark_replica.arrangement.kernels import window
+from tidemark_replica.arrangement.kernels import versions, window
 from tidemark_replica.arrangement.kernels.window import WindowFunction
 from tidemark_replica.arrangement.kernels.window_calls import Call
 from tidemark_replica.arrangement.kernels.window_frames import Distance, Frame
@@ -305,3 +305,24 @@ def test_what_there_is_not_is_refused_by_name(function: str, t: pa.DataType) -> 
     """When the plan is rendered, not when the first row comes."""
     with pytest.raises(UnsupportedType, match=function):
         WindowFunction((t,), (), (Call(function, (0,), t, f"{function}(c0) OVER", RUNNING),))
+
+
+def test_values_that_are_too_large_together_are_an_error_until_they_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every row would show the longest text; a partition that fits is shown, whatever else the step holds."""
+    monkeypatch.setattr(versions, "MAX_BYTES", 8)
+    types = [pa.string(), pa.string()]
+    function = WindowFunction(tuple(types), (Order(1),), (Call("first_value", (1,), types[1], "first OVER", WHOLE),))
+    rows = [(("x", "aaaa"), 2, 1), (("x", "b"), 3, 2), (("x", "b"), 4, -2), (("y", "cc"), 2, 1), (("y", "cc"), 4, 1)]
+    result = run(tmp_path, np.random.default_rng(0), spec_of(function, types, (0,), always=False), rows, [2, 6])
+    error, x, y = ((None, None, None), '{"code":"RESULT_TOO_LARGE","expression":"first OVER"}'), "aaaa", "cc"
+    assert result == {
+        (("x", x, x), None, 2): 1,
+        (("x", x, x), None, 3): -1,
+        (*error, 3): 1,
+        (*error, 4): -1,
+        (("x", x, x), None, 4): 1,
+        (("y", y, y), None, 2): 1,
+        (("y", y, y), None, 4): 1,
+    }

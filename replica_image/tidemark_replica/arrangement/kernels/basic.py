@@ -22,15 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_replica.arrangement.columns import fixed, is_bytes, take, validity
+from tidemark_replica.arrangement.columns import fixed, take, validity
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.kernels.groups import Produced
-from tidemark_replica.arrangement.kernels.versions import Versions
-from tidemark_replica.arrangement.nested import is_nested
+from tidemark_replica.arrangement.kernels.versions import TooMuchAtOnce, Versions, value_bytes
 from tidemark_replica.arrangement.ordering import Order, changes, order_rows, sort_words
-from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.updates import Array, Ints
 
-TOO_LARGE = "RESULT_TOO_LARGE"
 MAX_BYTES = 1 << 26
 """How large the text or array of one group may become: a larger one is an error of the data."""
 _ELEMENT_BYTES = 8
@@ -72,21 +70,11 @@ class BasicFunction:
         some_row = np.append(versions.row, 0)[versions.starts]
         some_row[versions.lengths == 0] = 0
         keys = take([versions.columns[k] for k in self.key], some_row)
-        values, failures = [], []
-        for aggregate in self.aggregates:
-            made, failed = evaluate(versions, aggregate)
-            values.append(made)
-            if failed is not None:
-                failures.append((TOO_LARGE, aggregate.expression, failed))
-        ones = np.ones(versions.size, np.int64)
-        return Produced(np.arange(versions.size), [*keys, *values], ones, tuple(failures))
+        values = [evaluate(versions, aggregate) for aggregate in self.aggregates]
+        return Produced(np.arange(versions.size), [*keys, *values], np.ones(versions.size, np.int64))
 
 
-Result = tuple[Array, Bools | None]
-"""A value per version, and in which versions it grew too large (None: cannot)."""
-
-
-def evaluate(versions: Versions, aggregate: BasicAggregate) -> Result:
+def evaluate(versions: Versions, aggregate: BasicAggregate) -> Array:
     """The aggregate of every version; rows that its order does not tell apart stay in the order of the entries."""
     return FUNCTIONS[aggregate.function](_taking(versions, aggregate), aggregate)
 
@@ -130,8 +118,8 @@ def _distinct(taking: Versions, argument: Array) -> Versions:
     return replace(once, count=np.ones_like(once.count))
 
 
-def _first(taking: Versions, aggregate: BasicAggregate) -> Result:
-    return _at(taking, aggregate, taking.starts), None
+def _first(taking: Versions, aggregate: BasicAggregate) -> Array:
+    return _at(taking, aggregate, taking.starts)
 
 
 def _at(taking: Versions, aggregate: BasicAggregate, entries: Ints) -> Array:
@@ -141,48 +129,42 @@ def _at(taking: Versions, aggregate: BasicAggregate, entries: Ints) -> Array:
     return taking.columns[aggregate.argument].take(pa.array(rows, mask=empty))
 
 
-def _string_agg(taking: Versions, aggregate: BasicAggregate) -> Result:
+def _string_agg(taking: Versions, aggregate: BasicAggregate) -> Array:
     separator = str(aggregate.parameters[0])
-    lists, large = _lists(taking, aggregate, len(separator.encode()), pa.list_(pa.string()))
-    return pc.if_else(pc.greater(pc.list_value_length(lists), 0), pc.binary_join(lists, separator), None), large
+    lists = _lists(taking, aggregate, len(separator.encode()), pa.list_(pa.string()))
+    return pc.if_else(pc.greater(pc.list_value_length(lists), 0), pc.binary_join(lists, separator), None)
 
 
-def _array_agg(taking: Versions, aggregate: BasicAggregate) -> Result:
+def _array_agg(taking: Versions, aggregate: BasicAggregate) -> Array:
     return _lists(taking, aggregate, _ELEMENT_BYTES, aggregate.type)
 
 
-def _lists(taking: Versions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> tuple[Array, Bools]:
-    """Each version's values, as often as they are there, unless with `extra` for each they exceed `MAX_BYTES`."""
+def _lists(taking: Versions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> Array:
+    """Each version's values, as often as they are there, and each with `extra` bytes in the result."""
     column = taking.columns[aggregate.argument]
-    sizes = (_bytes(column) + extra)[taking.row] * taking.count
-    large = np.bincount(taking.version, sizes, minlength=taking.size) > MAX_BYTES
-    fitting = taking.where(~large[taking.version])
-    copies = np.repeat(fitting.row, fitting.count)
-    ends = np.append(0, np.cumsum(fitting.sum(fitting.count)))
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), column.take(pa.array(copies)), type=t), large
+    sizes = (value_bytes(column) + extra)[taking.row] * taking.count
+    of_version = np.bincount(taking.version, sizes, minlength=taking.size)
+    if (of_version > MAX_BYTES).any() or of_version.sum() > 4 * MAX_BYTES:
+        raise TooMuchAtOnce(aggregate.expression)
+    copies = np.repeat(taking.row, taking.count)
+    ends = np.append(0, np.cumsum(taking.sum(taking.count)))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), column.take(pa.array(copies)), type=t)
 
 
-def _bytes(column: Array) -> np.ndarray:
-    """About how long each value is, beyond what it takes in an array."""
-    if is_bytes(column.type):
-        return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy()).astype(np.float64)
-    return np.full(len(column), column.nbytes / max(len(column), 1) if is_nested(column.type) else 0.0)
-
-
-def _mode(taking: Versions, aggregate: BasicAggregate) -> Result:
+def _mode(taking: Versions, aggregate: BasicAggregate) -> Array:
     """Entries ascend by the order; those of one value are put together, at the place of the first."""
     words = [taking.version, *(w[taking.row] for w in sort_words(taking.columns[aggregate.argument]))]
     order = order_rows(words, len(taking.row))
     begins = np.flatnonzero(changes([w[order] for w in words], len(order)))
     if len(begins) == 0:
-        return _at(taking, aggregate, taking.starts), None
+        return _at(taking, aggregate, taking.starts)
     frequency, first = np.add.reduceat(taking.count[order], begins), order[begins]
     best = order_rows([taking.version[first], -frequency, first], len(first))
     chosen = np.searchsorted(taking.version[first][best], np.arange(taking.size))
-    return _at(taking, aggregate, np.append(first[best], 0)[chosen]), None
+    return _at(taking, aggregate, np.append(first[best], 0)[chosen])
 
 
-def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Result:
+def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Array:
     counts, values = taking.sum(taking.count), _doubles(taking, aggregate)
     position = np.maximum(counts - 1, 0) * float(aggregate.parameters[0])
     below, above = np.floor(position), np.ceil(position)
@@ -190,13 +172,13 @@ def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Result:
     with np.errstate(invalid="ignore", over="ignore"):
         between = low + (high - low) * (position - below)
     same = (below == above) | (low == high) | (np.isnan(low) & np.isnan(high))
-    return _double_array(np.where(same, low, between), counts), None
+    return _double_array(np.where(same, low, between), counts)
 
 
-def _percentile_disc(taking: Versions, aggregate: BasicAggregate) -> Result:
+def _percentile_disc(taking: Versions, aggregate: BasicAggregate) -> Array:
     counts = taking.sum(taking.count)
     position = np.ceil(counts * float(aggregate.parameters[0])).astype(np.int64) - 1
-    return _double_array(_doubles(taking, aggregate)[_entry(taking, np.maximum(position, 0))], counts), None
+    return _double_array(_doubles(taking, aggregate)[_entry(taking, np.maximum(position, 0))], counts)
 
 
 def _entry(taking: Versions, position: Ints) -> Ints:
@@ -216,7 +198,7 @@ def _double_array(values: np.ndarray, counts: Ints) -> Array:
 
 
 _OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc"})
-FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Result]] = {
+FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Array]] = {
     "first": _first,
     "string_agg": _string_agg,
     "array_agg": _array_agg,

@@ -7,11 +7,12 @@
 
 State: the input's rows, arranged by the key. Cost: for every group that the delta touches its size times the number of
 times at which it is touched; groups that nobody touched cost nothing. Memory: a range of groups at a time, of about
-`RANGE_ENTRIES` entries; a single larger group goes through its times piece by piece, but one version of it must fit.
+`RANGE_ENTRIES` entries and `PIECE_BYTES`; a single larger group goes through its times piece by piece, but one version
+of it must fit.
 
-Errs rows pass through. A version with a row of negative multiplicity, or in which `f` fails, is an errs row in the
-place of its rows. With `always` (aggregates without a key) the only group has its row also when it is empty, from the
-as_of on.
+Errs rows pass through. A version with a row of negative multiplicity, or in which `f` fails or makes too much, is an
+errs row in the place of its rows. With `always` (aggregates without a key) the only group has its row also when it is
+empty, from the as_of on.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.evaluate import first_failure
 from tidemark_replica.arrangement.kernels.intake import take_in
 from tidemark_replica.arrangement.kernels.touched import RANGE_ENTRIES, Piece, Touched, pieces
-from tidemark_replica.arrangement.kernels.versions import Versions, versions_of
+from tidemark_replica.arrangement.kernels.versions import TooMuchAtOnce, Versions, versions_of
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.probe import Keys
@@ -50,6 +51,10 @@ from tidemark_replica.arrangement.updates import (
 RANGE_ROWS = 1 << 16
 """How many rows of a step's delta are looked at together."""
 
+PIECE_BYTES = 1 << 28
+"""How large the rows of all versions of a piece may be, unless it is one group at one time."""
+
+TOO_LARGE = "RESULT_TOO_LARGE"
 _ROWS = "count(*)"
 
 
@@ -72,7 +77,10 @@ class GroupFunction(Protocol):
         """The types of the rows it makes."""
 
     def __call__(self, versions: Versions) -> Produced:
-        """The rows of every version; what it says of versions without entries counts with `always` only."""
+        """The rows of every version; what it says of versions without entries counts with `always` only.
+
+        Raises TooMuchAtOnce if it should better be asked about fewer versions; of a single one, that is its error.
+        """
 
 
 @dataclass(frozen=True)
@@ -108,14 +116,11 @@ def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterat
     appears = spec.always and context.is_hydration and _owns_the_only_group(context, spec)
     ranges = runs.consolidated(RANGE_ROWS)
     if appears:
-        empty = pa.RecordBatch.from_arrays(
-            [pa.array([], t) for t in spec.layout.schema.types], schema=spec.layout.schema
-        )
-        ranges = iter([pa.concat_batches([empty, *ranges])])
+        ranges = iter([pa.concat_batches([spec.layout.empty, *ranges])])
     for rows in ranges:
         touched = Touched.of(rows, spec.layout, context.lower if appears else None)
         for piece in pieces(touched, trace, RANGE_ENTRIES):
-            yield _changes(context, spec, touched, piece, trace)
+            yield from _in_parts(context, spec, piece, trace)
 
 
 def _owns_the_only_group(context: StepContext, spec: GroupsSpec) -> bool:
@@ -123,11 +128,20 @@ def _owns_the_only_group(context: StepContext, spec: GroupsSpec) -> bool:
     return context.owns_bucket(int(bucket_of(key_hashes([], 1), buckets)[0]))
 
 
-def _changes(context: StepContext, spec: GroupsSpec, touched: Touched, piece: Piece, trace: Trace) -> Updates:
+def _in_parts(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
+    """A piece's changes; if it turns out to be too large, half by half."""
+    try:
+        yield _changes(context, spec, piece, trace)
+    except TooMuchAtOnce:
+        for half in piece.halves():
+            yield from _in_parts(context, spec, half, trace)
+
+
+def _changes(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Updates:
     """What a piece's groups show otherwise than before, time by time."""
-    columns, group, version, diffs = _contents(touched, piece, trace)
+    columns, group, version, diffs = _contents(piece, trace)
     versions, negative = versions_of(columns, group, version, diffs, piece.group_of_version)
-    produced = spec.function(versions)
+    produced = _produced(spec.function, versions, piece)
     exists = np.full(versions.size, True) if spec.always else (versions.lengths > 0) | negative
     if context.is_hydration and piece.begins_with_state:
         exists &= ~piece.is_first
@@ -148,19 +162,51 @@ def _changes(context: StepContext, spec: GroupsSpec, touched: Touched, piece: Pi
     )
 
 
-def _contents(touched: Touched, piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
+def _produced(function: GroupFunction, versions: Versions, piece: Piece) -> Produced:
+    try:
+        return function(versions)
+    except TooMuchAtOnce:
+        if piece.halves():
+            raise
+        return _one_by_one(function, versions)
+
+
+def _one_by_one(function: GroupFunction, versions: Versions) -> Produced:
+    """What the function makes of each version on its own; where that is too much, an error."""
+    made: list[Produced] = []
+    failures: list[tuple[str, str, Bools]] = []
+    for number in range(versions.size):
+        this = np.arange(versions.size) == number
+        try:
+            one = function(versions.where(this[versions.version]))
+        except TooMuchAtOnce as cause:
+            failures.append((TOO_LARGE, cause.expression, this))
+            continue
+        rows = np.flatnonzero(one.version == number)
+        made.append(Produced(one.version[rows], take(one.columns, rows), one.diffs[rows]))
+        failures += [(code, expression, where & this) for code, expression, where in one.failures]
+    if not made:
+        nothing = np.empty(0, np.int64)
+        return Produced(nothing, [pa.array([], t) for t in function.output_types], nothing, tuple(failures))
+    columns = [pa.concat_arrays(same) for same in zip(*(m.columns for m in made), strict=True)]
+    version, diffs = (np.concatenate(same) for same in ([m.version for m in made], [m.diffs for m in made]))
+    return Produced(version, columns, diffs, tuple(failures))
+
+
+def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
     """(columns, group, version, diff) of all that is in a piece's groups: the delta's rows and those arranged."""
-    layout = touched.layout
+    layout, touched = piece.touched.layout, piece.touched
     positions = [*range(1, 1 + len(layout.types)), layout.weights[0]]
     delta = touched.rows.select(positions).take(pa.array(piece.rows))
     parts, groups, versions = [delta], [piece.group_of_row], [piece.version_of_row]
-    keys = Keys.sorted(
-        touched.hashes[piece.groups], take(touched.keys, np.arange(piece.groups.start, piece.groups.stop))
-    )
+    first, count = piece.groups.start, piece.groups.stop - piece.groups.start
+    keys = Keys.sorted(touched.hashes[piece.groups], [k.slice(first, count) for k in touched.keys])
     for hits in trace.probe(keys, columns=positions):
         parts.append(hits.stored)
         groups.append(hits.delta)
         versions.append(piece.first_versions[hits.delta])
+    if piece.halves() and sum(p.nbytes for p in parts) * len(piece.is_first) > PIECE_BYTES * count:
+        raise TooMuchAtOnce(_ROWS)
     *columns, diffs = (pa.concat_arrays(same) for same in zip(*(p.columns for p in parts), strict=True))
     return columns, np.concatenate(groups), np.concatenate(versions), np.asarray(diffs.to_numpy())
 

@@ -68,6 +68,24 @@ class Piece:
     groups: slice
     cells: slice
 
+    def halves(self) -> list["Piece"]:
+        """The piece as two: half of the groups each, or of a single one's times; none if there is but one time."""
+        groups, cells = self.groups, self.cells
+        if groups.stop - groups.start > 1:
+            middle = (groups.start + groups.stop) // 2
+            first, second, cut = slice(groups.start, middle), slice(middle, groups.stop), self._first_cell(middle)
+        elif cells.stop - cells.start > 1:
+            first, second, cut = groups, groups, (cells.start + cells.stop) // 2
+        else:
+            return []
+        return [
+            Piece(self.touched, first, slice(cells.start, cut)),
+            Piece(self.touched, second, slice(cut, cells.stop)),
+        ]
+
+    def _first_cell(self, group: int) -> int:
+        return int(self.touched.first_cells[group])
+
     @cached_property
     def rows(self) -> Ints:
         """The delta's rows that matter: those of its groups up to its last time."""

@@ -13,12 +13,39 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow.compute as pc
 
-from tidemark_replica.arrangement.columns import take
+from tidemark_replica.arrangement.columns import is_bytes, take
 from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.hashing import hash_rows
+from tidemark_replica.arrangement.nested import is_nested
+from tidemark_replica.arrangement.numbers.floats import Doubles
 from tidemark_replica.arrangement.ordering import order_rows, sort_words
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
+
+MAX_BYTES = 1 << 30
+"""How much text (or nested data) a function may make of the versions that it is given, per column."""
+
+
+class TooMuchAtOnce(Exception):
+    """What would be made of these versions fits neither an Arrow array nor memory: perhaps of fewer it does."""
+
+    def __init__(self, expression: str) -> None:
+        super().__init__(expression)
+        self.expression = expression
+
+
+def value_bytes(column: Array) -> Doubles:
+    """About how much each value takes beyond a fixed width."""
+    if is_bytes(column.type):
+        return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy()).astype(np.float64)
+    return np.full(len(column), column.nbytes / max(len(column), 1) if is_nested(column.type) else 0.0)
+
+
+def check_size(column: Array, rows: Ints, expression: str) -> None:
+    """Raise TooMuchAtOnce if so many copies of a column's values are too large together."""
+    if float(value_bytes(column)[rows].sum()) > MAX_BYTES:
+        raise TooMuchAtOnce(expression)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.kernels.aggregates import TOO_MANY, Reading
 from tidemark_replica.arrangement.kernels.groups import Produced
 from tidemark_replica.arrangement.kernels.partitions import Partitions
-from tidemark_replica.arrangement.kernels.versions import Versions
+from tidemark_replica.arrangement.kernels.versions import TooMuchAtOnce, Versions, check_size
 from tidemark_replica.arrangement.kernels.window_calls import Call
 from tidemark_replica.arrangement.kernels.window_frames import frame_places
 from tidemark_replica.arrangement.kernels.window_places import PLACED
@@ -53,8 +53,13 @@ class WindowFunction:
         return [*self.types, *(c.type for c in self.calls)]
 
     def __call__(self, versions: Versions) -> Produced:
-        crowded = np.bincount(versions.version, versions.count, minlength=versions.size) > MAX_ROWS
+        rows = np.bincount(versions.version, versions.count, minlength=versions.size)
+        crowded = rows > MAX_ROWS
+        if rows[~crowded].sum() > 2 * MAX_ROWS:
+            raise TooMuchAtOnce("count(*)")
         partitions = Partitions.of(versions.where(~crowded[versions.version]), self.order)
+        for column in partitions.columns:
+            check_size(column, partitions.row, "count(*)")
         values, failures = [], [(TOO_MANY, "count(*)", crowded)]
         for call in self.calls:
             reading = _evaluate(call, partitions)

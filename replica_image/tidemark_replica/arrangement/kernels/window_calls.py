@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import validity
 from tidemark_replica.arrangement.kernels.partitions import Partitions
+from tidemark_replica.arrangement.kernels.versions import check_size
 from tidemark_replica.arrangement.kernels.window_frames import Frame
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
@@ -36,6 +37,7 @@ def values_at(call: Call, partitions: Partitions, places: Ints, there: Bools) ->
     """The argument's values at other places; where there is none the default, that is the second argument or NULL."""
     column = partitions.columns[call.arguments[0]]
     rows = partitions.row[np.where(there, places, 0)]
+    check_size(column, rows, call.expression)
     if len(call.arguments) == 1:
         return column.take(pa.array(rows, mask=~there))
     both = pa.concat_arrays([column, partitions.columns[call.arguments[1]]])

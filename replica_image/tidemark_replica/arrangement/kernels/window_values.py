@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.kernels.aggregates import (
     weights_of,
 )
 from tidemark_replica.arrangement.kernels.partitions import Partitions
-from tidemark_replica.arrangement.kernels.versions import Versions
+from tidemark_replica.arrangement.kernels.versions import MAX_BYTES, TooMuchAtOnce, Versions, check_size
 from tidemark_replica.arrangement.kernels.window_calls import Call, valid_places, values_at
 from tidemark_replica.arrangement.numbers.floats import SplitDoubles
 from tidemark_replica.arrangement.ordering import order_rows, sort_words
@@ -129,6 +129,7 @@ def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bo
     rank[order] = np.arange(len(order))
     least = _least(rank[p.row], low, high, len(order))
     row = np.append(order, 0)[least]
+    check_size(column, row, call.expression)
     return Reading(column.take(pa.array(row, mask=low == high)))
 
 
@@ -150,18 +151,17 @@ def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
     aggregate = basic.BasicAggregate(
         call.function, call.arguments[0], call.type, call.expression, parameters=call.parameters
     )
-    total, values, large, begin = np.cumsum(frames[1] - frames[0]), [], [], 0
+    total, values, begin = np.cumsum(frames[1] - frames[0]), [pa.array([], call.type)], 0
     while begin < frames.shape[1]:
         room = SLICE_ROWS + (int(total[begin - 1]) if begin else 0)
         end = max(int(np.searchsorted(total, room, "right")), begin + 1)
-        made, failed = basic.evaluate(_versions(p, frames[:, begin:end]), aggregate)
-        values.append(made)
-        large.append(np.zeros(end - begin, np.bool_) if failed is None else failed)
+        values.append(basic.evaluate(_versions(p, frames[:, begin:end]), aggregate))
+        if sum(v.nbytes for v in values) > MAX_BYTES:
+            raise TooMuchAtOnce(call.expression)
         begin = end
-    if not values:
-        return Reading(pa.array([], call.type))
-    which = which.reshape(-1)
-    return Reading(pa.concat_arrays(values).take(pa.array(which)), ((basic.TOO_LARGE, np.concatenate(large)[which]),))
+    found = pa.concat_arrays(values)
+    check_size(found, which.reshape(-1), call.expression)
+    return Reading(found.take(pa.array(which.reshape(-1))))
 
 
 def _versions(p: Partitions, frames: Ints) -> Versions:
