@@ -81,11 +81,6 @@ _KEYWORDS = {
     "COLLATE": "COLLATE",
 }
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
-_SUBQUERIES = {
-    "SubqueryExpressionContext": "a scalar subquery",
-    "ExistsContext": "EXISTS",
-    "PredicateContext": "IN (subquery)",
-}
 
 
 def check_statement(sql: str, tree: ParseTree) -> None:
@@ -106,15 +101,8 @@ def check_statement(sql: str, tree: ParseTree) -> None:
             for token in tree.tokens(keyword):
                 if not token.is_name:
                     _refuse_at(token, construct)
-    _check_subqueries(tree)
     _check_functions(tree)
     _check_literals(tree)
-
-
-def _check_subqueries(tree: ParseTree) -> None:
-    for phrase in tree.phrases("query"):
-        if phrase.parent in _SUBQUERIES:
-            _refuse_at(phrase, _SUBQUERIES[phrase.parent])
 
 
 def _check_functions(tree: ParseTree) -> None:

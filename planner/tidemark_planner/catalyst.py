@@ -1,6 +1,6 @@
 """Spark's parser and analyser, and nothing else of Spark: no job ever runs on data.
 
-    text ──parsePlan──► unresolved plan ──analyser──► analysed plan ──RULES──► JSON
+    text ──parsePlan──► unresolved plan ──analyser──► analysed plan ──rules──► JSON, also of subqueries in expressions
 
 The session is small (one local thread, a bounded heap), in ANSI mode and UTC. Relations are leaves without rows
 (LogicalRDD over an empty RDD) that carry true types and nullability. Commands are never run, files never read.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,14 +48,24 @@ _RULES = (
     "optimizer.EliminateDistinct",
     "optimizer.ReplaceDistinctWithAggregate",
 )
+# What makes joins of correlated scalar subqueries and of LATERAL, and has others say by which condition they correlate.
+_DECORRELATION = (
+    "optimizer.OptimizeOneRowRelationSubquery",
+    "optimizer.PullupCorrelatedPredicates",
+    "optimizer.RewriteCorrelatedScalarSubquery",
+    "optimizer.RewriteLateralSubquery",
+)
+_MOST_PASSES = 20
+_SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
 @dataclass(frozen=True)
 class Analysed:
-    """The tree, and the plan in the JVM that it was read from."""
+    """The tree, those of the subqueries left in its expressions (by id), and the plans that they were read from."""
 
     tree: Node
-    plan: Any
+    subqueries: Mapping[int, Node]
+    plans: tuple[Any, ...]
 
 
 class Catalyst:
@@ -65,8 +75,8 @@ class Catalyst:
         self._spark = spark
         self._session = spark._jsparkSession
         self._jvm = spark._jvm
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
-        self._rules = [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in _RULES]
+        self._rules = self._named(_RULES)
+        self._decorrelation = self._named(_DECORRELATION)
         self._skip_commands = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
         self._leaves: set[str] = set()
 
@@ -114,22 +124,82 @@ class Catalyst:
         """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
         # Literals print in the zone of the thread's active session.
         self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session)
-        plan = self._execution(sql).analyzed()
-        for _ in range(2):
+        plan = self._guarded(lambda: self._rewritten(self._execution(sql).analyzed()))
+        plans, trees = [plan], {}
+        for number, subquery in self._guarded(lambda: list(self._subqueries(plan))):
+            plans.append(subquery)
+            trees[number] = parse_tree(json.loads(subquery.toJSON()))
+        return Analysed(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
+
+    def _named(self, rules: Sequence[str]) -> list[Any]:
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        return [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in rules]
+
+    def _rewritten(self, plan: Any) -> Any:
+        """The plan after the rules, until they change nothing."""
+        for _ in range(_MOST_PASSES):
+            before = plan
             for rule in self._rules:
                 plan = rule.apply(plan)
-        return Analysed(parse_tree(json.loads(plan.toJSON())), plan)
+            if self._has_subquery(plan) and not self._only_generates(plan):
+                for rule in self._decorrelation:
+                    plan = rule.apply(plan)
+            if plan.fastEquals(before):
+                break
+        return plan
+
+    def _has_subquery(self, tree: Any) -> bool:
+        return bool(tree.containsPattern(self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+
+    def _only_generates(self, plan: Any) -> bool:
+        """Whether all subqueries are LATERAL over table functions alone, which need no decorrelation."""
+        if not self._has_subquery(plan):
+            return True
+        if plan.getClass().getSimpleName() == "LateralJoin":
+            leaves = _each(plan.right().plan().collectLeaves())
+            if any(leaf.getClass().getSimpleName() != "OneRowRelation" for leaf in leaves):
+                return False
+        elif any(map(self._has_subquery, _each(plan.expressions()))):
+            return False
+        return all(map(self._only_generates, _each(plan.children())))
+
+    def _subqueries(self, plan: Any) -> Iterator[tuple[int, Any]]:
+        """The subqueries in the plan's expressions, and in theirs: (id, plan after the rules)."""
+        if not self._has_subquery(plan):
+            return
+        for child in _each(plan.children()):
+            yield from self._subqueries(child)
+        for expression in _each(plan.expressions()):
+            for found in self._within(expression):
+                inner = self._rewritten(self._correlated(plan, found))
+                yield found.exprId().id(), inner
+                yield from self._subqueries(inner)
+
+    def _within(self, expression: Any) -> Iterator[Any]:
+        if not self._has_subquery(expression):
+            return
+        if expression.getClass().getSimpleName() in _SUBQUERIES:
+            yield expression
+        for child in _each(expression.children()):
+            yield from self._within(child)
+
+    def _correlated(self, outer: Any, subquery: Any) -> Any:
+        """The subquery's plan; where it needs the outer query's rows to be computed, with them in it."""
+        plan = subquery.plan()
+        if subquery.children().isEmpty() or outer.children().size() != 1:
+            return plan
+        decorrelate = self._jvm.org.apache.spark.sql.catalyst.optimizer.DecorrelateInnerQuery
+        return decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
 
     def inline_rows(self, analysed: Analysed, first_attribute: int, width: int) -> list[tuple[str | None, ...]]:
         """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text."""
-        leaf = self._inline_table(analysed.plan.collectLeaves(), first_attribute)
+        leaf = self._inline_table(analysed.plans, first_attribute)
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session, leaf)
         frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(width)))
         return [tuple(row) for row in frame.selectExpr(*(f"CAST(v{i} AS STRING)" for i in range(width))).collect()]
 
-    def _inline_table(self, leaves: Any, first_attribute: int) -> Any:
-        for at in range(leaves.size()):
-            leaf = leaves.apply(at)
+    def _inline_table(self, plans: Sequence[Any], first_attribute: int) -> Any:
+        for leaf in (leaf for plan in plans for leaf in _each(plan.collectLeaves())):
             if leaf.getClass().getSimpleName() == "LocalRelation":
                 output = leaf.output()
                 if output.nonEmpty() and output.apply(0).exprId().id() == first_attribute:
@@ -156,6 +226,11 @@ class Catalyst:
             if "StackOverflowError" in thrown:
                 refuse("TOO_LARGE", "the query is nested too deeply to be analysed")
             raise CatalystFailed(thrown) from error
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(at) for at in range(sequence.size()))
 
 
 def quoted(name: str) -> str:

@@ -200,7 +200,12 @@ class _Lowering:
         unsupported("this form of the clock", "write now() or current_date()")
 
 
-_SUBQUERIES = {"ScalarSubquery": "a scalar subquery", "Exists": "EXISTS", "InSubquery": "IN (subquery)"}
+# Those that no lowering of the node around them has taken out (lower/subquery.py).
+_SUBQUERIES = {
+    "ScalarSubquery": "a scalar subquery here",
+    "Exists": "EXISTS here",
+    "InSubquery": "IN (subquery) here",
+}
 _CLOCK = ("LocalTimestamp", "CurrentTimeZone", "CurrentTime")
 _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,

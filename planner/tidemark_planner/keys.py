@@ -152,6 +152,17 @@ def _equalities(predicates: tuple[ScalarExpr, ...]) -> list[tuple[int, int]]:
     return pairs
 
 
+def has_one_row(node: Hir) -> bool:
+    """Whether there is exactly one row, whatever the sources hold."""
+    if isinstance(node, Aggregate):
+        return bool(node.aggregates) and not node.keys
+    if isinstance(node, Values):
+        return len(node.rows) == 1
+    if isinstance(node, Join):
+        return not node.predicates and all(map(has_one_row, node.inputs))
+    return isinstance(node, Project) and has_one_row(node.input)
+
+
 def is_monotonic(node: Hir) -> bool:
     if isinstance(node, Scan):
         return node.monotonic

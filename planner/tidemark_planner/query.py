@@ -53,7 +53,7 @@ def lower_query(
         def inline_rows(attribute: int, width: int) -> list[tuple[str | None, ...]]:
             return catalyst.inline_rows(analysed, attribute, width)
 
-        context = Context(leaves, LOWERINGS, inline_rows, object_id)
+        context = Context(leaves, LOWERINGS, inline_rows, object_id, analysed.subqueries)
         lowered = lower(analysed.tree, context)
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)

@@ -23,11 +23,13 @@ class Node:
 
     def expressions(self, field: str) -> tuple[Node, ...]:
         """The trees in a field that holds a list of expressions."""
-        return tuple(parse_tree(entry) for entry in self.fields.get(field, ()))
+        return tuple(e if isinstance(e, Node) else parse_tree(e) for e in self.fields.get(field, ()))
 
     def expression(self, field: str) -> Node | None:
         """The tree in a field that holds one expression, or none."""
         raw = self.fields.get(field)
+        if isinstance(raw, Node):
+            return raw
         return parse_tree(raw) if isinstance(raw, list) and raw else None
 
     @property

@@ -8,6 +8,7 @@ from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_sharing import QUERIES as SHARING
+from tests.oracle.cases_subqueries import QUERIES as SUBQUERIES
 from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.cases_types import QUERIES as TYPES
 from tests.oracle.check import Case
@@ -137,4 +138,5 @@ QUERIES = (
     ),
 )
 
-CASES = (*QUERIES, *AGGREGATES, *PLANS, *CLOCK, *JOINS, *TOP_K, *GROUPS, *TYPES, *WINDOWS, *OVER, *FLAT_MAP, *SHARING)
+PARTS = (QUERIES, AGGREGATES, PLANS, CLOCK, JOINS, SUBQUERIES, TOP_K, GROUPS, TYPES, WINDOWS, OVER, FLAT_MAP, SHARING)
+CASES = tuple(case for part in PARTS for case in part)

@@ -24,16 +24,16 @@ class Names:
 
 def shared(value: Hir, names: Names, body: Callable[[Hir], Hir]) -> Hir:
     """`body` over something that gives the rows of `value` and may be read often."""
-    if _is_free(value):
+    if is_free(value):
         return body(value)
     local = Local(names.fresh(), value.schema, unique_keys(value))
     return Let(local.name, value, body(local))
 
 
-def _is_free(node: Hir) -> bool:
+def is_free(node: Hir) -> bool:
     """Whether computing it twice keeps no state twice (the clock's filters do) and evaluates nothing that can fail."""
     if not isinstance(node, Scan | Values | Local | Filter | Project | Union):
         return False
     if any(is_fallible(e) or reads_clock(e) for e in expressions_of(node)):
         return False
-    return all(map(_is_free, inputs_of(node)))
+    return all(map(is_free, inputs_of(node)))

@@ -15,16 +15,17 @@ from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.organisation import lower_organised, lower_sort
 from tidemark_planner.lower.project import lower_filter, lower_project
 from tidemark_planner.lower.set_operation import lower_except, lower_intersect
+from tidemark_planner.lower.subquery import LOWERED, lower_lowered, with_subqueries
 from tidemark_planner.lower.union import lower_union
 from tidemark_planner.lower.window import lower_window
 
 __all__ = ["LOWERINGS", "Context", "Lowered"]
 
 LOWERINGS: dict[str, Lower] = {
-    "Project": lower_project,
+    "Project": with_subqueries(lower_project, "projectList"),
     "Filter": lower_filter,
-    "Join": lower_join,
-    "Aggregate": lower_aggregate,
+    "Join": with_subqueries(lower_join, "condition"),
+    "Aggregate": with_subqueries(lower_aggregate, "groupingExpressions", only_in_aggregates=("aggregateExpressions",)),
     "Union": lower_union,
     "Intersect": lower_intersect,
     "Except": lower_except,
@@ -40,4 +41,5 @@ LOWERINGS: dict[str, Lower] = {
     "Generate": lower_generate,
     "Range": lower_range,
     "LateralJoin": lower_lateral,
+    LOWERED: lower_lowered,
 }

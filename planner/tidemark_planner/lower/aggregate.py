@@ -3,7 +3,8 @@
     SELECT k + 1, sum(x) / count(*) ... GROUP BY k      ->      Project [(c0 + 1), (c1 / c2)]
                                                                   Aggregate keys=[k] [sum(x), count(*)]
 
-In the outputs, every occurrence of a grouping expression is that key, and every aggregate a column after the keys.
+In the outputs, every occurrence of a grouping expression is that key, every aggregate a column after the keys, and
+every scalar subquery outside an aggregate a column after those.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from dataclasses import replace
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
-from tidemark_planner.hir import Aggregate, Project
+from tidemark_planner.hir import Aggregate, Hir, Join, Project
+from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.aggregate_calls import FIRST_STAND_IN, Calls, lower_call
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.grouping import lower_expand
+from tidemark_planner.lower.subquery import scalar
 from tidemark_planner.tree import Node, walk
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable
 from tidemark_protocol.functions import entry
+
+_REPLACED = {"AggregateExpression": "resultId", "ScalarSubquery": "exprId"}
+_FIRST_BESIDE = 2 * FIRST_STAND_IN
 
 
 def lower_aggregate(node: Node, context: Context) -> Lowered:
@@ -27,31 +33,37 @@ def lower_aggregate(node: Node, context: Context) -> Lowered:
     keys = tuple(dict.fromkeys(below.expression(k) for k in node.expressions("groupingExpressions")))
     outputs = node.expressions("aggregateExpressions")
     calls = Calls(below)
-    lowered = tuple(_output(o, calls) for o in outputs)
+    beside: list[Hir] = []
+    lowered = tuple(_output(o, calls, beside, context) for o in outputs)
     aggregate = Aggregate(below.hir, keys, tuple(calls.values), tuple(calls.made))
     exprs = tuple(_over_groups(e, aggregate) for e in lowered)
-    return Lowered(Project(aggregate, exprs), *attributes_of(outputs))
+    rows: Hir = Join((aggregate, *beside)) if beside else aggregate
+    return Lowered(Project(rows, exprs), *attributes_of(outputs))
 
 
-def _output(node: Node, calls: Calls) -> ScalarExpr:
-    """The output over the input's columns, aggregates being stand-ins."""
+def _output(node: Node, calls: Calls, beside: list[Hir], context: Context) -> ScalarExpr:
+    """The output over the input's columns; aggregates, and the rows of subqueries, are stand-ins."""
     columns: dict[int, ScalarExpr] = dict(calls.below.columns)
     for each in walk(node):
         if each.kind == "AggregateExpression":
             columns[_stand_in(each)] = lower_call(each, calls)
+        elif each.kind == "ScalarSubquery":
+            row = scalar(each, context)
+            columns[_stand_in(each)] = replace(all_columns(row)[0], index=_FIRST_BESIDE + len(beside))
+            beside.append(row)
     return lower_expression(_with_stand_ins(node), columns)
 
 
 def _with_stand_ins(node: Node) -> Node:
-    """The tree with each aggregate replaced by an attribute."""
-    if node.kind == "AggregateExpression":
+    """The tree with each aggregate and scalar subquery replaced by an attribute."""
+    if node.kind in _REPLACED:
         return Node("AttributeReference", {"exprId": {"id": _stand_in(node)}, "name": "an aggregate"}, ())
     return replace(node, children=tuple(_with_stand_ins(c) for c in node.children))
 
 
 def _stand_in(node: Node) -> int:
     """An id that no attribute has."""
-    return -1 - int(node.fields["resultId"]["id"])
+    return -1 - int(node.fields[_REPLACED[node.kind]]["id"])
 
 
 def _over_groups(expr: ScalarExpr, node: Aggregate) -> ScalarExpr:
@@ -62,6 +74,8 @@ def _over_groups(expr: ScalarExpr, node: Aggregate) -> ScalarExpr:
     if isinstance(expr, ColumnRef):
         if expr.index < FIRST_STAND_IN:
             refuse("UNRESOLVED_COLUMN", "a column is neither grouped by nor aggregated")
+        if expr.index >= _FIRST_BESIDE:
+            return replace(expr, index=len(node.schema) + expr.index - _FIRST_BESIDE)
         return replace(expr, index=len(node.keys) + expr.index - FIRST_STAND_IN)
     if isinstance(expr, Call):
         made = replace(expr, arguments=tuple(_over_groups(a, node) for a in expr.arguments))

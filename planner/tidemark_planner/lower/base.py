@@ -44,6 +44,8 @@ class Context:
     lowerings: Mapping[str, Lower]
     inline_rows: InlineRows
     object_id: Callable[[int], GlobalId]
+    subqueries: Mapping[int, Node] = field(default_factory=dict)
+    """The trees of the subqueries in expressions, by their ids."""
     ctes: dict[int, Lowered] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
 

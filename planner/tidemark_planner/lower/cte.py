@@ -18,7 +18,9 @@ from tidemark_planner.tree import Node, walk
 def lower_with_cte(node: Node, context: Context) -> Lowered:
     """Definitions in order (a later one may read an earlier), then the query."""
     *definitions, query = node.children
-    uses = [int(n.fields["cteId"]) for n in walk(node) if n.kind == "CTERelationRef"]
+    trees = (node, *context.subqueries.values())
+    read = {id(n): int(n.fields["cteId"]) for tree in trees for n in walk(tree) if n.kind == "CTERelationRef"}
+    uses = list(read.values())
     for definition in definitions:
         number = int(definition.fields["id"])
         lowered = context.lower(definition.children[0])

@@ -1,9 +1,25 @@
-"""Project and Filter."""
+"""Project and Filter; conditions that ask for rows of a subquery are semi and anti joins.
+
+WHERE EXISTS (u) AND a NOT IN (SELECT b FROM v) AND x > 1
+
+Filter [x > 1]
+  Match anti   with v on a = b;  with v where b is NULL;  with v if a is NULL
+    Match semi   with u
+"""
 
 from __future__ import annotations
 
-from tidemark_planner.hir import Filter, Project
+from tidemark_planner.hir import Filter, Hir, Match, MatchKind, Project
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.lower.subquery import (
+    Beside,
+    correlation,
+    has_subquery,
+    membership,
+    only,
+    read_often,
+    rows_of,
+)
 from tidemark_planner.tree import Node
 
 
@@ -17,5 +33,45 @@ def lower_project(node: Node, context: Context) -> Lowered:
 def lower_filter(node: Node, context: Context) -> Lowered:
     below = context.lower(node.children[0])
     condition = node.expression("condition")
-    predicates = () if condition is None else (below.expression(condition),)
-    return Lowered(Filter(below.hir, predicates), below.attributes, below.names)
+    if condition is None or not has_subquery(condition):
+        own = () if condition is None else (below.expression(condition),)
+        return Lowered(Filter(below.hir, own), below.attributes, below.names)
+    rows, rest = below, []
+    for each in _conjuncts(condition):
+        matched = _matched(each, rows, context)
+        if matched is None:
+            rest.append(each)
+        else:
+            rows = Lowered(matched, below.attributes, below.names)
+    beside = Beside(rows, context)
+    asked = [beside.without(each, in_filter=True) for each in rest]
+    predicates = tuple(beside.rows.expression(each) for each in asked)
+    filtered = Lowered(Filter(beside.rows.hir, predicates), beside.rows.attributes, beside.rows.names)
+    return only(filtered, below.attributes)
+
+
+def _conjuncts(condition: Node) -> list[Node]:
+    if condition.kind != "And":
+        return [condition]
+    return [part for child in condition.children for part in _conjuncts(child)]
+
+
+def _matched(condition: Node, rows: Lowered, context: Context) -> Hir | None:
+    """The rows for which a condition that is an EXISTS or IN, or the negation of one, is true; None for others."""
+    negated = condition.kind == "Not"
+    asked = condition.children[0] if negated else condition
+    kind = MatchKind.ANTI if negated else MatchKind.SEMI
+    if asked.kind == "Exists":
+        right = rows_of(asked, context)
+        return Match(kind, rows.hir, right.hir, correlation(asked, rows, right))
+    if asked.kind != "InSubquery" or any(has_subquery(value) for value in asked.children[:-1]):
+        return None
+    right = rows_of(asked.children[-1], context)
+    found = membership(asked, rows, right)
+    if not negated or not found.unknown:
+        return Match(kind, rows.hir, right.hir, found.matched)
+    right = read_often(right, context)
+    kept = rows.hir
+    for predicates in (found.matched, *found.unknown):
+        kept = Match(kind, kept, right.hir, predicates)
+    return kept

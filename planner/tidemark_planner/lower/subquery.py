@@ -1,0 +1,217 @@
+"""Subqueries in expressions: each becomes a column beside the rows that the expression is evaluated on.
+
+    x > (SELECT avg(y) FROM u)      the rows beside the one row of the subquery (0 rows: NULL; more: an error)
+    EXISTS (...), a IN (...)        the rows beside a mark, whether a row matches
+    NOT x IN (SELECT y ...)         marks also say whether a match is unknown: y is NULL, or x is and there are rows
+
+Correlated scalar subqueries are joins by now (catalyst.py); the others say by which condition they correlate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark_planner.errors import unsupported
+from tidemark_planner.expand.sharing import is_free
+from tidemark_planner.expressions import lower_expression
+from tidemark_planner.hir import Hir, Join, Match, MatchKind, Project, Values, columns
+from tidemark_planner.keys import has_one_row
+from tidemark_planner.lower.base import Context, Lower, Lowered
+from tidemark_planner.lower.cte import share
+from tidemark_planner.nested_expressions import alike
+from tidemark_planner.tree import Node, walk
+from tidemark_protocol.expr import ScalarExpr, is_nullable
+from tidemark_protocol.functions import call
+from tidemark_protocol.types import BOOLEAN
+
+_KINDS = ("ScalarSubquery", "Exists", "InSubquery")
+_ONE_ROW = Values(((),), ())
+# Stand-ins for subqueries are attributes with ids far from those of Spark and of other stand-ins.
+_FIRST_STAND_IN = 1 << 40
+
+
+@dataclass(frozen=True)
+class Membership:
+    """`values IN (subquery)` over left rows and the subquery's, side by side.
+
+    `conditions` must hold for a match; `equal[i]` compares the i-th value, which is unknown where one of `nulls[i]` is
+    true.
+    """
+
+    conditions: tuple[ScalarExpr, ...]
+    equal: tuple[ScalarExpr, ...]
+    nulls: tuple[tuple[ScalarExpr, ...], ...]
+
+    @property
+    def matched(self) -> tuple[ScalarExpr, ...]:
+        return self.conditions + self.equal
+
+    @property
+    def unknown(self) -> tuple[tuple[ScalarExpr, ...], ...]:
+        """Conditions, one of which holds for each pair of rows of which nobody knows whether they match.
+
+        For one value each can be looked up; for several they hold for pairs that match as well.
+        """
+        if len(self.equal) == 1:
+            return tuple((*self.conditions, null) for null in self.nulls[0])
+        pairs = zip(self.equal, self.nulls, strict=True)
+        compared = tuple(call("or", (e, *nulls), BOOLEAN) if nulls else e for e, nulls in pairs)
+        return (self.conditions + compared,) if any(self.nulls) else ()
+
+
+def has_subquery(node: Node) -> bool:
+    return any(n.kind in _KINDS for n in walk(node))
+
+
+def rows_of(node: Node, context: Context) -> Lowered:
+    """The rows of a subquery."""
+    return context.lower(context.subqueries[node.expr_id])
+
+
+def correlation(node: Node, left: Lowered, right: Lowered) -> tuple[ScalarExpr, ...]:
+    """On what condition a subquery's rows belong to a left row, over both."""
+    both = Lowered(Join((left.hir, right.hir)), left.attributes + right.attributes, left.names + right.names)
+    positions = node.fields.get("joinCond") or ()
+    return tuple(lower_expression(node.children[p], both.columns) for p in positions)
+
+
+def membership(node: Node, left: Lowered, right: Lowered) -> Membership:
+    """An IN (subquery) taken apart; its values are over the left rows."""
+    *values, query = node.children
+    both = columns(Join((left.hir, right.hir)))
+    pairs = [(left.expression(v), both[len(left.attributes) + at]) for at, v in enumerate(values)]
+    return Membership(
+        correlation(query, left, right),
+        tuple(call("=", alike(pair), BOOLEAN) for pair in pairs),
+        tuple(tuple(call("is_null", (e,), BOOLEAN) for e in pair if is_nullable(e)) for pair in pairs),
+    )
+
+
+def read_often(rows: Lowered, context: Context) -> Lowered:
+    """The rows as something that may be read several times: computed once, unless reading them again is free."""
+    return rows if is_free(rows.hir) else replace(rows, hir=share(rows.hir, context))
+
+
+def scalar(node: Node, context: Context) -> Hir:
+    """The one row of an uncorrelated scalar subquery."""
+    if node.children:
+        unsupported("a correlated scalar subquery here", "put it into the SELECT list or the WHERE of a query")
+    rows = rows_of(node, context).hir
+    if has_one_row(rows):
+        return rows
+    return Match(MatchKind.SINGLE, _ONE_ROW, rows, ())
+
+
+class Beside:
+    """Rows, and beside them a column for each subquery that was taken out of an expression."""
+
+    def __init__(self, rows: Lowered, context: Context) -> None:
+        self.rows = rows
+        self._context = context
+        self._marks = 0
+
+    def without(self, node: Node, *, in_filter: bool = False) -> Node:
+        """The expression with its subqueries replaced by attributes. `in_filter`: NULL is as good as false."""
+        if node.kind == "ScalarSubquery":
+            row = scalar(node, self._context)
+            return self._added(Join((self.rows.hir, row)))
+        if node.kind == "Exists":
+            right = rows_of(node, self._context)
+            return self._mark(right, correlation(node, self.rows, right))
+        passed = in_filter and node.kind in ("And", "Or")
+        node = replace(node, children=tuple(self.without(c, in_filter=passed) for c in node.children))
+        return self._in(node, in_filter) if node.kind == "InSubquery" else node
+
+    def _in(self, node: Node, in_filter: bool) -> Node:
+        """true where a row matches, NULL where one may, else false."""
+        right = rows_of(node.children[-1], self._context)
+        found = membership(node, self.rows, right)
+        if in_filter or not found.unknown:
+            return self._mark(right, found.matched)
+        right = read_often(right, self._context)
+        matched = self._mark(right, found.matched)
+        chosen = [matched, _boolean("true")]
+        for at in range(len(found.unknown)):
+            predicates = membership(node, self.rows, right).unknown[at]
+            chosen += [self._mark(right, predicates), _boolean(None)]
+        return Node("CaseWhen", {}, (*chosen, _boolean("false")))
+
+    def _mark(self, right: Lowered, predicates: tuple[ScalarExpr, ...]) -> Node:
+        return self._added(Match(MatchKind.MARK, self.rows.hir, right.hir, predicates))
+
+    def _added(self, hir: Hir) -> Node:
+        """The attribute that the last column of `hir` is."""
+        number = -_FIRST_STAND_IN - self._marks
+        self._marks += 1
+        self.rows = Lowered(hir, (*self.rows.attributes, number), (*self.rows.names, "a subquery"))
+        return Node("AttributeReference", {"exprId": {"id": number}, "name": "a subquery"}, ())
+
+
+def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str] = ()) -> Lower:
+    """The lowering of a node whose expressions in `fields` may hold subqueries.
+
+    Of the fields `only_in_aggregates` those are taken out here that stand inside an aggregate's argument.
+    """
+
+    def lowered(node: Node, context: Context) -> Lowered:
+        held = {f: _held(node, f) for f in (*fields, *only_in_aggregates)}
+        if not any(has_subquery(e) for exprs in held.values() for e in exprs):
+            return lower(node, context)
+        first, *others = node.children
+        beside = Beside(context.lower(first), context)
+        taken: dict[str, Node | list[Node]] = {}
+        for name, exprs in held.items():
+            take = _in_aggregates(beside.without) if name in only_in_aggregates else beside.without
+            changed = [take(e) for e in exprs]
+            taken[name] = changed if _is_list(node, name) else changed[0]
+        children = (Node(LOWERED, {"lowered": beside.rows}, ()), *others)
+        made = lower(replace(node, fields={**node.fields, **taken}, children=children), context)
+        return only(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
+
+    return lowered
+
+
+LOWERED = "Lowered"
+
+
+def lower_lowered(node: Node, context: Context) -> Lowered:
+    """What stands in a tree for rows that are lowered already."""
+    found = node.fields["lowered"]
+    assert isinstance(found, Lowered)
+    return found
+
+
+def only(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
+    """The rows with these columns alone."""
+    if attributes == lowered.attributes:
+        return lowered
+    at = [lowered.attributes.index(a) for a in attributes]
+    row = columns(lowered.hir)
+    return Lowered(Project(lowered.hir, tuple(row[c] for c in at)), attributes, tuple(lowered.names[c] for c in at))
+
+
+def _is_list(node: Node, name: str) -> bool:
+    """Whether the field holds several expressions, or may; else it holds one, or none."""
+    raw = node.fields.get(name)
+    return not raw or isinstance(raw[0], list)
+
+
+def _held(node: Node, name: str) -> tuple[Node, ...]:
+    if _is_list(node, name):
+        return node.expressions(name)
+    one = node.expression(name)
+    return () if one is None else (one,)
+
+
+def _in_aggregates(take: Callable[[Node], Node]) -> Callable[[Node], Node]:
+    def taken(node: Node) -> Node:
+        if node.kind == "AggregateExpression":
+            return take(node)
+        return replace(node, children=tuple(taken(c) for c in node.children))
+
+    return taken
+
+
+def _boolean(value: str | None) -> Node:
+    return Node("Literal", {"value": value, "dataType": "boolean"}, ())
