@@ -84,9 +84,9 @@ _NOTHING = frozenset(
     "BEGIN START COMMIT END SET RESET PRAGMA ANALYZE VACUUM FLUSH REINDEX CHECKPOINT USE GRANT COMMENT EXPLAIN".split()
 )
 _QUERIES = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "("})
-# FLOAT and REAL have eight bytes in the engines that most files come from.
+# INTEGER, FLOAT and REAL have eight bytes in the engine that most files come from; INT has four, as in Spark.
 _TYPES = {
-    "INTEGER": "int",
+    "INTEGER": "bigint",
     "INT": "int",
     "INT4": "int",
     "MEDIUMINT": "int",
