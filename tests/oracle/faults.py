@@ -27,7 +27,8 @@ HANG_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens, where, and how often; each time leaves a file in `folder`, with the pid."""
+    """What happens, where, and how often; each time leaves a file in `folder`, with the pid. Nothing happens before
+    there is the folder."""
 
     folder: Path
     where: str
@@ -36,7 +37,7 @@ class Fault:
 
     def strike(self, where: str) -> None:
         """Happen, if it is the place and it has not happened often enough."""
-        if where == self.where and self._claim():
+        if where == self.where and self.folder.is_dir() and self._claim():
             if self.how == "raise":
                 raise RuntimeError("a planted fault")
             if self.how == "kill":

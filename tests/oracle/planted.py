@@ -83,6 +83,20 @@ def forgets_its_state(stage: WrongStage, tree: Pipeline, updates: Iterator[Updat
         yield from updates
 
 
+def takes_nothing_back(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A kernel that tells what is new, and not what is no longer so."""
+    for batch in updates:
+        yield batch.filter(pa.array(diffs(batch) > 0)) if isinstance(tree, Kernel) else batch
+
+
+def answers_at_the_end(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A kernel that dates all its output at the step's last time."""
+    for batch in updates:
+        if isinstance(tree, Kernel):
+            batch = make_updates(row_columns(batch), np.full(batch.num_rows, stage.last), diffs(batch), errors(batch))
+        yield batch
+
+
 def joins_one_side_only(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
     """What is new on the right is arranged, but meets nothing."""
     for batch in updates:

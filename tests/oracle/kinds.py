@@ -1,0 +1,35 @@
+"""A case for each kind of operator, for tests that are about state and not about answers."""
+
+from __future__ import annotations
+
+from tests.oracle.cases import CASES
+from tests.oracle.check import Case
+
+_NAMES = (
+    "sum by key",
+    "distinct",
+    "three way join",
+    "join and reduce",
+    "used twice",
+    "left join with a residual",
+    "anti join",
+    "except all",
+    "limit and offset",
+    "top-k: heads 1+1 by 1 DESC of each a",
+    "min and max",
+    "string_agg in an order",
+    "percentiles",
+    "distinct aggregates of several values, and others",
+    "row numbers and shifts",
+    "framed sums and extremes",
+    "clock: a window that moves",
+    "join that fails",
+)
+
+
+def named(name: str) -> Case:
+    """The case of this name."""
+    return next(case for case in CASES if case.name == name)
+
+
+KINDS = tuple(map(named, _NAMES))

@@ -1,0 +1,69 @@
+"""A step cut short in every kind of operator: the state stays what it was, and the step that is run again counts once.
+
+One kind of fault for each kind of operator and place, chosen in turn, so that every operator meets one and every fault
+meets several operators; `test_crash.py` has all of them for one query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import cycle, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.check import Case
+from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.histories import random_history
+from tests.oracle.kinds import KINDS
+from tests.oracle.oracle import Oracle
+from tests.oracle.variants import read_index
+from tests.oracle.world import SINK, World, consolidated, contents, delta, world
+from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.render import StepFailed, prepare
+
+pytestmark = pytest.mark.spark
+
+ATTEMPTS = 2  # as the session allows
+FAULTS = cycle(product(("before report", "reading", "after report"), ("raise", "kill")))
+MET = [(case, *fault) for case, fault in zip(KINDS, FAULTS, strict=False)]
+
+
+@pytest.mark.parametrize(("case", "where", "how"), MET, ids=[f"{c.name}-{w}-{h}" for c, w, h in MET])
+def test_crash_in_every_kind_of_operator_leaves_the_state(
+    oracle: Oracle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: Case, where: str, how: str
+) -> None:
+    """The second step fails in all its attempts, and then succeeds with what the first one left."""
+    history = random_history(case.tables, 12, changes=case.changes, tick=case.tick)
+    middle, end = history.times[len(history.times) // 2], history.last + 1
+    with world(oracle.spark, tmp_path / "quiet", case.tables, history) as quiet:
+        expected = quiet.run(oracle.describe(case, quiet), [middle, end])
+    with world(oracle.spark, tmp_path / "disturbed", case.tables, history) as disturbed:
+        fault = Fault(disturbed.folder / "fault", where, how, ATTEMPTS)
+        monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
+        assert cut_short(oracle, disturbed, case, fault, middle, end) == expected
+
+
+def cut_short(oracle: Oracle, of: World, case: Case, fault: Fault, middle: int, end: int) -> Counter[Any]:
+    """All updates, over a step that fails until its attempts are used up and is run again."""
+    dataflow = of.build(oracle.describe(case, of))
+    made: Counter[Any] = Counter(delta(of.step(dataflow, middle), SINK))
+    before = sorted(of.store.arrangements(), key=lambda m: m.arrangement)
+    step = dataflow.plan_step(Frontier.at(end), of.inputs(dataflow, end))
+    fault.folder.mkdir()
+    with pytest.raises(StepFailed):
+        dataflow.run(step)
+    assert fault.strikes == ATTEMPTS
+    assert sorted(of.store.arrangements(), key=lambda m: m.arrangement) == before
+    assert read_index(of, dataflow, middle - 1) == contents(consolidated(made), middle - 1)
+
+    outcome = dataflow.run(step)
+    dataflow.commit(outcome)
+    of.store.sweep(())
+    root = of.store.directory
+    assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+    made.update(delta(outcome, SINK))
+    return consolidated(made)
