@@ -6,11 +6,16 @@ allowed name became is checked again as a typed tree (tidemark_protocol.check).
 
 from __future__ import annotations
 
+import re
+
+from tidemark_planner.call_classes import NAMES as CLASS_NAMES
 from tidemark_planner.errors import refuse
 from tidemark_planner.nested_expressions import NAMES as NESTED
 from tidemark_planner.nested_expressions import TABLE_FUNCTIONS
 from tidemark_planner.syntax import ParseTree, Phrase
+from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
 from tidemark_protocol.literals import is_special_time
+from tidemark_protocol.nested_functions import MOST_ELEMENTS
 
 AGGREGATES = frozenset(
     "count sum avg mean count_if bool_and bool_or every some any min max any_value first last first_value last_value "
@@ -24,15 +29,18 @@ _LATER_AGGREGATES = frozenset(
     "histogram_numeric product".split()
 )
 _CLOCK = frozenset("localtimestamp current_time mz_now unix_timestamp".split())
-SCALARS = frozenset(
-    "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
-    "round floor ceil ceiling shiftleft shiftright shiftrightunsigned grouping grouping_id "
-    "upper ucase lower lcase length char_length character_length len substring substr "
-    "concat trim ltrim rtrim startswith endswith contains replace "
-    "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
-    "now current_timestamp current_date curdate "
-    "date_add dateadd date_sub datediff date_diff add_months date_trunc trunc "
-    "boolean tinyint smallint int bigint float double decimal string date timestamp".split()
+SCALARS = (
+    frozenset(
+        "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
+        "round floor ceil ceiling shiftleft shiftright shiftrightunsigned grouping grouping_id "
+        "upper ucase lower lcase length char_length character_length len substring substr "
+        "concat trim ltrim rtrim startswith endswith contains replace "
+        "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
+        "now current_timestamp current_date curdate "
+        "date_add dateadd date_sub datediff date_diff add_months date_trunc trunc "
+        "boolean tinyint smallint int bigint float double decimal string date timestamp binary".split()
+    )
+    | CLASS_NAMES
 )
 # Rules of the grammar that have no lowering, in the user's words.
 _CLAUSES = {
@@ -76,10 +84,12 @@ _KEYWORDS = {
     "TRY_CAST": "TRY_CAST",
     "ESCAPE": "LIKE with ESCAPE",
     "RECURSIVE": "WITH RECURSIVE",
-    "RLIKE": "RLIKE",
-    "ILIKE": "ILIKE",
     "COLLATE": "COLLATE",
 }
+# Functions that make large values, and how large their second argument may be.
+_MOST = {"lpad": MOST_CHARACTERS, "rpad": MOST_CHARACTERS, "repeat": MOST_TIMES, "array_repeat": MOST_ELEMENTS}
+_GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 
 
@@ -102,6 +112,7 @@ def check_statement(sql: str, tree: ParseTree) -> None:
                 if not token.is_name:
                     _refuse_at(token, construct)
     _check_functions(tree)
+    _check_sizes(tree)
     _check_literals(tree)
 
 
@@ -120,6 +131,17 @@ def _check_functions(tree: ParseTree) -> None:
         for token in tree.tokens(keyword):
             if token.parent == "CurrentLikeContext":
                 _refuse_clock(token, token.text.lower())
+
+
+def _check_sizes(tree: ParseTree) -> None:
+    """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
+    for phrase, arguments in tree.calls(_MOST):
+        name = phrase.text.lower().strip("`")
+        size = arguments[1] if len(arguments) > 1 else ""
+        small = _NUMBER.fullmatch(size) is not None and int(size) <= _MOST[name]
+        if not small or any(_GROWING.search(a) for a in arguments):
+            message = f"{name} takes a literal number, at most {_MOST[name]}, and nothing that was made longer already"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 
 def _check_literals(tree: ParseTree) -> None:

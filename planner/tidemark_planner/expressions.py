@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from tidemark_planner import fold
+from tidemark_planner.call_classes import CLASSES
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.literals import literal_of
 from tidemark_planner.nested_expressions import alike, empty_array, lower_nested
@@ -21,61 +22,15 @@ from tidemark_protocol import decimals, signatures
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.check_scalar import MAX_EXPR_NODES
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
-from tidemark_protocol.functions import call, is_constant
+from tidemark_protocol.functions import call, entry, is_constant
+from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
 from tidemark_protocol.literals import is_special_time
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
+from tidemark_protocol.signatures import describe
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
 # What each of Spark's attributes is: most often a column of the row.
 Columns = Mapping[int, ScalarExpr]
-_BINARY_TO_BOOLEAN = {
-    "EqualTo": "=",
-    "EqualNullSafe": "<=>",
-    "LessThan": "<",
-    "LessThanOrEqual": "<=",
-    "GreaterThan": ">",
-    "GreaterThanOrEqual": ">=",
-    "Like": "like",
-    "StartsWith": "startswith",
-    "EndsWith": "endswith",
-    "Contains": "contains",
-    "In": "in",
-}
-_UNARY_TO_BOOLEAN = {"IsNull": "is_null", "IsNotNull": "is_not_null", "IsNaN": "isnan", "Not": "not"}
-_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
-_TO_INT = {
-    "Year": "year",
-    "Month": "month",
-    "DayOfMonth": "day",
-    "Quarter": "quarter",
-    "DayOfWeek": "dayofweek",
-    "Hour": "hour",
-    "Minute": "minute",
-    "Second": "second",
-    "Length": "length",
-    "DateDiff": "datediff",
-}
-_TO_STRING = {
-    "Upper": "upper",
-    "Lower": "lower",
-    "StringTrim": "trim",
-    "StringTrimLeft": "ltrim",
-    "StringTrimRight": "rtrim",
-    "Substring": "substring",
-    "StringReplace": "replace",
-}
-_SAME_TYPE = {
-    "BitwiseAnd": "&",
-    "BitwiseOr": "|",
-    "BitwiseXor": "^",
-    "BitwiseNot": "~",
-    "ShiftLeft": "shiftleft",
-    "ShiftRight": "shiftright",
-    "ShiftRightUnsigned": "shiftrightunsigned",
-    "Abs": "abs",
-    "Greatest": "greatest",
-    "Least": "least",
-    "Coalesce": "coalesce",
-}
+_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%", "Pmod": "pmod"}
 
 
 def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
@@ -99,18 +54,10 @@ class _Lowering:
         if nested is not None:
             return nested
         arguments = tuple(self.lower(child) for child in node.children)
-        if kind in _BINARY_TO_BOOLEAN:
-            return call(_BINARY_TO_BOOLEAN[kind], alike(arguments), BOOLEAN)
-        if kind in _UNARY_TO_BOOLEAN:
-            return call(_UNARY_TO_BOOLEAN[kind], arguments, BOOLEAN)
         if kind in _ARITHMETIC:
             return _arithmetic(_ARITHMETIC[kind], arguments)
-        if kind in _TO_INT:
-            return call(_TO_INT[kind], arguments, INT)
-        if kind in _TO_STRING:
-            return call(_TO_STRING[kind], arguments, STRING)
-        if kind in _SAME_TYPE:
-            return call(_SAME_TYPE[kind], arguments, arguments[0].type)
+        if kind in CLASSES:
+            return _plain(kind, arguments)
         named = _BY_ARGUMENTS.get(kind)
         if named is None:
             refuse("FORBIDDEN_FUNCTION", f"the expression {kind} is not on the list of allowed functions", word=kind)
@@ -187,6 +134,15 @@ class _Lowering:
     def truncated(self, node: Node) -> ScalarExpr:
         return call("date_trunc", tuple(self.lower(c) for c in node.children), SqlType("timestamp"))
 
+    def of_unit(self, node: Node) -> ScalarExpr:
+        """timestampdiff, timestampadd: the unit is a field of Spark's."""
+        unit = Literal(str(node.fields["unit"]).upper(), STRING)
+        result = BIGINT if node.kind == "TimestampDiff" else TIMESTAMP
+        made = call(node.kind.lower(), (unit, *(self.lower(c) for c in node.children)), result)
+        if not entry(made.function).accepts(made):
+            unsupported(f"{made.function} of {unit.value}")
+        return made
+
     def subquery(self, node: Node) -> ScalarExpr:
         unsupported(_SUBQUERIES[node.kind])
 
@@ -219,6 +175,8 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "With": _Lowering.shared,
     "CommonExpressionRef": _Lowering.shared_use,
     "TruncTimestamp": _Lowering.truncated,
+    "TimestampDiff": _Lowering.of_unit,
+    "TimestampAdd": _Lowering.of_unit,
     **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),
     "CurrentTimestamp": _Lowering.now,
     "Now": _Lowering.now,
@@ -227,10 +185,30 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
 }
 
 
+def _plain(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    function, result = CLASSES[kind]
+    if result == BOOLEAN:
+        arguments = alike(arguments)
+    made = call(function, arguments, arguments[0].type if result is None else result)
+    if not entry(function).accepts(made):
+        refuse("TYPE", f"there is no {describe(made)}{_HINTS.get(function, '')}", word=function)
+    return made
+
+
+_HINTS = {
+    **dict.fromkeys(
+        ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
+    ),
+    "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
+    **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
+}
+
+
 def _arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     left, right = (a.type for a in arguments)
     if left.is_decimal and right.is_decimal:
-        return call(operator, arguments, decimals.result_type(operator, left, right))
+        of = "%" if operator == "pmod" else operator
+        return call(operator, arguments, decimals.result_type(of, left, right))
     return call(operator, arguments, left)
 
 
@@ -298,11 +276,8 @@ def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     of, digits = arguments
     if not isinstance(digits, Literal) or digits.value is None:
         unsupported("round to a number of digits that is not a literal")
-    if of.type.is_decimal and int(digits.value) >= 0:
-        return call("round", arguments, signatures.rounded_type(of.type, int(digits.value))[0])
-    if of.type != DOUBLE:
-        unsupported(f"round of {of.type} to {digits.value} digits")
-    return call("round", arguments, DOUBLE)
+    of_decimal = of.type.is_decimal
+    return call("round", arguments, signatures.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
 
 
 def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:

@@ -13,7 +13,7 @@ and position, and which relations are read, is looked up here, by rule of Spark'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,14 @@ class ParseTree:
             start, text = token.getStartIndex(), token.getText()
             span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
             yield Phrase("Token", _name_of(node.getParent()), text, span)
+
+    def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, list[str]]]:
+        """The name of every call of one of these functions, with the texts of its arguments."""
+        for context in self._found("functionName"):
+            called, phrase = context.getParent(), _phrase(context)
+            if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
+                arguments = called.functionArgument()
+                yield phrase, [arguments.get(at).getText() for at in range(arguments.size())]
 
     def relations(self) -> list[RelationName]:
         """Every relation that is read, with what it could mean."""

@@ -99,7 +99,11 @@ def like(call: Call) -> frozenset[str]:
 
 def rounding(call: Call) -> frozenset[str]:
     of, digits = call.arguments
-    if not of.type.is_decimal or not isinstance(digits, Literal) or digits.value is None:
+    if not isinstance(digits, Literal) or digits.value is None:
+        return NOTHING
+    if of.type.is_integral and int(digits.value) < 0:
+        return frozenset({ARITHMETIC_OVERFLOW})
+    if not of.type.is_decimal:
         return NOTHING
     return frozenset({OUT_OF_RANGE}) if rounded_type(of.type, int(digits.value))[1] else NOTHING
 

@@ -8,39 +8,21 @@ known when it fails. What is not here is refused by the planner, and again by th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from tidemark_protocol import fallible, signatures
 from tidemark_protocol import nested_functions as nested
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW, cast_may_be_null
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, walk
-from tidemark_protocol.fallible import Errors, always, never
+from tidemark_protocol.fallible import always
+from tidemark_protocol.function_entry import Function as Function
+from tidemark_protocol.function_entry import all_arguments, any_argument, maybe, not_null
+from tidemark_protocol.functions_dates import DATES
+from tidemark_protocol.functions_math import MATH
+from tidemark_protocol.functions_text import TEXT
 from tidemark_protocol.lir import ErrorValue
-from tidemark_protocol.signatures import Signature, fixed, of_names
+from tidemark_protocol.signatures import fixed, of_names
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
 EXPRESSION_FAILED = "EXPRESSION_FAILED"
-Nullability = Callable[[Call], bool]
-
-
-def any_argument(call: Call) -> bool:
-    """NULL in, NULL out."""
-    return any(is_nullable(a) for a in call.arguments)
-
-
-def all_arguments(call: Call) -> bool:
-    """NULL only where every argument is."""
-    return all(is_nullable(a) for a in call.arguments)
-
-
-def not_null(call: Call) -> bool:
-    return False
-
-
-def maybe(call: Call) -> bool:
-    """NULL also where no argument is: an element, a field, what was not found."""
-    return True
 
 
 def _case_nullable(call: Call) -> bool:
@@ -55,28 +37,6 @@ def _if_nullable(call: Call) -> bool:
 
 def _cast_nullable(call: Call) -> bool:
     return any_argument(call) or cast_may_be_null(call.arguments[0].type, call.type)
-
-
-@dataclass(frozen=True)
-class Function:
-    """One entry: how many arguments, of which types, what it raises, when it is NULL, which arguments are lazy.
-
-    `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises
-    nothing.
-    """
-
-    name: str
-    least: int
-    most: int | None
-    signature: Signature
-    errors: Errors = never
-    nullable: Nullability = any_argument
-    lazy: bool = False
-
-    def accepts(self, call: Call) -> bool:
-        count = len(call.arguments)
-        enough = self.least <= count and (self.most is None or count <= self.most)
-        return enough and self.signature(call.arguments, call.type)
 
 
 _TIMES = ("timestamp", "timestamp_ntz")
@@ -154,7 +114,7 @@ _ENTRIES = (
     Function("json_array_length", 1, 1, fixed(INT, STRING), nullable=maybe),
     Function("json_object_keys", 1, 1, fixed(nested.STRINGS, STRING), nullable=maybe),
 )
-FUNCTIONS: dict[str, Function] = {f.name: f for f in _ENTRIES}
+FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES)}
 # The planner turns comparisons with them into temporal bounds: no plan holds one.
 CLOCK: dict[str, Function] = {
     "now": Function("now", 0, 0, fixed(TIMESTAMP), nullable=not_null),

@@ -124,19 +124,22 @@ def truncated_timestamp(arguments: tuple[ScalarExpr, ...], result: SqlType) -> b
 
 
 def rounded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """A double, or a decimal to a literal number of fraction digits."""
+    """A number to a literal number of fraction digits."""
     of, digits = arguments
     if not isinstance(digits, Literal) or digits.type != INT or digits.value is None:
         return False
-    if of.type.is_decimal:
-        return 0 <= int(digits.value) <= 38 and result == rounded_type(of.type, int(digits.value))[0]
-    return of.type.name == "double" == result.name and -38 <= int(digits.value) <= 38
+    if not -38 <= int(digits.value) <= 38:
+        return False
+    return (
+        result == (rounded_type(of.type, int(digits.value))[0] if of.type.is_decimal else of.type) and result.is_numeric
+    )
 
 
 def rounded_type(of: SqlType, digits: int) -> tuple[SqlType, bool]:
     """The type of a decimal rounded to `digits` fraction digits, and whether it may overflow."""
-    scale = min(of.scale, digits)
-    precision = of.precision - of.scale + 1 + scale
+    whole_digits = of.precision - of.scale + 1
+    scale = min(of.scale, max(digits, 0))
+    precision = max(whole_digits, 1 - digits) + scale
     return SqlType("decimal", min(precision, 38), scale), precision > 38
 
 

@@ -91,6 +91,13 @@ def _field(call: Call, arguments: list[str]) -> str:
     return f"({arguments[0]}).{backquoted(struct.labels[int(position.value or 0)])}"
 
 
+def _with_unit(call: Call, arguments: list[str]) -> str:
+    """The first argument is a keyword in the text."""
+    unit = call.arguments[0]
+    assert isinstance(unit, Literal), "a unit is a literal"
+    return f"{call.function}({unit.value}, {', '.join(arguments[1:])})"
+
+
 _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "negate": lambda call, a: f"(- {a[0]})",
     "~": lambda call, a: f"(~ {a[0]})",
@@ -106,6 +113,11 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "subscript": lambda call, a: f"({a[0]})[{a[1]}]",
     "from_json": lambda call, a: f"from_json({a[0]}, {string_sql(_type_sql(call.type))})",
     "raise_error": lambda call, a: f"CAST(raise_error({a[0]}) AS {str(call.type).upper()})",
+    "rlike": lambda call, a: f"({a[0]} RLIKE {a[1]})",
+    "yearofweek": lambda call, a: f"extract(YEAROFWEEK FROM {a[0]})",
+    "second_with_fraction": lambda call, a: f"extract(SECOND FROM {a[0]})",
+    "timestampdiff": _with_unit,
+    "timestampadd": _with_unit,
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
     "ltrim": _trim("LEADING"),

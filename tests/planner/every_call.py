@@ -34,9 +34,29 @@ LITERALS = (
     Literal("2020-02-29T23:59:59.000001", SqlType("timestamp")),
     Literal("14", SqlType("interval year to month")),
     Literal("-90061000001", SqlType("interval day to second")),
+    Literal("-1", SqlType("int")),
+    Literal("HOUR", SqlType("string")),
+    Literal("yyyy-MM-dd HH:mm", SqlType("string")),
+    Literal("^ab.c$", SqlType("string")),
 )
 _COLUMNS = tuple(ColumnRef(2 * n, of) for n, of in enumerate(TYPES))
 _NOT_NULL = tuple(ColumnRef(2 * n + 1, of, False) for n, of in enumerate(TYPES))
+
+
+def _of(name: str) -> ColumnRef:
+    return _COLUMNS[TYPES.index(SqlType(name))]
+
+
+# Calls of three and four arguments whose types are not alike.
+_MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
+    (_of("string"), LITERALS[0], _of("string")),
+    (LITERALS[-3], _of("timestamp"), _of("timestamp")),
+    (LITERALS[-3], _of("bigint"), _of("timestamp")),
+    (_of("timestamp"), _of("timestamp"), LITERALS[3]),
+    (_of("double"), _of("double"), _of("double"), _of("bigint")),
+    (_of("string"), _of("string"), _of("int"), _of("int")),
+    (_of("string"), _of("string"), _of("string"), LITERALS[0]),
+)
 
 
 def calls_of(function: str) -> Iterator[Call]:
@@ -73,10 +93,11 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
     yield (string, LITERALS[5], integer)[:count]
     yield (string, string, number)[:count]
     yield (string, integer, integer, integer)[:count]
+    yield from (arguments for arguments in _MIXED if len(arguments) == count)
 
 
 def _results(arguments: tuple[ScalarExpr, ...]) -> list[SqlType]:
-    found = dict.fromkeys(TYPES)
+    found = dict.fromkeys((*TYPES, SqlType("decimal", 8, 6)))
     of = [a.type for a in arguments if a.type.is_decimal]
     if len(of) == 2:
         found |= dict.fromkeys(decimals.result_type(op, of[0], of[1]) for op in "+-*/%")

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tidemark_planner.fold import fold_call
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
-from tidemark_protocol.functions import any_argument, call, entry, is_fallible
+from tidemark_protocol.function_entry import any_argument
+from tidemark_protocol.functions import call, entry, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.

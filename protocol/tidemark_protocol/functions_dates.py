@@ -1,0 +1,79 @@
+"""Functions of dates and times beyond the first: parts, distances, text in a literal pattern. The zone is UTC."""
+
+from __future__ import annotations
+
+import re
+
+from tidemark_protocol.casts import ARITHMETIC_OVERFLOW
+from tidemark_protocol.expr import Call, Literal, ScalarExpr
+from tidemark_protocol.fallible import DATETIME_OVERFLOW, NOTHING, always
+from tidemark_protocol.function_entry import Function
+from tidemark_protocol.signatures import fixed, of_names, types_of
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
+
+UNITS = frozenset("MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR".split())
+_FINE_UNITS = frozenset({"MICROSECOND", "MILLISECOND"})
+_DAYS = frozenset(
+    "SU SUN SUNDAY MO MON MONDAY TU TUE TUESDAY WE WED WEDNESDAY TH THU THURSDAY FR FRI FRIDAY SA SAT SATURDAY".split()
+)
+# Letters that say the same in every locale or are always English's, and what stands between them.
+_PATTERN = re.compile(r"(y{4}|yy|M{1,4}|d{1,2}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,9}|a|E{1,4}|D{1,3}|[ ,.:/_-])+")
+
+
+def _text_of(argument: ScalarExpr) -> str | None:
+    return argument.value if isinstance(argument, Literal) and argument.type == STRING else None
+
+
+def patterned(argument: ScalarExpr) -> bool:
+    """Whether the argument is a literal pattern of the letters that are allowed."""
+    return _PATTERN.fullmatch(_text_of(argument) or "") is not None
+
+
+def _formatted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return types_of(arguments) == (TIMESTAMP, STRING) and result == STRING and patterned(arguments[1])
+
+
+def _parsed(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return types_of(arguments) == (STRING, STRING) and result == TIMESTAMP and patterned(arguments[1])
+
+
+def _unit(argument: ScalarExpr) -> bool:
+    return _text_of(argument) in UNITS
+
+
+def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return types_of(arguments[1:]) == (TIMESTAMP, TIMESTAMP) and result == BIGINT and _unit(arguments[0])
+
+
+def _distance_errors(call: Call) -> frozenset[str]:
+    return frozenset({ARITHMETIC_OVERFLOW}) if _text_of(call.arguments[0]) in _FINE_UNITS else NOTHING
+
+
+def _moved(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return types_of(arguments[1:]) == (BIGINT, TIMESTAMP) and result == TIMESTAMP and _unit(arguments[0])
+
+
+def _day_errors(call: Call) -> frozenset[str]:
+    name = _text_of(call.arguments[1])
+    return NOTHING if name is not None and name.upper() in _DAYS else frozenset({"ILLEGAL_DAY_OF_WEEK"})
+
+
+DATES = (
+    Function("last_day", 1, 1, fixed(DATE, DATE)),
+    *(Function(n, 1, 1, fixed(INT, DATE)) for n in ("weekday", "dayofyear", "weekofyear", "yearofweek", "unix_date")),
+    *(Function(n, 1, 1, fixed(STRING, DATE)) for n in ("dayname", "monthname")),
+    Function("date_from_unix_date", 1, 1, fixed(DATE, INT)),
+    Function("make_date", 3, 3, fixed(DATE, INT, INT, INT), always("DATETIME_FIELD_OUT_OF_BOUNDS")),
+    Function("next_day", 2, 2, fixed(DATE, DATE, STRING), _day_errors),
+    Function("months_between", 3, 3, fixed(DOUBLE, TIMESTAMP, TIMESTAMP, BOOLEAN)),
+    Function("second_with_fraction", 1, 1, of_names(SqlType("decimal", 8, 6), "timestamp", "timestamp_ntz")),
+    Function("date_format", 2, 2, _formatted),
+    Function("to_timestamp", 2, 2, _parsed, always("CANNOT_PARSE_TIMESTAMP")),
+    *(
+        Function(n, 1, 1, fixed(TIMESTAMP, BIGINT), always(ARITHMETIC_OVERFLOW))
+        for n in ("timestamp_seconds", "timestamp_millis")
+    ),
+    *(Function(n, 1, 1, fixed(BIGINT, TIMESTAMP)) for n in ("unix_seconds", "unix_millis", "unix_micros")),
+    Function("timestampdiff", 3, 3, _distance, _distance_errors),
+    Function("timestampadd", 3, 3, _moved, always(DATETIME_OVERFLOW)),
+)
