@@ -102,6 +102,19 @@ def test_the_global_row_is_there_before_any_input(tmp_path: Path) -> None:
     assert steps == [{(None,): 1}, {(None,): -1, (5,): 1}, {}, {(5,): -1, (None,): 1}]
 
 
+def test_the_global_row_over_many_times_in_the_first_step(tmp_path: Path) -> None:
+    """More times than are looked at side by side, every other one without rows: the row of each takes its turn."""
+    of = Extremes((pa.int64(),), (), (Extreme(Value(0, True), "max(v)"),))
+    spec, layouts = spec_of(of)
+    driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a, layout in layouts.items()))
+    rows = [((i,), i + gone, 1 - 2 * gone) for i in range(0, 40, 2) for gone in (0, 1)]
+    made = contents(extremes(driver.context(0, 40, hydration=True), spec, [updates([pa.int64()], rows)]))
+    shown = [(i if i % 2 == 0 else None,) for i in range(40)]
+    expected = Counter({(row, None, i): 1 for i, row in enumerate(shown)})
+    expected.update({(row, None, i + 1): -1 for i, row in enumerate(shown[:-1])})
+    assert made == expected
+
+
 def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits it."""
     of = Extremes((pa.int64(),), (), (Extreme(Value(0, True), "max(v)"),))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,41 @@ def test_retractions_that_eat_the_heads_are_read_on_behind(tmp_path: Path) -> No
         driver.commit(context)
     assert shown[0] == {((0, 1), None, 0): 1, ((0, 2), None, 0): 1}
     assert shown[1] == {((0, 1), None, 1): -1, ((0, 2), None, 1): -1, ((0, 501), None, 1): 1, ((0, 502), None, 1): 1}
+
+
+def first_of_all(tmp_path: Path, steps: list[list[tuple]], cuts: list[int]) -> Counter:
+    """The least value, over steps that are neither merged nor compacted."""
+    ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
+    driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, cuts[0]), merging=False)
+    result: Counter = Counter()
+    for rows, (lower, upper) in zip(steps, pairwise(cuts), strict=True):
+        context = driver.context(lower, upper, hydration=lower == cuts[0])
+        result.update(contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)])))
+        driver.commit(context)
+    return Counter({k: d for k, d in result.items() if d})
+
+
+def test_a_row_cut_off_between_its_times_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """Of the best row only the first updates are read: that it goes later must not be missed."""
+    rows = [((1,), 0, 1), ((1,), 1, 1), ((1,), 2, -2), ((2,), 0, 1)]
+    assert first_of_all(tmp_path, [rows], [0, 3]) == {
+        ((1,), None, 0): 1,
+        ((1,), None, 2): -1,
+        ((2,), None, 2): 1,
+    }
+
+
+def test_what_was_first_before_the_step_is_read_as_far_as_it_takes(tmp_path: Path) -> None:
+    """A better row comes, and settles what is first now; what was first stands behind rows that had gone by then."""
+    gone = [((v,), time, diff) for v in range(10, 20) for time, diff in ((0, 1), (1, -1))]
+    steps = [[*gone, ((20,), 0, 1)], [((5,), 2, 1)]]
+    assert first_of_all(tmp_path, steps, [0, 2, 3]) == {
+        ((10,), None, 0): 1,
+        ((10,), None, 1): -1,
+        ((20,), None, 1): 1,
+        ((20,), None, 2): -1,
+        ((5,), None, 2): 1,
+    }
 
 
 def test_many_times_in_one_step_are_shown_one_by_one(tmp_path: Path) -> None:
