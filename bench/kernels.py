@@ -2,6 +2,7 @@
 
 A join on (bigint, string) with a lineitem-like side of 1M and of 5M rows, then sum and count by (date, string), both in
 this process and without Spark. The cost of a step should follow its delta: `state_ratio` is the time at 5M over 1M.
+Then top-10 and min/max of one group (`heads.py`): `group_ratio` is the time at 1M over that at 100k.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from bench import heads
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import Aggregate
@@ -126,6 +128,7 @@ def main() -> None:
     for rows in deltas:
         ratio = figures["5M"][f"{rows}_rows_ms_p50"] / figures["1M"][f"{rows}_rows_ms_p50"]
         figures[f"state_ratio_{rows}_rows"] = round(ratio, 2)
+    figures |= heads.measure(arguments.steps, {"100k": 100_000, "1M": 1_000_000})
     if not arguments.json:
         for name, value in figures.items():
             print(name, value)
