@@ -9,10 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.groups_model import expected_output, in_order
-from tests.arrangement.histories import seeds
+from tests.arrangement.histories import A, Driver, contents, seeds
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
+from tidemark_replica.arrangement.errors import MalformedUpdates, UnsupportedType
 from tidemark_replica.arrangement.kernels import basic
 from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction
+from tidemark_replica.arrangement.kernels.groups import reevaluate
+from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.ordering import Order
 
 # group by c0 over a double, a text, a bigint and a filter
@@ -125,3 +128,27 @@ def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(
         ((None,), error, 4): -1,
         (("ab-ab",), None, 4): 1,
     }
+
+
+def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
+    """Of eight tasks over an empty input exactly one emits the row of an empty group."""
+    function = BasicFunction(tuple(TYPES), (), (aggregate("array_agg", 2), aggregate("first", 2)))
+    spec = spec_of(function, TYPES, (), always=True)
+    driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 0, buckets=8))
+    outputs = [contents(reevaluate(driver.context(0, 1, hydration=True, bucket=b), spec, [])) for b in range(8)]
+    assert sorted(outputs, key=len)[7] == {(((), None), None, 0): 1}
+    assert sorted(map(len, outputs)) == [0] * 7 + [1]
+
+
+def test_another_operators_rows_are_refused(tmp_path: Path) -> None:
+    """A plan change needs a new arrangement; the old rows would be misread."""
+    spec = spec_of(BasicFunction(tuple(TYPES), (0,), AGGREGATES), TYPES, (0,), always=False)
+    driver = Driver(tmp_path, Manifest.empty(A, spec_of(spec.function, TYPES, (1,), always=False).layout, 0))
+    with pytest.raises(MalformedUpdates, match="does not hold the groups"):
+        list(reevaluate(driver.context(0, 1), spec, []))
+
+
+def test_what_there_is_not_is_refused_by_name() -> None:
+    """When the plan is rendered, not when the first row comes."""
+    with pytest.raises(UnsupportedType, match="sum"):
+        BasicFunction(tuple(TYPES), (0,), (aggregate("sum", 3),))

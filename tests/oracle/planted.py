@@ -20,6 +20,7 @@ from tidemark_replica.render.pipeline import (
     Publish,
     Slot,
     Source,
+    Spooled,
     Together,
     Types,
 )
@@ -122,6 +123,12 @@ def takes_null_for_a_value(stage: WrongStage, tree: Pipeline, updates: Iterator[
             assert ok.true_count == batch.num_rows
             batch = make_updates(columns, times(batch), diffs(batch), errors(batch))
         yield batch
+
+
+def reads_a_spool_once(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """Of several readers of one stream only the first gets it."""
+    if not isinstance(tree, Spooled):
+        yield from updates
 
 
 def run_wrong(

@@ -31,6 +31,7 @@ MISTAKES = [
     (planted.loses_errors, "divide"),
     (planted.counts_twice, "project"),
     (planted.forgets_its_state, "count by key"),
+    (planted.reads_a_spool_once, "distinct aggregates of several values, and others"),
     (planted.joins_one_side_only, "join"),
     (planted.negates_nothing, "negate"),
     (planted.takes_null_for_a_value, "filter or null"),
