@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
 from tidemark_planner.spark_errors import diagnose
-from tidemark_planner.spark_types import spark_field
+from tidemark_planner.spark_types import as_text, spark_field
 from tidemark_planner.tree import Node, parse_tree
-from tidemark_protocol.types import Column
+from tidemark_protocol.types import Column, SqlType
 
 HEAP = "1g"
 _JVM = {
@@ -191,12 +191,14 @@ class Catalyst:
         decorrelate = self._jvm.org.apache.spark.sql.catalyst.optimizer.DecorrelateInnerQuery
         return decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
 
-    def inline_rows(self, analysed: Analysed, first_attribute: int, width: int) -> list[tuple[str | None, ...]]:
-        """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text."""
+    def inline_rows(self, analysed: Analysed, first_attribute: int, types: Sequence[SqlType]) -> list[tuple[Any, ...]]:
+        """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text, binary
+        in hex; arrays and structs as lists of such texts."""
         leaf = self._inline_table(analysed.plans, first_attribute)
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session, leaf)
-        frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(width)))
-        return [tuple(row) for row in frame.selectExpr(*(f"CAST(v{i} AS STRING)" for i in range(width))).collect()]
+        frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(len(types))))
+        texts = (f"hex(v{i})" if t.name == "binary" else f"CAST(v{i} AS {as_text(t)})" for i, t in enumerate(types))
+        return [tuple(row) for row in frame.selectExpr(*texts).collect()]
 
     def _inline_table(self, plans: Sequence[Any], first_attribute: int) -> Any:
         for leaf in (leaf for plan in plans for leaf in _each(plan.collectLeaves())):

@@ -75,6 +75,13 @@ class _Lowering:
     def alias(self, node: Node) -> ScalarExpr:
         return self.lower(node.children[0])
 
+    def unhexed(self, node: Node) -> ScalarExpr:
+        """What a binary literal was made to be (names.binary_edits)."""
+        digits = self.lower(node.children[0])
+        if not isinstance(digits, Literal) or digits.value is None:
+            unsupported("unhex")
+        return Literal(digits.value.lower().rjust(len(digits.value) + len(digits.value) % 2, "0"), SqlType("binary"))
+
     def outer(self, node: Node) -> ScalarExpr:
         """A column of the row that a LATERAL subquery is over."""
         column = node.expression("e")
@@ -168,6 +175,7 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "Literal": _Lowering.literal,
     "Alias": _Lowering.alias,
     "OuterReference": _Lowering.outer,
+    "Unhex": _Lowering.unhexed,
     "Cast": _Lowering.cast,
     "And": _Lowering.connective,
     "Or": _Lowering.connective,

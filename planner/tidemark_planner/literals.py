@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import Literal
-from tidemark_protocol.literals import is_valid
+from tidemark_protocol.literals import is_valid, nested_text
 from tidemark_protocol.types import BOOLEAN, SqlType
 
 
@@ -20,16 +21,34 @@ def literal_of(node: Node) -> Literal:
     of = type_of(spark_type)
     if raw is None:
         return Literal(None, of)
+    if of.name == "binary":
+        unsupported("a binary literal that is not written X'...'")
     literal = Literal(canonical(str(raw), of), of)
     if not is_valid(literal):
         refuse("TYPE", f"the literal {raw} is outside the range that is supported for {of}", word=str(raw))
     return literal
 
 
+def literal_from(value: Any, of: SqlType) -> Literal:
+    """The literal of a value as text, or as lists of texts where it is nested."""
+    if value is None:
+        return Literal(None, of)
+    return Literal(nested_text(_canonical_parts(value, of)) if of.is_nested else canonical(value, of), of)
+
+
+def _canonical_parts(value: Any, of: SqlType) -> Any:
+    if value is None:
+        return None
+    if not of.is_nested:
+        return canonical(value, of)
+    types = of.children * len(value) if of.is_array else of.children
+    return [_canonical_parts(part, t) for part, t in zip(value, types, strict=True)]
+
+
 def canonical(text: str, of: SqlType) -> str:
     """Spark's text of a value in our canonical form."""
     if of.name == "binary":
-        unsupported("a binary literal")
+        return text.lower()
     if of.is_floating:
         return text if text in ("NaN", "Infinity", "-Infinity") else repr(float(text))
     if of.name == "timestamp":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tidemark_planner.catalyst import quoted
 from tidemark_planner.errors import Refusal, refuse
-from tidemark_planner.syntax import RelationName
+from tidemark_planner.syntax import ParseTree, RelationName
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Catalogue, Diagnostic
 from tidemark_protocol.types import Column
@@ -122,9 +122,9 @@ class Rewritten:
         return offset - shift
 
 
-def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]]) -> Rewritten:
+def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iterable[Edit] = ()) -> Rewritten:
     """The text with each relation replaced by its leaf, under its own last name where it had no alias."""
-    edits = []
+    edits = list(more)
     for name, known in meanings:
         alias = "" if name.aliased else f" AS {quoted(name.parts[-1])}"
         edits.append(Edit(name.span.start, name.span.end, quoted(known.leaf) + alias))
@@ -134,6 +134,17 @@ def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]]) -> Rewritt
         pieces += [sql[at : edit.start], edit.by]
         at = edit.end
     return Rewritten(sql, "".join([*pieces, sql[at:]]), tuple(edits))
+
+
+def binary_edits(sql: str, tree: ParseTree) -> list[Edit]:
+    """X'00FF' becomes unhex('00FF'): Spark does not print the bytes of a binary literal."""
+    edits = []
+    for phrase in tree.phrases("literalType"):
+        if phrase.text.upper() == "X":
+            constant = tree.text_after(phrase.span)
+            start = phrase.span.start
+            edits.append(Edit(start, sql.index(constant, phrase.span.end) + len(constant), f"unhex({constant})"))
+    return edits
 
 
 def _offset(text: str, line: int, column: int) -> int:

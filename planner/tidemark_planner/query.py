@@ -5,8 +5,9 @@ text ─► parse ─► refusals on the parse tree ─► names ─► rewritte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidemark_planner.allowed_sql import check_statement
 from tidemark_planner.catalyst import Catalyst
@@ -14,11 +15,12 @@ from tidemark_planner.clock import check_clock
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
-from tidemark_planner.names import Known, Rewritten, Scope, rewrite
+from tidemark_planner.names import Known, Rewritten, Scope, binary_edits, rewrite
 from tidemark_planner.syntax import ParseTree, RelationName
 from tidemark_planner.tree import Node
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Diagnostic
+from tidemark_protocol.types import SqlType
 
 MAX_SQL_CHARACTERS = 128 * 1024
 # Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
@@ -43,15 +45,15 @@ def lower_query(
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
     meanings = _meanings(tree, scope)
-    rewritten = rewrite(sql, meanings)
+    rewritten = rewrite(sql, meanings, binary_edits(sql, tree))
     leaves = {known.leaf: known for _, known in meanings}
     try:
         for known in leaves.values():
             catalyst.declare(known.leaf, known.columns)
         analysed = catalyst.analyse(rewritten.text)
 
-        def inline_rows(attribute: int, width: int) -> list[tuple[str | None, ...]]:
-            return catalyst.inline_rows(analysed, attribute, width)
+        def inline_rows(attribute: int, types: Sequence[SqlType]) -> list[tuple[Any, ...]]:
+            return catalyst.inline_rows(analysed, attribute, types)
 
         context = Context(leaves, LOWERINGS, inline_rows, object_id, analysed.subqueries)
         lowered = lower(analysed.tree, context)

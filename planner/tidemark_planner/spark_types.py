@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark_planner.errors import refuse
-from tidemark_protocol.types import SqlType, TypeNotSupported
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_protocol.types import STRING, SqlType, TypeNotSupported
 
 # NULL without a type; it only lives until a cast, or the place where it stands, gives it one.
 VOID = "void"
@@ -36,6 +36,17 @@ def spark_json(of: SqlType) -> Any:
 def spark_field(name: str, of: SqlType, nullable: bool) -> dict[str, Any]:
     """A field of a struct, or a column of a relation."""
     return {"name": name, "type": spark_json(of), "nullable": nullable, "metadata": {}}
+
+
+def as_text(of: SqlType) -> SqlType:
+    """The type of the same shape whose values are texts; raises Refusal where Spark has no text of them."""
+    if of.is_array:
+        return SqlType.array(as_text(of.element))
+    if of.is_struct:
+        return SqlType.struct((name, as_text(t)) for name, t in of.fields)
+    if of.name == "binary":
+        unsupported("a binary value inside an array or struct of VALUES")
+    return STRING
 
 
 def _type_of(described: Any) -> SqlType:

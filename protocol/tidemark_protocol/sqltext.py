@@ -180,7 +180,7 @@ def _year_to_month(value: str) -> str:
 _QUOTED: dict[str, Callable[[str], str]] = {
     "boolean": lambda v: v.upper(),
     "string": string_sql,
-    "binary": lambda v: f"X'{v.upper()}'",
+    "binary": lambda v: f"unhex('{v.upper()}')",  # Spark's trees do not show the bytes of X'...'
     "date": lambda v: f"DATE '{v}'",
     "timestamp": lambda v: f"TIMESTAMP_LTZ '{v.replace('T', ' ')} UTC'",
     "timestamp_ntz": lambda v: f"TIMESTAMP_NTZ '{v.replace('T', ' ')}'",

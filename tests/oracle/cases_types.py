@@ -56,12 +56,17 @@ OF_TYPE = {
 }
 
 
+# The types whose equality takes a way of its own; the others are words of some width.
+_JOINED = frozenset({"double", "string", "binary", "decimal(38,10)", "array<double>", *list(OF_TYPE)[-2:]})
+
+
 def _of_type(type: str, values: list[Any]) -> tuple[Case, ...]:
     """Kept as it is, grouped by, and met in a join."""
     short, tables = type[:30], table(type, values)
     grouped = "SELECT v, count(*) AS n, count(v) AS m, sum(k) AS s FROM t WHERE v IS NULL OR v = v GROUP BY v"
     met = "SELECT a.v, b.k FROM t a JOIN t b ON a.v = b.v JOIN (SELECT DISTINCT v, k FROM t) c ON b.v <=> c.v"
-    return (Case(f"{short} grouped", grouped, tables), Case(f"{short} joined", met, tables, changes=2))
+    joined = Case(f"{short} joined", met, tables, changes=2)
+    return (Case(f"{short} grouped", grouped, tables), *[joined] * (type in _JOINED))
 
 
 _ARRAYS = table("array<int>", ARRAYS)
@@ -95,6 +100,14 @@ FUNCTIONS = (
         "json_array_length(v) AS n, json_object_keys(v) AS o FROM t",
         table("string", JSON),
     ),
+    Case(
+        "inline values of all types",
+        "SELECT k, c.* FROM t JOIN VALUES "
+        "(1, X'00ff', array(1.5, NULL), struct(DATE '2020-02-29' AS d, array('x', '\"') AS q), double('NaN')), "
+        "(2, X'', NULL, struct(NULL AS d, NULL AS q), -0.0D) AS c(n, b, a, s, f) ON t.k = c.n",
+        _ARRAYS,
+    ),
+    Case("binary literals", "SELECT k, v = x'00' AS z, v > X'0' AS g FROM t", table("binary", BYTES)),
     Case(
         "empty arrays of a type",
         "SELECT k, concat(v, array()) AS x, coalesce(v, CAST(array() AS array<int>)) AS y FROM t",

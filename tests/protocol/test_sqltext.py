@@ -26,7 +26,7 @@ from tidemark_protocol.types import BOOLEAN, DOUBLE, INT, STRING, SqlType
         ("true", "boolean", "TRUE"),
         ("2020-01-31", "date", "DATE '2020-01-31'"),
         ("2020-01-31T23:59:59.000001", "timestamp", "TIMESTAMP_LTZ '2020-01-31 23:59:59.000001 UTC'"),
-        ("00ff", "binary", "X'00FF'"),
+        ("00ff", "binary", "unhex('00FF')"),
         ("14", "interval year to month", "INTERVAL '1-2' YEAR TO MONTH"),
         ("-90061000001", "interval day to second", "INTERVAL '-1 01:01:01.000001' DAY TO SECOND"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions import lower_expression
@@ -13,6 +14,7 @@ from tidemark_planner.names import Known
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.types import SqlType
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class Lowered:
 
 
 Lower = Callable[[Node, "Context"], Lowered]
-# The rows of an inline table, given the id of its first attribute and its number of columns.
-InlineRows = Callable[[int, int], list[tuple[str | None, ...]]]
+# The rows of an inline table, given the id of its first attribute and its columns' types; values as text or, where they
+# are nested, as lists.
+InlineRows = Callable[[int, Sequence[SqlType]], list[tuple[Any, ...]]]
 
 
 @dataclass

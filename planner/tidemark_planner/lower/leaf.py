@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tidemark_planner.errors import CatalystFailed, unsupported
+from tidemark_planner.errors import CatalystFailed
 from tidemark_planner.hir import Values, scan
-from tidemark_planner.literals import canonical
+from tidemark_planner.literals import literal_from
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.spark_types import type_of
 from tidemark_planner.tree import Node
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.types import ColumnType
 
 
@@ -34,11 +33,9 @@ def lower_inline(node: Node, context: Context) -> Lowered:
     """VALUES: Spark has evaluated the rows already; they are read as text."""
     output = node.expressions("output")
     types = [type_of(o.fields["dataType"]) for o in output]
-    if any(of.name == "binary" for of in types):
-        unsupported("a binary literal")
     rows = tuple(
-        tuple(Literal(None if v is None else canonical(v, of), of) for v, of in zip(row, types, strict=True))
-        for row in context.inline_rows(output[0].expr_id, len(output))
+        tuple(literal_from(value, of) for value, of in zip(row, types, strict=True))
+        for row in context.inline_rows(output[0].expr_id, types)
     )
     nullable = [any(row[at].value is None for row in rows) for at in range(len(types))]
     schema = tuple(ColumnType(of, n) for of, n in zip(types, nullable, strict=True))
