@@ -83,7 +83,7 @@ _NEEDS = {
 _KEYWORDS = {
     "TRY_CAST": "TRY_CAST",
     "ESCAPE": "LIKE with ESCAPE",
-    "RECURSIVE": "WITH RECURSIVE",
+    "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
     "COLLATE": "COLLATE",
 }
 # Functions that make large values, and how large their second argument may be.

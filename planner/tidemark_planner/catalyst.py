@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
 from tidemark_planner.spark_errors import diagnose
-from tidemark_planner.spark_types import as_text, spark_field
+from tidemark_planner.spark_types import as_text, spark_field, type_of
 from tidemark_planner.tree import Node, parse_tree
 from tidemark_protocol.types import Column, SqlType
 
@@ -106,6 +106,15 @@ class Catalyst:
         """The unresolved plan; raises Refusal where the text is not SQL."""
         with_parser = self._session.sessionState().sqlParser()
         return self._guarded(lambda: with_parser.parsePlan(sql))
+
+    def parse_columns(self, text: str) -> tuple[Column, ...]:
+        """Columns as CREATE TABLE writes them: names, types."""
+        parser = self._session.sessionState().sqlParser()
+        schema = json.loads(self._guarded(lambda: parser.parseTableSchema(text)).json())
+        for each in schema["fields"]:
+            if not each["nullable"]:
+                refuse("UNSUPPORTED", f"NOT NULL is not supported here: column {each['name']}", word="NOT NULL")
+        return tuple(Column(f["name"], type_of(f["type"])) for f in schema["fields"])
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
         """Make `name` a relation of these columns until `forget`."""

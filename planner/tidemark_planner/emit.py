@@ -3,6 +3,7 @@
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
 Join              a linear join, over indexes where they serve (joins/)
 Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
+LetRec            itself; a Let where nothing reads itself
 TopK, Window      themselves; a TopK by what its input allows
 Match ...         plans of these (expand/)
 FlatMap           itself, with the Mfp above it
@@ -19,6 +20,7 @@ from tidemark_planner.hir import (
     Hir,
     Join,
     Let,
+    LetRec,
     Local,
     Negate,
     Scan,
@@ -29,6 +31,7 @@ from tidemark_planner.hir import (
     Window,
     columns,
     filtered,
+    inputs_of,
     project,
 )
 from tidemark_planner.imports import Imports
@@ -39,6 +42,7 @@ from tidemark_planner.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol import lir
 from tidemark_protocol.expr import Literal, columns_of, map_columns
+from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.types import BIGINT
 
 
@@ -98,6 +102,8 @@ def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
         return lir.Threshold(_emit(base.input, imports))
     if isinstance(base, TopK):
         return _top_k(base, imports)
+    if isinstance(base, LetRec):
+        return _let_rec(base, imports)
     if isinstance(base, Window):
         return lir.Window(_emit(base.input, imports), base.partition, base.order, base.calls)
     return _emit(base, imports)  # a chain that fuse has cut
@@ -121,11 +127,28 @@ def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
     return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
 
 
+def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
+    """Bindings that read each other; one that does not read itself is just shared."""
+    values = [_emit(b.value, imports) for b in node.bindings]
+    body = _emit(node.body, imports)
+    if len(values) == 1 and not _reads(node.bindings[0].value, node.bindings[0].id):
+        return lir.Let(LocalId(node.bindings[0].id), values[0], body)
+    bindings = tuple(
+        lir.RecursiveBinding(LocalId(b.id), value, b.limit, b.returns)
+        for b, value in zip(node.bindings, values, strict=True)
+    )
+    return lir.LetRec(bindings, body)
+
+
+def _reads(node: Hir, name: GlobalId) -> bool:
+    return (isinstance(node, Scan) and node.id == name) or any(_reads(below, name) for below in inputs_of(node))
+
+
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:
     """An input that only grows needs no more than the rows that are shown."""
     kind = "heads"
     if node.limit is not None and not node.offset and is_monotonic(node.input):
         kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"
     limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
-    plan = emit(node.input, imports)
+    plan = _emit(node.input, imports)
     return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan(kind))

@@ -15,8 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from tidemark_planner.hir_names import Binding as Binding
+from tidemark_planner.hir_names import Let as Let
+from tidemark_planner.hir_names import LetRec as LetRec
+from tidemark_planner.hir_names import Local as Local
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Aggregate as AggregateCall
 from tidemark_protocol.lir import OrderKey, Schema, WindowCall, refs
 from tidemark_protocol.types import BOOLEAN, ColumnType
@@ -180,26 +184,6 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Let:
-    """`value`, computed once, for the Locals of this name in `body`; made by expand, after all rules."""
-
-    name: LocalId
-    value: Hir
-    body: Hir
-
-    @property
-    def schema(self) -> Schema:
-        return self.body.schema
-
-
-@dataclass(frozen=True)
-class Local:
-    name: LocalId
-    schema: Schema
-    keys: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True)
 class TopK:
     """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`, ties by the whole row.
 
@@ -262,6 +246,7 @@ Hir = (
     | Window
     | FlatMap
     | Let
+    | LetRec
 )
 
 
@@ -306,6 +291,8 @@ def inputs_of(node: Hir) -> tuple[Hir, ...]:
         return node.inputs
     if isinstance(node, Match | Intersection):
         return (node.left, node.right)
+    if isinstance(node, LetRec):
+        return (*(b.value for b in node.bindings), node.body)
     return (node.value, node.body) if isinstance(node, Let) else (node.input,)
 
 
@@ -330,4 +317,7 @@ def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
         return replace(node, left=inputs[0], right=inputs[1])
     if isinstance(node, Let):
         return replace(node, value=inputs[0], body=inputs[1])
+    if isinstance(node, LetRec):
+        *values, body = inputs
+        return LetRec(tuple(replace(b, value=v) for b, v in zip(node.bindings, values, strict=True)), body)
     return replace(node, input=inputs[0])

@@ -17,6 +17,7 @@ from tidemark_planner.hir import (
     Intersection,
     Join,
     Let,
+    LetRec,
     Local,
     Match,
     MatchKind,
@@ -55,7 +56,7 @@ def _keys(node: Hir) -> list[Key]:
         return _matched(node)
     if isinstance(node, Local):
         return list(node.keys)
-    if isinstance(node, Let):
+    if isinstance(node, Let | LetRec):
         return list(unique_keys(node.body))
     if isinstance(node, Intersection):
         return [k for i in inputs_of(node) for k in unique_keys(i)]

@@ -1,6 +1,8 @@
 """One query, from text to HIR.
 
 text ─► parse ─► refusals on the parse tree ─► names ─► rewritten text ─► analysis ─► lower ─► rules
+
+A recursive query is cut into parts (recursion/) that each go this way.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.names import Known, Rewritten, Scope, binary_edits, rewrite
+from tidemark_planner.recursion import Parts, cut, lower_block
 from tidemark_planner.syntax import ParseTree, RelationName
 from tidemark_planner.tree import Node
 from tidemark_protocol.ids import GlobalId
@@ -25,6 +28,7 @@ from tidemark_protocol.types import SqlType
 MAX_SQL_CHARACTERS = 128 * 1024
 # Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
 Lower = Callable[[Node, Context], Lowered]
+PartOfQuery = tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,23 @@ def lower_query(
     """The query's HIR; raises Refusal with positions in `sql`."""
     if len(sql) > MAX_SQL_CHARACTERS:
         refuse("TOO_LARGE", f"the SQL text has {len(sql)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
+    block = cut(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
+    if block is None:
+        return _lower_part(catalyst, sql, scope, object_id, lower)
+
+    def lower_part(sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower) -> PartOfQuery:
+        part = _lower_part(catalyst, sql, scope, object_id, lower)
+        return part.lowered, part.objects
+
+    parts = Parts(catalyst, object_id, lower_part)
+    lowered = lower_block(block, scope, parts, lower)
+    return Query(lowered, tuple(parts.objects))
+
+
+def _lower_part(
+    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
+) -> Query:
+    """A query without recursion, or a part of one with it."""
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)

@@ -15,6 +15,7 @@ from tidemark_planner.hir import (
     Hir,
     Intersection,
     Join,
+    LetRec,
     Match,
     MatchKind,
     Negate,
@@ -67,6 +68,9 @@ def prune(node: Hir, needed: Positions | None = None) -> Hir:
         return _top_k(node, wanted)
     if isinstance(node, Window):
         return _window(node, wanted)
+    if isinstance(node, LetRec):
+        bindings = tuple(replace(b, value=prune(b.value)) for b in node.bindings)
+        return LetRec(bindings, prune(node.body, wanted))
     if isinstance(node, Union):
         return Union(tuple(prune(i, wanted) for i in node.inputs))
     return _select(node, wanted, tuple(range(len(node.schema))))

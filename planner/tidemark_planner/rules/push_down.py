@@ -23,6 +23,7 @@ from tidemark_planner.hir import (
     Hir,
     Intersection,
     Join,
+    LetRec,
     Match,
     Negate,
     Project,
@@ -66,6 +67,9 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
         return _match(node, predicates)
     if isinstance(node, Intersection | Negate | Threshold):
         return _counted(node, predicates)
+    if isinstance(node, LetRec):
+        bindings = tuple(replace(b, value=push_down(b.value)) for b in node.bindings)
+        return LetRec(bindings, push_down(node.body, predicates))
     return filtered(node, predicates)
 
 

@@ -1,0 +1,233 @@
+"""Recursive queries: cut into parts, each analysed by itself, with the names that it reads as declared relations.
+
+    WITH RECURSIVE r AS (anchor UNION [ALL] part) body        r = LetRec {r = anchor UNION part} in r       an object
+                                                              body                                          reads it
+    WITH MUTUALLY RECURSIVE a (...) AS (...), b ... body      LetRec {a = ..., b = ...} in body
+
+A common table expression that is shared inside a query of the block and reads one of its names is a binding too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.clock import reads_clock
+from tidemark_planner.errors import refuse
+from tidemark_planner.hir import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
+from tidemark_planner.keys import unique_keys
+from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.names import Known, Scope
+from tidemark_planner.recursion.cut import Block, Item, Token, cut
+from tidemark_planner.recursion.linear import check_linear
+from tidemark_planner.rules import optimise
+from tidemark_planner.syntax import ParseTree, split_name
+from tidemark_planner.tree import Node
+from tidemark_protocol.casts import cast_errors
+from tidemark_protocol.functions import call
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import Schema
+from tidemark_protocol.types import Column, ColumnType, SqlType
+
+__all__ = ["Block", "Parts", "cut", "lower_block"]
+
+Objects = list[tuple[GlobalId, Hir]]
+LowerTree = Callable[[Node, Context], Lowered]
+
+
+class LowerPart(Protocol):
+    """Lowers a part of the text; `object_id` numbers the objects that it makes on the way."""
+
+    def __call__(
+        self, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: LowerTree
+    ) -> tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]: ...
+
+
+@dataclass
+class Parts:
+    """What a block is lowered with, and the objects that it has made so far."""
+
+    catalyst: Catalyst
+    object_id: Callable[[int], GlobalId]
+    lower: LowerPart
+    objects: Objects = field(default_factory=list)
+    taken: int = 0
+
+    def part(self, sql: str, scope: Scope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
+        """A part and the objects that only it reads."""
+        taken = self.taken
+        lowered, objects = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _whole)
+        self.taken += len(objects)
+        return lowered, list(objects)
+
+    def reads(self, sql: str, name: str) -> bool:
+        """Whether a part reads a relation of this name."""
+        self.catalyst.parse(sql)
+        found = ParseTree(self.catalyst.jvm, sql).relations()
+        return any(r.parts[0].lower() == name and len(r.parts) == 1 and name not in r.ctes for r in found)
+
+    def new_object(self, hir: Hir) -> GlobalId:
+        self.taken += 1
+        name = self.object_id(self.taken - 1)
+        self.objects.append((name, optimise(hir)))
+        return name
+
+
+def lower_block(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+    """The body's rows; `lower` takes its tree apart."""
+    for item in block.items:
+        if [i.called.lower() for i in block.items].count(item.called.lower()) > 1:
+            at = item.name
+            refuse("DUPLICATE_NAME", f"there are two queries called {item.called}", at.line, at.column, at.text)
+    return _mutual(block, scope, parts, lower) if block.mutually else _one_by_one(block, scope, parts, lower)
+
+
+def _whole(tree: Node, context: Context) -> Lowered:
+    return context.lower(tree)
+
+
+def _one_by_one(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+    """WITH RECURSIVE: each name may read itself and those before it."""
+    for item in block.items:
+        if parts.reads(item.query, item.called.lower()):
+            hir, names = _recursive(item, scope, parts)
+        else:
+            lowered, made = parts.part(item.query, scope)
+            parts.objects += made
+            hir, names = lowered.hir, _renamed(item, lowered.names)
+        id = parts.new_object(hir)
+        built = parts.objects[-1][1]
+        scope = _with(scope, _known(item, id, names, built.schema, unique_keys(built)))
+    lowered, made = parts.part(block.body, scope, lower)
+    parts.objects += made
+    return lowered
+
+
+def _recursive(item: Item, scope: Scope, parts: Parts) -> tuple[Hir, tuple[str, ...]]:
+    """One name that reads itself: its columns are those of the first part that does not."""
+    first = next((arm for arm in item.arms if not parts.reads(arm, item.called.lower())), None)
+    at = item.name
+    if first is None or len(item.arms) == 1:
+        message = f"{item.called} reads itself, but has no part beside, put to it with UNION, that does not"
+        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+    anchor, _ = parts.part(first, scope)
+    names, id = _renamed(item, anchor.names), GlobalId(f"rec/{item.called.lower()}")
+    schema = anchor.hir.schema
+    while True:
+        lowered, made = parts.part(item.query, _with(scope, _known(item, id, names, schema)))
+        found = lowered.hir.schema
+        for name, declared, made_type in zip(names, schema, found, strict=True):
+            if declared.type != made_type.type:
+                message = f"column {name} of {item.called} begins as {declared.type} and goes on as {made_type.type}"
+                refuse("TYPE", f"{message}: cast it in one of the parts", at.line, at.column, at.text)
+        if all(d.nullable or not m.nullable for d, m in zip(schema, found, strict=True)):
+            break
+        schema = tuple(ColumnType(d.type, d.nullable or m.nullable) for d, m in zip(schema, found, strict=True))
+    check_linear(lowered.hir, id, at)
+    if any(_reads(hir, {id}) for _, hir in made):
+        hint = "WITH MUTUALLY RECURSIVE allows it"
+        refuse("UNSUPPORTED", f"reading {at.text} twice is not supported in WITH RECURSIVE: {hint}", at.line, at.column)
+    parts.objects += made
+    _refuse_clock(lowered.hir, at)
+    return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
+
+
+def _mutual(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+    """WITH MUTUALLY RECURSIVE: each name may read all."""
+    declared = [_declared(item, parts.catalyst) for item in block.items]
+    ids = [GlobalId(f"rec/{item.called.lower()}") for item in block.items]
+    for item, id, of in zip(block.items, ids, declared, strict=True):
+        schema = tuple(ColumnType(c.type) for c in of)
+        scope = _with(scope, _known(item, id, tuple(c.name for c in of), schema))
+    inside, bindings = set(ids), list[Binding]()
+    for item, id, of in zip(block.items, ids, declared, strict=True):
+        lowered, made = parts.part(item.query, scope)
+        bindings += [Binding(name, hir) for name, hir in _sorted(made, inside, parts)]
+        value = _as_declared(item, lowered, of)
+        _refuse_clock(value, item.name)
+        limit = block.limit
+        bindings.append(
+            Binding(id, optimise(value), limit.iterations if limit else None, limit is not None and limit.returns)
+        )
+    lowered, made = parts.part(block.body, scope, lower)
+    hir = lowered.hir
+    for name, shared in reversed(_sorted(made, inside, parts)):
+        hir = LetRec((Binding(name, shared),), hir)
+    return replace(lowered, hir=LetRec(tuple(bindings), hir))
+
+
+def _sorted(made: Objects, inside: set[GlobalId], parts: Parts) -> Objects:
+    """Objects that read nothing of the block are the dataflow's; the others are returned, and are of the block."""
+    kept: Objects = []
+    for name, hir in made:
+        if _reads(hir, inside):
+            kept.append((name, hir))
+            inside.add(name)
+        else:
+            parts.objects.append((name, hir))
+    return kept
+
+
+def _declared(item: Item, catalyst: Catalyst) -> tuple[Column, ...]:
+    if item.columns is None:
+        at = item.name
+        message = f"{item.called} needs its columns: {item.called} (column type, ...) AS (...)"
+        refuse("SYNTAX", message, at.line, at.column, at.text)
+    return catalyst.parse_columns(item.columns)
+
+
+def _as_declared(item: Item, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
+    """The rows in the declared types, where that loses nothing."""
+    found = columns(lowered.hir)
+    if len(found) != len(declared) or any(
+        f.type != d.type and not _widens(f.type, d.type) for f, d in zip(found, declared, strict=True)
+    ):
+        has, should = (", ".join(str(c.type) for c in of) for of in (found, declared))
+        at = item.name
+        refuse("TYPE", f"{item.called} is declared as ({should}), but its query gives ({has})", at.line, at.column)
+    if all(f.type == d.type for f, d in zip(found, declared, strict=True)):
+        return lowered.hir
+    wide = tuple(f if f.type == d.type else call("cast", (f,), d.type) for f, d in zip(found, declared, strict=True))
+    return Project(lowered.hir, wide)
+
+
+def _widens(narrow: SqlType, wide: SqlType) -> bool:
+    return narrow.is_numeric and wide.is_numeric and cast_errors(narrow, wide) == frozenset()
+
+
+def _renamed(item: Item, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names that `r (a, b) AS` gives, else the query's own."""
+    if item.columns is None:
+        return names
+    given = tuple(split_name(part.strip())[0] for part in item.columns.split(","))
+    if len(given) != len(names):
+        at = item.name
+        message = f"{item.called} names {len(given)} columns, but its query has {len(names)}"
+        refuse("TYPE", message, at.line, at.column, at.text)
+    return given
+
+
+def _known(
+    item: Item, id: GlobalId, names: Iterable[str], schema: Schema, keys: tuple[tuple[int, ...], ...] = ()
+) -> Known:
+    named = tuple(Column(n, c.type, c.nullable) for n, c in zip(names, schema, strict=True))
+    return Known(f"/with/{item.called}", id, named, keys)
+
+
+def _with(scope: Scope, known: Known) -> Scope:
+    """The scope with one name more, which hides others."""
+    return replace(scope, one_part={**scope.one_part, known.leaf.removeprefix("/with/").lower(): (known,)})
+
+
+def _reads(node: Hir, names: set[GlobalId]) -> bool:
+    return (isinstance(node, Scan) and node.id in names) or any(_reads(below, names) for below in inputs_of(node))
+
+
+def _refuse_clock(node: Hir, at: Token) -> None:
+    if any(map(reads_clock, expressions_of(node))):
+        message = "the clock inside a recursion is not supported: filter before it, in a view of its own, or after it"
+        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+    for below in inputs_of(node):
+        _refuse_clock(below, at)

@@ -1,0 +1,185 @@
+"""A query that begins with WITH RECURSIVE, or WITH MUTUALLY RECURSIVE, cut into its parts by Spark's lexer.
+
+    WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT 9)  r (a int, b int) AS (SELECT ...), ...  SELECT ...
+                             limits                        name  columns        query             body
+
+Spark's grammar knows no WITH MUTUALLY RECURSIVE, and its analyser no recursion by UNION; so each query is analysed by
+itself. A part is the whole text with everything else blanked out, so that lines and columns stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.syntax import split_name
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word, a sign or a literal, and where it stands: offsets in code points, `end` is one past."""
+
+    text: str
+    start: int
+    end: int
+    line: int
+    column: int
+
+    def is_(self, *words: str) -> bool:
+        return self.text.upper() in words
+
+
+@dataclass(frozen=True)
+class Limit:
+    """After how many iterations a recursion ends, and whether what there is by then is its result or an error."""
+
+    iterations: int
+    returns: bool
+
+
+@dataclass(frozen=True)
+class Item:
+    """One `name (columns) AS (query)`; `columns` is the text between its parentheses, as it stands there."""
+
+    name: Token
+    columns: str | None
+    query: str
+    arms: tuple[str, ...]
+    """The parts that UNION puts together, each as a query of its own."""
+
+    @property
+    def called(self) -> str:
+        return split_name(self.name.text)[0]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The items, and the query that reads them."""
+
+    mutually: bool
+    limit: Limit | None
+    items: tuple[Item, ...]
+    body: str
+
+
+def cut(jvm: Any, sql: str) -> Block | None:
+    """The parts of a recursive query; None for any other text, also for one that Spark's parser should judge."""
+    tokens = list(_tokens(jvm, sql))
+    words = [t.text.upper() for t in tokens[:3]]
+    if words[:2] == ["WITH", "RECURSIVE"]:
+        return _Cutter(sql, tokens[2:], mutually=False).block()
+    if words == ["WITH", "MUTUALLY", "RECURSIVE"]:
+        return _Cutter(sql, tokens[3:], mutually=True).block()
+    return None
+
+
+class _Cutter:
+    def __init__(self, sql: str, tokens: Sequence[Token], *, mutually: bool) -> None:
+        self._sql, self._tokens, self._mutually = sql, tokens, mutually
+        self._at = 0
+
+    def block(self) -> Block:
+        limit = self._limit() if self._mutually else None
+        items = [self._item()]
+        while self._next_is(","):
+            self._at += 1
+            items.append(self._item())
+        start = self._peek("the query").start
+        return Block(self._mutually, limit, tuple(items), self._only(start, len(self._sql)))
+
+    def _limit(self) -> Limit | None:
+        opens = self._peek("a name")
+        if not opens.is_("("):
+            return None
+        inside = self._parenthesised()
+        words = [t.text.upper() for t in inside]
+        kinds = {
+            ("RETURN", "AT", "RECURSION", "LIMIT"): True,
+            ("ERROR", "AT", "RECURSION", "LIMIT"): False,
+            ("RECURSION", "LIMIT"): False,
+        }
+        returns = kinds.get(tuple(words[:-1]))
+        if returns is None or not words[-1].isdecimal() or int(words[-1]) < 1:
+            at = inside[0] if inside else opens
+            message = "expected RETURN AT RECURSION LIMIT n or ERROR AT RECURSION LIMIT n, n being at least 1"
+            refuse("SYNTAX", message, at.line, at.column, at.text)
+        return Limit(int(words[-1]), returns)
+
+    def _item(self) -> Item:
+        name = self._peek("a name")
+        self._at += 1
+        columns = None
+        inside = self._parenthesised() if self._next_is("(") else None
+        if inside is not None and self._next_is("AS", "("):
+            columns, inside = self._between(inside), None
+        if self._next_is("MAX"):
+            hint = "write WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT n)"
+            self._refuse(self._tokens[self._at], f"MAX RECURSION LEVEL is not supported: {hint}", "UNSUPPORTED")
+        if inside is None:
+            if self._next_is("AS"):
+                self._at += 1
+            inside = self._parenthesised()
+        if not inside:
+            self._refuse(name, f"{name.text} has no query", "SYNTAX")
+        arms = tuple(self._only(a[0].start, a[-1].end) for a in _arms(inside) if a)
+        return Item(name, columns, self._only(inside[0].start, inside[-1].end), arms)
+
+    def _parenthesised(self) -> list[Token]:
+        """The tokens between this parenthesis and the one that closes it."""
+        opens = self._peek("(")
+        if not opens.is_("("):
+            self._refuse(opens, f"expected ( instead of {opens.text}", "SYNTAX")
+        depth, first = 0, self._at + 1
+        while True:
+            token = self._peek(")")
+            self._at += 1
+            depth += token.is_("(") - token.is_(")")
+            if depth == 0:
+                return list(self._tokens[first : self._at - 1])
+
+    def _next_is(self, *words: str) -> bool:
+        return self._at < len(self._tokens) and self._tokens[self._at].is_(*words)
+
+    def _peek(self, wanted: str) -> Token:
+        if self._at == len(self._tokens):
+            last = self._tokens[-1] if self._tokens else Token("", 0, 0, 1, 1)
+            self._refuse(last, f"the text ends where {wanted} is expected", "SYNTAX")
+        return self._tokens[self._at]
+
+    def _between(self, tokens: Sequence[Token]) -> str:
+        return self._sql[tokens[0].start : tokens[-1].end] if tokens else ""
+
+    def _only(self, start: int, end: int) -> str:
+        """The text with all else blanked out."""
+        blank = "".join(c if c == "\n" else " " for c in self._sql[:start])
+        return blank + self._sql[start:end]
+
+    def _refuse(self, at: Token, message: str, code: str) -> NoReturn:
+        refuse(code, message, at.line, at.column, at.text)
+
+
+def _arms(tokens: Sequence[Token]) -> list[list[Token]]:
+    """The tokens between the outermost UNIONs."""
+    arms: list[list[Token]] = [[]]
+    depth, after_union = 0, False
+    for token in tokens:
+        if depth == 0 and token.is_("UNION"):
+            arms.append([])
+        elif not (after_union and token.is_("ALL", "DISTINCT")):
+            arms[-1].append(token)
+        after_union = depth == 0 and token.is_("UNION")
+        depth += token.is_("(") - token.is_(")")
+    return arms
+
+
+def _tokens(jvm: Any, sql: str) -> Iterator[Token]:
+    """The text's tokens, without spaces and comments."""
+    antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
+    lexer = grammar.SqlBaseLexer(grammar.UpperCaseCharStream(antlr.CharStreams.fromString(sql)))
+    lexer.removeErrorListeners()
+    for token in lexer.getAllTokens().toArray():
+        if token.getChannel() == 0:
+            line, column = token.getLine(), token.getCharPositionInLine() + 1
+            yield Token(token.getText(), token.getStartIndex(), token.getStopIndex() + 1, line, column)

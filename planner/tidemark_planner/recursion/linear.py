@@ -1,0 +1,54 @@
+"""Which recursive parts WITH RECURSIVE allows: those where going on with the new rows alone is as good as with all.
+
+    SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9        each round extends the rows of the one before
+    SELECT 1 AS n UNION ALL SELECT max(n) FROM r                   would need all rows: WITH MUTUALLY RECURSIVE has them
+
+The name is read once in each part, through projections, filters and inner joins; and, where UNION makes rows distinct
+anyway, DISTINCT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, TopK, Union, Window, inputs_of
+from tidemark_planner.recursion.cut import Token
+from tidemark_protocol.ids import GlobalId
+
+_HINT = "WITH MUTUALLY RECURSIVE name (column type, ...) AS (...) allows it"
+_WORDS: dict[type, str] = {Aggregate: "an aggregate", TopK: "LIMIT", Window: "a window function"}
+
+
+def check_linear(value: Hir, of: GlobalId, name: Token) -> None:
+    """Raise Refusal unless the recursion is of that kind."""
+    root = value
+    while isinstance(root, Project):
+        root = root.input
+    distinct = isinstance(root, Aggregate) and not root.aggregates
+    _Check(of, name, distinct).reads(value)
+
+
+@dataclass(frozen=True)
+class _Check:
+    of: GlobalId
+    name: Token
+    distinct: bool
+
+    def reads(self, node: Hir) -> bool:
+        """Whether the node reads the recursion; raises Refusal where it may not."""
+        if isinstance(node, Scan):
+            return node.id == self.of
+        found = [self.reads(below) for below in inputs_of(node)]
+        if not any(found):
+            return False
+        if isinstance(node, Join) and sum(found) > 1:
+            self._refuse(f"reading {self.name.text} twice in one part")
+        is_distinct = self.distinct and isinstance(node, Aggregate) and not node.aggregates
+        if not (is_distinct or isinstance(node, Project | Filter | Join | Union)):
+            self._refuse(f"{_WORDS.get(type(node), 'anything but an inner join')} over {self.name.text}")
+        return True
+
+    def _refuse(self, construct: str) -> None:
+        message = f"{construct} is not supported in WITH RECURSIVE: {_HINT}"
+        refuse("UNSUPPORTED", message, self.name.line, self.name.column, self.name.text)
