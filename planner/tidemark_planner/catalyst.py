@@ -111,10 +111,7 @@ class Catalyst:
         """Columns as CREATE TABLE writes them: names, types."""
         parser = self._session.sessionState().sqlParser()
         schema = json.loads(self._guarded(lambda: parser.parseTableSchema(text)).json())
-        for each in schema["fields"]:
-            if not each["nullable"]:
-                refuse("UNSUPPORTED", f"NOT NULL is not supported here: column {each['name']}", word="NOT NULL")
-        return tuple(Column(f["name"], type_of(f["type"])) for f in schema["fields"])
+        return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
         """Make `name` a relation of these columns until `forget`."""

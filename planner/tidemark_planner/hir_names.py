@@ -1,5 +1,4 @@
-"""HIR that gives rows a name: read more than once, or by themselves. Part of `hir.py`, which has the whole picture.
-"""
+"""HIR that gives rows a name: read more than once, or by themselves. Part of `hir.py`, which has the whole picture."""
 
 from __future__ import annotations
 

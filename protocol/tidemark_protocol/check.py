@@ -114,6 +114,8 @@ def _check(plan: Plan, scope: Scope) -> None:
     if isinstance(plan, LetRec):
         inner = dict(scope)
         for binding in plan.bindings:
+            if binding.max_iterations is not None and binding.max_iterations < 1:
+                refuse(f"{binding.id} is limited to {binding.max_iterations} iterations: at least 1 is needed")
             inner = _bind(inner, binding.id, binding.value.schema)
         for binding in plan.bindings:
             _check(binding.value, inner)

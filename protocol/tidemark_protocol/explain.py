@@ -98,7 +98,8 @@ def _lines(plan: Plan, depth: int) -> Iterator[str]:
     if isinstance(plan, LetRec):
         yield f"{pad}LetRec"
         for binding in plan.bindings:
-            limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times"
+            ends = "" if binding.return_at_limit else ", else an error"
+            limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times{ends}"
             yield f"{pad}  {binding.id}{limit} ="
             yield from _lines(binding.value, depth + 2)
         yield f"{pad}in"

@@ -7,6 +7,7 @@ from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
+from tests.oracle.cases_recursion import RECURSION
 from tests.oracle.cases_sharing import QUERIES as SHARING
 from tests.oracle.cases_subqueries import QUERIES as SUBQUERIES
 from tests.oracle.cases_topk import QUERIES as TOP_K
@@ -138,5 +139,20 @@ QUERIES = (
     ),
 )
 
-PARTS = (QUERIES, AGGREGATES, PLANS, CLOCK, JOINS, SUBQUERIES, TOP_K, GROUPS, TYPES, WINDOWS, OVER, FLAT_MAP, SHARING)
+PARTS = (
+    QUERIES,
+    AGGREGATES,
+    PLANS,
+    CLOCK,
+    JOINS,
+    SUBQUERIES,
+    TOP_K,
+    GROUPS,
+    TYPES,
+    WINDOWS,
+    OVER,
+    FLAT_MAP,
+    SHARING,
+    RECURSION,
+)
 CASES = tuple(case for part in PARTS for case in part)

@@ -52,10 +52,10 @@ X, Y = Get(LocalId("x"), PAIR), Get(LocalId("y"), PAIR)
 
 @dataclass(frozen=True)
 class Recursion:
-    """A plan over `e`, and its rows as a function of e's (None: an error is shown)."""
+    """A plan, or SQL, over `e`, and its rows as a function of e's (None: an error is shown)."""
 
     name: str
-    plan: Plan
+    query: Plan | str
     expected: Callable[[Rows], Rows | None]
     table: Table = E
     changes: int = 4

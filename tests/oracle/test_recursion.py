@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.check import Case
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
-from tests.oracle.world import SINK, Updates, consolidated, contents, delta, world
+from tests.oracle.recursive_queries import QUERIES
+from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
+from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.render import StepFailed, prepare, recursion
@@ -24,7 +27,12 @@ pytestmark = pytest.mark.spark
 def run(oracle: Oracle, case: Recursion, seed: int, bounds: int, folder: Path) -> Updates:
     history = random_history({"e": case.table}, seed, changes=case.changes)
     with world(oracle.spark, folder, {"e": case.table}, history) as of:
-        return of.run(of.describe(case.plan), random_bounds(history, bounds))
+        return of.run(describe(oracle, case, of), random_bounds(history, bounds))
+
+
+def describe(oracle: Oracle, case: Recursion, of: World) -> DataflowDescription:
+    plan, sql = (None, case.query) if isinstance(case.query, str) else (case.query, "")
+    return oracle.describe(Case(case.name, sql, {"e": case.table}, plan), of)
 
 
 def check(case: Recursion, seed: int, updates: Updates) -> None:
@@ -39,8 +47,8 @@ def check(case: Recursion, seed: int, updates: Updates) -> None:
             assert (rows, errors) == (expected, {}), f"{case.name} at {time}"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("case", RECURSIONS, ids=lambda case: case.name)
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", [*RECURSIONS, *QUERIES], ids=lambda case: case.name)
 def test_oracle_a_recursion_shows_its_fixpoint(oracle: Oracle, case: Recursion, seed: int, tmp_path: Path) -> None:
     """At every time, and however the history is cut into steps."""
     updates = run(oracle, case, seed, seed, tmp_path)
@@ -69,7 +77,7 @@ def test_crash_a_loop_cut_short_leaves_the_state_and_runs_again(
     with world(oracle.spark, tmp_path, {"e": case.table}, history) as of:
         fault = Fault(tmp_path / "fault", "feedback", "raise", 2)
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
-        dataflow = of.build(of.describe(case.plan))
+        dataflow = of.build(describe(oracle, case, of))
         fault.folder.mkdir()
         (fault.folder / "0").touch(), (fault.folder / "1").touch()  # not yet
         made: Counter[Any] = Counter(delta(of.step(dataflow, middle), SINK))

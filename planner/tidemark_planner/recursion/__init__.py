@@ -175,7 +175,12 @@ def _declared(item: Item, catalyst: Catalyst) -> tuple[Column, ...]:
         at = item.name
         message = f"{item.called} needs its columns: {item.called} (column type, ...) AS (...)"
         refuse("SYNTAX", message, at.line, at.column, at.text)
-    return catalyst.parse_columns(item.columns)
+    found = catalyst.parse_columns(item.columns)
+    if not all(c.nullable for c in found):
+        at = item.name
+        message = f"NOT NULL is not supported in a recursion: the columns of {item.called}"
+        refuse("UNSUPPORTED", message, at.line, at.column, at.text)
+    return found
 
 
 def _as_declared(item: Item, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:

@@ -41,7 +41,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Item:
-    """One `name (columns) AS (query)`; `columns` is the text between its parentheses, as it stands there."""
+    """One `name (columns) AS (query)`; `columns` is what stands between its parentheses."""
 
     name: Token
     columns: str | None
@@ -113,7 +113,7 @@ class _Cutter:
         columns = None
         inside = self._parenthesised() if self._next_is("(") else None
         if inside is not None and self._next_is("AS", "("):
-            columns, inside = self._between(inside), None
+            columns, inside = self._only(inside[0].start, inside[-1].end) if inside else "", None
         if self._next_is("MAX"):
             hint = "write WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT n)"
             self._refuse(self._tokens[self._at], f"MAX RECURSION LEVEL is not supported: {hint}", "UNSUPPORTED")
@@ -147,9 +147,6 @@ class _Cutter:
             last = self._tokens[-1] if self._tokens else Token("", 0, 0, 1, 1)
             self._refuse(last, f"the text ends where {wanted} is expected", "SYNTAX")
         return self._tokens[self._at]
-
-    def _between(self, tokens: Sequence[Token]) -> str:
-        return self._sql[tokens[0].start : tokens[-1].end] if tokens else ""
 
     def _only(self, start: int, end: int) -> str:
         """The text with all else blanked out."""
