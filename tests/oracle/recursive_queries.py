@@ -63,6 +63,13 @@ QUERIES = (
         distances,
     ),
     Recursion(
+        "distances by min, and the greatest",
+        "WITH MUTUALLY RECURSIVE d (n bigint, len bigint, most bigint) AS (SELECT n, min(len), max(most) FROM "
+        "(SELECT 1 AS n, 0 AS len, 0 AS most UNION ALL SELECT e.b, d.len + e.w, 0 FROM d JOIN e ON d.n = e.a) "
+        "GROUP BY n) SELECT n, len FROM d WHERE most = 0",
+        distances,
+    ),
+    Recursion(
         "even and odd in SQL",
         """WITH MUTUALLY RECURSIVE
              even (n bigint) AS (SELECT 1 UNION SELECT e.b FROM odd JOIN e ON odd.n = e.a),

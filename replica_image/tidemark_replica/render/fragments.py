@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -79,6 +80,7 @@ class Scope:
     shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
     spools: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
         """Room for a stateful operator."""
@@ -92,8 +94,8 @@ class Scope:
         return f"spool{self.spools}"
 
     def next_arrangement(self, kind: str) -> ArrangementId:
-        """The id of the arrangement that is added next."""
-        return ArrangementId(f"{self.token}-{len(self.arrangements)}-{kind}")
+        """An id that no arrangement of the dataflow has, nor had."""
+        return ArrangementId(f"{self.token}-{next(self.numbers)}-{kind}")
 
     def finish(self, flow: Flow, tree: Pipeline | None) -> None:
         """End a fragment whose stream is `flow` and whose last operators are `tree` (None: its own)."""

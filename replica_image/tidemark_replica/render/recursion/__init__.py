@@ -21,7 +21,7 @@ a new start. Errors do not go round: they leave at once, and every binding that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.lir import LetRec, Plan, RecursiveBinding
@@ -62,7 +62,7 @@ class _Lowering:
         }
         name = scope.description.name
         flows = Flows((ColumnType(BIGINT),), lambda tree: lift(tree, scope.arrangements, name))
-        self._body = Scope(scope.description, {}, scope.token, flows, scope.arrangements, scope.constants)
+        self._body = replace(scope, imported={}, flows=flows, fragments=[], shared={}, inlined={})
 
     def run(self) -> None:
         hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)
