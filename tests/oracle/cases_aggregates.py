@@ -59,7 +59,12 @@ DISTINCT = (
         "avg(DISTINCT b) FILTER (WHERE s <> 'y') AS v FROM t GROUP BY a",
         {"t": T},
     ),
-    Case("distinct over everything", "SELECT count(DISTINCT a) AS n, count(DISTINCT s) AS m FROM t", {"t": T}),
+    Case(
+        "distinct over everything",
+        "SELECT count(DISTINCT a) AS n, count(DISTINCT s) AS m, count(DISTINCT a, s) AS p, "
+        "count(DISTINCT b, b) AS q FROM t",
+        {"t": T},
+    ),
 )
 
 GROUPING = (
@@ -160,4 +165,20 @@ WINDOWS = (
     Case("a window over what fails", "SELECT a, sum(10 div b) OVER (PARTITION BY a) AS x FROM t", {"t": T}),
 )
 
-QUERIES = (*BY_KIND, *EXTREMES, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS)
+FUNCTIONS = (
+    Case(
+        "functions of numbers and text",
+        "SELECT sqrt(abs(a)) AS r, ln(b) AS l, pmod(b, 3) AS m, lpad(s, 3, 'ab') AS p, md5(s) AS d, s RLIKE '^x' AS k, "
+        "concat_ws('-', s, CAST(a AS string)) AS c, a & b AS n FROM t",
+        {"t": T},
+    ),
+    Case("a pattern that is none", "SELECT a, regexp_replace(s, '(x', 'y') AS r FROM t WHERE s = 'x'", {"t": T}),
+    Case(
+        "functions of dates",
+        "SELECT date_format(date_add(DATE '2024-02-27', CAST(a AS int)), 'yyyy-MM-dd E') AS f, "
+        "last_day(make_date(2024, CAST(a AS int), 1)) AS l FROM t WHERE a > 0",
+        {"t": T},
+    ),
+)
+
+QUERIES = (*BY_KIND, *EXTREMES, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS, *FUNCTIONS)

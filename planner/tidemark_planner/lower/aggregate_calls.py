@@ -1,6 +1,6 @@
 """Each of Spark's aggregates as LIR's (tidemark_protocol.aggregates) and an expression over them.
 
-    count(a, b)         count(*) FILTER (a IS NOT NULL AND b IS NOT NULL)
+    count(a, b)         count(*) FILTER (a IS NOT NULL AND b IS NOT NULL); of distinct ones, of structs of them
     bool_and(p)         CASE WHEN count(*) FILTER (NOT p) > 0 THEN false WHEN count(*) FILTER (p) > 0 THEN true END
     any_value, first    min: the rows of a group have no order, so the least value is taken; NULL only if all are
     last                max
@@ -26,7 +26,7 @@ from tidemark_protocol.aggregates import AGGREGATES, result_type
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.lir import Aggregate, OrderKey
-from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, ColumnType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, ColumnType, SqlType
 
 # Stand-ins for aggregates while an output is lowered: columns far beyond those of any input.
 FIRST_STAND_IN = 1 << 30
@@ -121,17 +121,22 @@ def lower_call(node: Node, calls: Calls) -> ScalarExpr:
 
 def _count(site: _Site) -> ScalarExpr:
     """count(*), and what is the same: a count of what is never NULL."""
-    arguments = [site.calls.below.expression(c) for c in site.function.children]
+    arguments = tuple(site.calls.below.expression(c) for c in site.function.children)
+    may_be_null = [a for a in arguments if len(arguments) > 1 and (is_nullable(a) or is_fallible(a))]
+    there = [call("is_not_null", (a,), BOOLEAN) for a in may_be_null]
     if site.distinct:
-        if len(arguments) > 1:
-            unsupported("count(DISTINCT ...) of several columns", "count the rows of a SELECT DISTINCT")
-        return site.aggregate("count", arguments[0])
+        return site.aggregate("count", arguments[0] if len(arguments) == 1 else _together(arguments), *there)
     if len(arguments) > 1:
-        may_be_null = [a for a in arguments if is_nullable(a) or is_fallible(a)]
-        return site.aggregate("count", None, *(call("is_not_null", (a,), BOOLEAN) for a in may_be_null))
+        return site.aggregate("count", None, *there)
     argument = arguments[0]
     every_row = isinstance(argument, Literal | ColumnRef) and not is_nullable(argument)
     return site.aggregate("count", None if every_row else argument)
+
+
+def _together(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """Several values as one."""
+    fields = ((f"_{at}", a.type) for at, a in enumerate(arguments))
+    return call("named_struct", arguments, SqlType.struct(fields))
 
 
 def _extreme(site: _Site) -> ScalarExpr:
