@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
+
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
 from tests.oracle.tables import EXACT, T, U
 
 SMALL = Table((("a", "int"), ("f", "double")), ([1, 2, None], [0.0, 1.5, -2.25, 1e-3, 3.0, None]))
 
+DAYS = [datetime.date(2024, 1, 30), datetime.date(2024, 1, 31), datetime.date(2024, 2, 29), None]
+MOMENTS = [datetime.datetime(2024, 1, 31, h, tzinfo=datetime.UTC) for h in (0, 1, 23)]
+WHEN = Table((("d", "date"), ("m", "timestamp")), (DAYS, [*MOMENTS, None]))
+
 QUERIES = (
+    Case(
+        "window: between two moments",
+        "SELECT d, m, count(*) OVER (ORDER BY m RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS h, "
+        "count(*) OVER (ORDER BY m DESC RANGE BETWEEN CURRENT ROW AND INTERVAL 22 HOURS FOLLOWING) AS i, "
+        "count(*) OVER (ORDER BY d RANGE BETWEEN INTERVAL 1 MONTH PRECEDING AND CURRENT ROW) AS j, "
+        "count(*) OVER (ORDER BY d DESC NULLS LAST RANGE BETWEEN 1 PRECEDING AND 29 FOLLOWING) AS k FROM w",
+        {"w": WHEN},
+    ),
     Case(
         "window: places and neighbours",
         "SELECT a, b, row_number() OVER (PARTITION BY s ORDER BY b, a) AS n, "
