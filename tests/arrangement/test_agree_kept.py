@@ -1,6 +1,7 @@
 """Ways of keeping a ranking's state agree: all rows, the first rows alone, and a tournament give the same updates."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,19 +42,20 @@ def taken_back(rows: list[tuple], rng: np.random.Generator) -> list[tuple]:
 @pytest.mark.parametrize("way", ["tournament", "growing", "growing, consolidated"])
 @pytest.mark.parametrize("seed", seeds(3, 24))
 def test_agree_top_k_of_all_ways_of_keeping(way: str, seed: int, tmp_path: Path) -> None:
-    """Any ranking over random histories, those of growing inputs without retractions."""
+    """Any ranking and what it leaves, over random histories, those of growing inputs without retractions."""
     rng = np.random.default_rng(seed)
     types = [pa.int64(), pa.int64(), *(TYPES[rng.integers(len(TYPES))] for _ in range(2))]
-    ranking = random_ranking(rng, types)
+    ranking, complement = random_ranking(rng, types), seed % 3 == 2
+    ranking = replace(ranking, offset=0 if complement else ranking.offset)
     rows = random_history(rng, types, least=0)
     if way == "tournament":
         rows += [(row, time + 1, -diff) for row, time, diff in rows[::2] if time + 1 < LAST]
     if way == "growing, consolidated":
         rows = taken_back(rows, rng)
-    expected = expected_output(rows, ranking, 2)
+    expected = expected_output(rows, ranking, 2, complement=complement)
     for chunk_rows, cuts in CUTS:
         state, layouts = kept_as(way, "a", ranking)
-        spec = TopKSpec(state, ranking)
+        spec = TopKSpec(state, ranking, complement)
         assert run(tmp_path, top_k, spec, types, layouts, rows, cuts, rng, chunk_rows) == expected
 
 
