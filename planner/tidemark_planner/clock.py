@@ -21,7 +21,7 @@ from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.hir import Filter, Hir, Join, inputs_of
 from tidemark_planner.rules.scalar import conjuncts
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, walk
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions import call, reads_clock
 from tidemark_protocol.types import DATE, INT, TIMESTAMP, SqlType
 
 NOW, TODAY = "now", "current_date"
@@ -44,11 +44,6 @@ class _Clock:
 
     of_day: bool
     shift: int
-
-
-def reads_clock(expr: ScalarExpr) -> bool:
-    """Whether the expression depends on when it is evaluated."""
-    return any(isinstance(node, Call) and node.function in (NOW, TODAY) for node in walk(expr))
 
 
 def bounds_of(predicate: ScalarExpr) -> Bounds:

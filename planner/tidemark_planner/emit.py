@@ -12,7 +12,6 @@ Scan              a Get of the import, whose columns are those that any object o
 
 from __future__ import annotations
 
-from tidemark_planner.clock import reads_clock
 from tidemark_planner.expand import expand
 from tidemark_planner.hir import (
     Aggregate,
@@ -42,6 +41,7 @@ from tidemark_planner.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol import lir
 from tidemark_protocol.expr import Literal, columns_of, map_columns
+from tidemark_protocol.functions import reads_clock
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.types import BIGINT
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tidemark_planner.clock import reads_clock
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir import Hir, Scan, inputs_of
 from tidemark_planner.joins.inputs import Arranged, in_place
@@ -18,7 +17,7 @@ from tidemark_planner.mfp import Fused
 from tidemark_protocol import lir
 from tidemark_protocol.dataflow import IndexImport, SourceImport
 from tidemark_protocol.expr import map_columns
-from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.functions import is_fallible, reads_clock
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Catalogue, Relation, SharedIndex
 from tidemark_protocol.types import ColumnType

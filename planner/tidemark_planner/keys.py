@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from itertools import islice, product
 
-from tidemark_planner.clock import reads_clock
 from tidemark_planner.hir import (
     Aggregate,
     Filter,
@@ -30,6 +29,7 @@ from tidemark_planner.hir import (
     inputs_of,
 )
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr
+from tidemark_protocol.functions import reads_clock
 
 Key = tuple[int, ...]
 _MOST_KEYS = 8

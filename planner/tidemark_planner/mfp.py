@@ -9,10 +9,11 @@ Chains are written out over their input first (rules/fuse.py).
 
 from __future__ import annotations
 
-from tidemark_planner.clock import bounds_of, reads_clock
+from tidemark_planner.clock import bounds_of
 from tidemark_planner.rules.fuse import Fused as Fused
 from tidemark_planner.rules.fuse import fuse as fuse
 from tidemark_protocol.expr import ColumnRef
+from tidemark_protocol.functions import reads_clock
 from tidemark_protocol.lir import MapFilterProject, Schema
 
 

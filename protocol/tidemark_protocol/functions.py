@@ -156,6 +156,11 @@ def error_value(expr: ScalarExpr, text: str) -> ErrorValue:
     return ErrorValue(error_code(expr), text if len(text) <= longest else text[: longest - 1] + "…")
 
 
+def reads_clock(expr: ScalarExpr) -> bool:
+    """Whether the expression depends on when it is evaluated."""
+    return any(isinstance(node, Call) and node.function in CLOCK for node in walk(expr))
+
+
 def is_constant(expr: ScalarExpr) -> bool:
     """Whether the expression reads no column."""
     return not any(isinstance(node, ColumnRef) for node in walk(expr))

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.expand.conditions import FALSE, TRUE, KeyPart, condition_of
 from tidemark_planner.expand.sharing import Names, shared
 from tidemark_planner.hir import (
     Aggregate,
@@ -36,8 +35,9 @@ from tidemark_planner.hir import (
     filtered,
     project,
 )
-from tidemark_planner.keys import unique_keys
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, is_nullable, map_columns
+from tidemark_planner.rules.conditions import FALSE, TRUE, KeyPart, condition_of
+from tidemark_planner.rules.semi import keys_of
+from tidemark_protocol.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.lir import Aggregate as AggregateCall
 from tidemark_protocol.lir import Schema
@@ -51,6 +51,8 @@ _ZERO, _ONE = Literal("0", BIGINT), Literal("1", BIGINT)
 def expand_match(node: Match, names: Names) -> Hir:
     """The same rows without the Match; its inputs have been expanded."""
     condition = condition_of(node.predicates, len(node.left.schema))
+    if not condition.residual and node.kind is MatchKind.SEMI:
+        return _by_key(node.kind, node.left, node.right, condition.key, names)
     if not condition.residual:
         return shared(node.left, names, lambda left: _by_key(node.kind, left, node.right, condition.key, names))
     if node.kind is MatchKind.FULL:
@@ -63,7 +65,7 @@ def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], na
     nulls = [call("is_null", (p.right,), BOOLEAN) for p in key if not p.null_safe and is_nullable(p.right)]
     there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     if kind is MatchKind.SEMI:
-        return _joined(left, _right_keys(there, key), key, (), null_safe=False)
+        return _joined(left, keys_of(there, key), key, (), null_safe=False)
     if kind in (MatchKind.ANTI, MatchKind.MARK):
         return _decided(kind, left, there, key, ())
     if kind is not MatchKind.FULL:
@@ -105,15 +107,6 @@ def _full_by_rows(node: Match, names: Names) -> Hir:
         return Union((outer, Project(alone, _nulls(left.schema) + columns(alone))))
 
     return shared(node.left, names, lambda left: shared(node.right, names, lambda right: both(left, right)))
-
-
-def _right_keys(rows: Hir, key: tuple[KeyPart, ...]) -> Hir:
-    """The keys that there are, each once."""
-    exprs = tuple(p.right for p in key)
-    places = {e.index for e in exprs if isinstance(e, ColumnRef)}
-    if any(places.issuperset(k) for k in unique_keys(rows)):
-        return Project(rows, exprs)
-    return Aggregate(rows, exprs, (), ())
 
 
 def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]) -> Hir:

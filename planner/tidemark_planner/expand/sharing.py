@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from tidemark_planner.clock import reads_clock
 from tidemark_planner.hir import Filter, Hir, Let, Local, Project, Scan, Union, Values, expressions_of, inputs_of
 from tidemark_planner.keys import unique_keys
-from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.functions import is_fallible, reads_clock
 from tidemark_protocol.ids import LocalId
 
 

@@ -9,8 +9,9 @@ from tidemark_planner.rules.limit_windows import limit_windows
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_planner.rules.prune import prune
 from tidemark_planner.rules.push_down import push_down
+from tidemark_planner.rules.semi import semi_to_inner
 
-RULES: tuple[Callable[[Hir], Hir], ...] = (push_down, prune, limit_windows, with_nullability)
+RULES: tuple[Callable[[Hir], Hir], ...] = (semi_to_inner, push_down, prune, limit_windows, with_nullability)
 
 
 def optimise(node: Hir) -> Hir:
