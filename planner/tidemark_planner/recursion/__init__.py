@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.clock import reads_clock
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
 from tidemark_planner.keys import unique_keys
@@ -26,7 +25,7 @@ from tidemark_planner.rules import optimise
 from tidemark_planner.syntax import ParseTree, split_name
 from tidemark_planner.tree import Node
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions import call, reads_clock
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
