@@ -31,6 +31,7 @@ class Options:
     driver_memory: str
     tls: Tls | None
     metrics_port: int | None
+    arrow: bool
 
 
 def parse(arguments: list[str]) -> Options:
@@ -42,6 +43,12 @@ def parse(arguments: list[str]) -> Options:
     parser.add_argument("--memory", type=int, default=2 * GIB, help="bytes to use in all (default: %(default)s)")
     parser.add_argument("--master", help="Spark master (default: local[cores])")
     parser.add_argument("--driver-memory", help="heap of the Spark driver (default: half of --memory)")
+    parser.add_argument(
+        "--evaluator",
+        choices=("arrow", "catalyst"),
+        default="arrow",
+        help="arrow: expressions that the Arrow evaluator knows stay in Python (default: %(default)s)",
+    )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
     for name in ("certificate", "key", "client-authority"):
         parser.add_argument(f"--tls-{name}", type=Path, help="PEM file; all three or none")
@@ -59,4 +66,5 @@ def parse(arguments: list[str]) -> Options:
         driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
         tls=Tls(*files) if files[0] else None,
         metrics_port=given.metrics_port,
+        arrow=given.evaluator == "arrow",
     )

@@ -21,8 +21,8 @@ from tidemark_replica.spark_session import SparkHolder
 class Renderer:
     """One per replica: its session, its arrangement store, and which indexes there are."""
 
-    def __init__(self, spark: SparkHolder, scratch: Path) -> None:
-        self._spark, self._scratch = spark, scratch / "dataflows"
+    def __init__(self, spark: SparkHolder, scratch: Path, *, arrow: bool = True) -> None:
+        self._spark, self._scratch, self._arrow = spark, scratch / "dataflows", arrow
         self._store = ArrangementStore(scratch / "arrangements")
         self._lock = threading.Lock()
         self._indexes: dict[GlobalId, IndexTrace] = {}
@@ -34,7 +34,7 @@ class Renderer:
             session = self._spark.get()
             with self._lock:
                 imported = {i.id: self._indexes[i.id] for i in description.index_imports if i.id in self._indexes}
-            rendered = build(description, session, self._store, self._scratch, imported)
+            rendered = build(description, session, self._store, self._scratch, imported, arrow=self._arrow)
         except (PlanNotAllowed, NotRendered) as error:
             raise DataflowRefused(str(error)) from error
         with self._lock:

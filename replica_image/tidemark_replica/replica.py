@@ -52,7 +52,7 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._metrics = Metrics()
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
-        self._renderer = Renderer(self._spark, self._scratch.folder)
+        self._renderer = Renderer(self._spark, self._scratch.folder, arrow=options.arrow)
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None

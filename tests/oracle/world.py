@@ -87,8 +87,8 @@ class World:
         check_dataflow(description)
         return description
 
-    def build(self, description: DataflowDescription, **indexes: Any) -> RenderedDataflow:
-        return build(description, self.session, self.store, self.folder / "scratch", **indexes)
+    def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
+        return build(description, self.session, self.store, self.folder / "scratch", **how)
 
     def step(self, dataflow: RenderedDataflow, upper: int) -> StepOutcome:
         """One step, committed."""
@@ -96,9 +96,9 @@ class World:
         dataflow.commit(outcome)
         return outcome
 
-    def run(self, description: DataflowDescription, bounds: Sequence[int]) -> Updates:
+    def run(self, description: DataflowDescription, bounds: Sequence[int], *, arrow: bool = True) -> Updates:
         """The sink's updates, consolidated, over steps that end at `bounds`."""
-        dataflow = self.build(description)
+        dataflow = self.build(description, arrow=arrow)
         try:
             made: Updates = Counter()
             for upper in bounds:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 
+from tests.evaluator.edges import EDGES
 from tests.planner.every_call import ROW, calls_of
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.round_trip import check_round_trip
@@ -23,28 +22,6 @@ from tidemark_protocol.sqltext import to_sql
 pytestmark = pytest.mark.spark
 
 ROWS = 250
-_EDGES: dict[str, list[Any]] = {
-    "boolean": [True, False],
-    "tinyint": [0, 1, -1, 127, -128],
-    "smallint": [0, 1, -1, 32767, -32768],
-    "int": [0, 1, -1, 2, 2**31 - 1, -(2**31)],
-    "bigint": [0, 1, -1, 3, 2**63 - 1, -(2**63)],
-    "float": [0.0, -0.0, 1.5, 3.4e38, -3.4e38, float("nan"), float("inf"), float("-inf")],
-    "double": [0.0, -0.0, 1.5, 1e300, -1e300, 9.3e18, float("nan"), float("inf"), float("-inf")],
-    "string": ["", "1", "-7.5", "abc", "2020-01-31", "a\\", "%_", "ß Ω 数 🙂", "NaN", " x ", '{"a":[1]}', "[1,2]"],
-    "binary": [b"", b"\x00\xff", b"abc"],
-    "date": [date(1, 1, 1), date(1970, 1, 1), date(2020, 2, 29), date(9999, 12, 31)],
-    "timestamp": [datetime(1, 1, 2, tzinfo=UTC), datetime(2020, 2, 29, 23, 59, 59, 1, tzinfo=UTC)],
-    "timestamp_ntz": [datetime(1, 1, 1), datetime(2020, 2, 29, 23, 59, 59, 999999), datetime(9999, 12, 31, 23)],
-    "decimal(15,2)": [Decimal("0.00"), Decimal("9999999999999.99"), Decimal("-9999999999999.99"), Decimal("0.05")],
-    "decimal(38,10)": [Decimal("0"), Decimal("9" * 28 + "." + "9" * 10), Decimal("-1E-10")],
-    "array<int>": [[], [None], [1, 2, 1], [0, -1, 2**31 - 1], list(range(9))],
-    "array<string>": [[], ["", None], ["a", "ß", "a"], ["x,y"]],
-    "array<array<int>>": [[], [None], [[]], [[1, None], [2]], [[1], [1]]],
-    "array<struct<x:string>>": [[], [None], [("a",), (None,)], [("",)]],
-    "struct<a:int,`b c`:double>": [(1, 0.5), (None, None), (-1, float("nan")), (0, -0.0)],
-    "decimal(5,0)": [Decimal("0"), Decimal("99999"), Decimal("-99999"), Decimal("3")],
-}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +30,7 @@ def rows(catalyst: Catalyst) -> DataFrame:
     chosen = random.Random(7)
     data = [
         tuple(
-            None if column.nullable and chosen.random() < 0.1 else chosen.choice(_EDGES[str(column.type)])
+            None if column.nullable and chosen.random() < 0.1 else chosen.choice(EDGES[str(column.type)])
             for column in ROW
         )
         for _ in range(ROWS)

@@ -29,15 +29,18 @@ def build(
     store: ArrangementStore,
     scratch: Path,
     indexes: Mapping[GlobalId, IndexTrace] | None = None,
+    *,
+    arrow: bool = True,
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
-    `indexes` are the imported ones, by the import's id. The description has been checked (`check_dataflow`).
+    `indexes` are the imported ones, by the import's id; `arrow` False leaves every expression
+    to Catalyst. The description has been checked (`check_dataflow`).
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
     arranged = {id: ImportedIndex(i.arrangement, i.manifest.layout) for id, i in imported.items()}
-    fragments = lower_dataflow(description, arranged, folder.name)
+    fragments = lower_dataflow(description, arranged, folder.name, arrow=arrow)
     folder.mkdir(parents=True)
     _write_constants(fragments, folder)
     prepared = [_prepared(session, f) for f in fragments.fragments]

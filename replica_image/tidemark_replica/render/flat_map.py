@@ -19,11 +19,11 @@ from tidemark_protocol.lir import ErrorValue, FlatMap, MapFilterProject, refs
 from tidemark_protocol.sqltext import to_sql
 from tidemark_protocol.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
+from tidemark_replica.error_json import error_json
 from tidemark_replica.render.columns import prepare
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, arrow_types
 from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.mfp import error_json
 from tidemark_replica.render.pipeline import Kernel
 
 Apply = Callable[[Scope, Flow, MapFilterProject], Flow]

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidemark_protocol.expr import map_columns
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.evaluator import admits
+from tidemark_replica.render.carried import carry
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.frames import Frame, NegateFrame, ProjectFrame, SelectFrame, StageFrame, UnionFrame
 from tidemark_replica.render.mfp import compile_mfp, projection_of
-from tidemark_replica.render.pipeline import Negated, Pipeline, Project, Slot, Together, Types, map_slots
+from tidemark_replica.render.pipeline import Compute, Negated, Pipeline, Project, Slot, Together, Types, map_slots
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,27 @@ class Flows:
     """Makes streams of streams, and stages where the side changes.
 
     `carried`: columns that every stream has behind those of its schema; `lifted` makes pipelines that were built
-    without them carry them.
+    without them carry them. `arrow`: what the Arrow evaluator knows stays in Python; else Catalyst has all expressions.
     """
 
-    def __init__(self, carried: Schema = (), lifted: Callable[[Pipeline], Pipeline] = lambda tree: tree) -> None:
+    def __init__(
+        self,
+        carried: Schema = (),
+        lifted: Callable[[Pipeline], Pipeline] = lambda tree: tree,
+        *,
+        arrow: bool = True,
+    ) -> None:
         self._frames: list[Frame] = []
         self._stages = 0
-        self._carried, self._lifted = carried, lifted
+        self._carried, self._lifted, self.arrow = carried, lifted, arrow
 
     def mfp(self, flow: Flow, mfp: MapFilterProject) -> Flow:
         """A MapFilterProject without temporal bounds (`temporal.py` has those)."""
         if mfp.lower or mfp.upper:
             raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
+        if columns is None and self.arrow and admits(mfp):
+            return Flow(Compute(flow.tree, mfp), mfp.output)
         if columns is None:
             carrying = carry(mfp, self._carried)
             return self._slot(SelectFrame(self.frame(flow), compile_mfp(carrying), carrying.output), mfp.output)
@@ -91,24 +100,6 @@ class Flows:
     def _slot(self, frame: Frame, schema: Schema) -> Flow:
         self._frames.append(frame)
         return Flow(Slot(len(self._frames) - 1, arrow_types(frame.schema)), schema)
-
-
-def carry(mfp: MapFilterProject, carried: Schema) -> MapFilterProject:
-    """The same over rows with more columns behind, which it passes on behind its own output."""
-    if not carried:
-        return mfp
-    width, more = len(mfp.input), len(carried)
-
-    def moved(column: int) -> int:
-        return column if column < width else column + more
-
-    shown = range(width + len(mfp.expressions)) if mfp.projection is None else mfp.projection
-    return MapFilterProject(
-        mfp.input + carried,
-        tuple(map_columns(e, moved) for e in mfp.expressions),
-        tuple(map_columns(p, moved) for p in mfp.predicates),
-        (*map(moved, shown), *range(width, width + more)),
-    )
 
 
 def arrow_types(schema: Schema) -> Types:

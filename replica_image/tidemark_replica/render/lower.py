@@ -37,7 +37,7 @@ from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.constants import constant_updates
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
-from tidemark_replica.render.flow import Flow, arrow_types
+from tidemark_replica.render.flow import Flow, Flows, arrow_types
 from tidemark_replica.render.fragments import (
     Fragments,
     ImportedIndex,
@@ -58,11 +58,11 @@ from tidemark_replica.render.window import lower_window
 
 
 def lower_dataflow(
-    description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str
+    description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
 ) -> Fragments:
     """The dataflow as fragments; raises NotRendered for what has no operator here."""
     check_sinks(description)
-    scope = Scope(description, imported, token)
+    scope = Scope(description, imported, token, Flows(arrow=arrow))
     try:
         return _lower(scope)
     except UnsupportedType as cause:

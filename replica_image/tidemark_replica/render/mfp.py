@@ -15,13 +15,13 @@ The text is built here; `catalyst.py` hands it to Spark.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from tidemark_protocol.expr import ScalarExpr, columns_of
 from tidemark_protocol.functions import is_fallible
-from tidemark_protocol.lir import ErrorValue, MapFilterProject
+from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.sqltext import error_of, string_sql
+from tidemark_replica.error_json import error_json
 from tidemark_replica.render.scalar import Binding, Lifted, Lifter
 
 TAGS = ("__time", "__diff", "__error")
@@ -35,11 +35,6 @@ class Select:
     keep: str | None
     after: tuple[tuple[Binding, ...], ...]
     output: tuple[tuple[str, str], ...]
-
-
-def error_json(error: ErrorValue) -> str:
-    """How an error stands in `__error`."""
-    return json.dumps({"code": error.code, "expression": error.expression}, sort_keys=True, ensure_ascii=False)
 
 
 def compile_mfp(mfp: MapFilterProject) -> Select:

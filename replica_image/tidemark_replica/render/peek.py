@@ -36,8 +36,8 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrow_types import arrow_schema, arrow_type
 from tidemark_replica.finishing import sorted_indices
+from tidemark_replica.literals import literal_value
 from tidemark_replica.render import catalyst
-from tidemark_replica.render.constants import literal_value
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.render.flow import arrow_types
 from tidemark_replica.render.index import IndexTrace

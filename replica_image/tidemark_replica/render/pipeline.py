@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import MapFilterProject
 from tidemark_replica.arrangement.kernels.delta_join import DeltaSpec
 from tidemark_replica.arrangement.kernels.join import JoinSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
@@ -104,6 +105,14 @@ class Project:
 
     input: Pipeline
     columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A MapFilterProject whose expressions the Arrow evaluator knows."""
+
+    input: Pipeline
+    mfp: MapFilterProject
 
 
 @dataclass(frozen=True)
@@ -245,7 +254,9 @@ class Drain:
 
 
 Leaf = Slot | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
-_OfOne = Project | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
+_OfOne = (
+    Project | Compute | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
+)
 Pipeline = Leaf | Together | JoinKernel | DeltaKernel | _OfOne
 
 

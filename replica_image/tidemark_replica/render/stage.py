@@ -35,6 +35,7 @@ from tidemark_replica.arrangement.updates import (
     row_columns,
     times,
 )
+from tidemark_replica.evaluator import evaluate
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
@@ -148,6 +149,12 @@ class Stage:
             columns = row_columns(batch)
             yield make_updates([columns[c] for c in node.columns], times(batch), diffs(batch), errors(batch))
 
+    def _compute(self, node: p.Compute) -> Iterator[Updates]:
+        for batch in self.evaluate(node.input):
+            computed = evaluate(node.mfp, batch)
+            if computed.num_rows:
+                yield computed
+
     def _negated(self, node: p.Negated) -> Iterator[Updates]:
         for batch in self.evaluate(node.input):
             ok = errors(batch).is_null().to_numpy(zero_copy_only=False)
@@ -248,6 +255,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Constants: Stage._constants,
     p.Spooled: Stage._read_spooled,
     p.Project: Stage._project,
+    p.Compute: Stage._compute,
     p.Negated: Stage._negated,
     p.Together: Stage._together,
     p.JoinKernel: Stage._join,

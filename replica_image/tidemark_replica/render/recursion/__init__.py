@@ -25,14 +25,13 @@ from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.lir import LetRec, Plan, RecursiveBinding
-from tidemark_protocol.types import BIGINT, ColumnType
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.flow import Flow, Flows, arrow_types
 from tidemark_replica.render.fragments import Fragment, LoopFragment, Scope, uses
 from tidemark_replica.render.frames import nodes_of
 from tidemark_replica.render.recursion.hoist import Hoisted
-from tidemark_replica.render.recursion.lift import ITERATION, lift
+from tidemark_replica.render.recursion.lift import CARRIED, ITERATION, lift
 
 MOST_ITERATIONS = 100_000
 """Where a recursion without a limit of its own is taken to be endless."""
@@ -61,7 +60,7 @@ class _Lowering:
             b.id: _Names(f"{self._name}-{n}", f"{self._name}-{n}-leaves") for n, b in enumerate(plan.bindings)
         }
         name = scope.description.name
-        flows = Flows((ColumnType(BIGINT),), lambda tree: lift(tree, scope.arrangements, name))
+        flows = Flows(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.flows.arrow)
         self._body = replace(scope, imported={}, flows=flows, fragments=[], shared={}, inlined={})
 
     def run(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark_protocol.types import BIGINT, ColumnType
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
 from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
@@ -29,8 +30,11 @@ from tidemark_replica.arrangement.kernels.top_k import TopKSpec
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render import pipeline as p
+from tidemark_replica.render.carried import carry
 from tidemark_replica.render.errors import NotRendered
 
+CARRIED = (ColumnType(BIGINT),)
+"""The column of iterations, as plans would type it."""
 ITERATION = pa.int64()
 Arrangements = MutableMapping[ArrangementId, Layout]
 
@@ -79,6 +83,8 @@ def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipel
     match lifted:
         case p.Project(input, columns):
             return p.Project(input, (*columns, -1))
+        case p.Compute(input, mfp):
+            return p.Compute(input, carry(mfp, CARRIED))
         case p.Publish() | p.Spool() | p.FeedBack():
             return replace(lifted, types=(*lifted.types, ITERATION))
         case p.Kernel(FlatMapSpec() as spec, input):

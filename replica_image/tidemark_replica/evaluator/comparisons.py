@@ -1,0 +1,104 @@
+"""Comparisons: NULL compared with anything is NULL; NaN equals NaN and is greater than every other number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_protocol.expr import Call, Literal
+from tidemark_protocol.types import SqlType
+from tidemark_replica.arrangement.columns import fixed
+from tidemark_replica.arrangement.updates import Array, Bools
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
+
+_ARROW = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+
+
+def is_plain(type: SqlType) -> bool:
+    """No nested type."""
+    try:
+        return not pa.types.is_nested(arrow_type(type))
+    except ValueError:
+        return False
+
+
+def admits_comparison(call: Call) -> bool:
+    return all(is_plain(a.type) for a in call.arguments)
+
+
+def comparison(call: Call, arguments: list[Result]) -> Result:
+    """`=`, `<`, `<=`, `>`, `>=`."""
+    left, right = (a.values for a in arguments)
+    return Result(_compared(call.function, left, right), in_order(arguments))
+
+
+def null_safe(call: Call, arguments: list[Result]) -> Result:
+    """`<=>` evaluates both sides, and is never NULL."""
+    left, right = (a.values for a in arguments)
+    here, there = valid(left), valid(right)
+    equal = _true(_compared("=", left, right))
+    return Result(pa.array((equal & here & there) | ~(here | there)), either(*(a.failed for a in arguments)))
+
+
+def is_null(call: Call, arguments: list[Result]) -> Result:
+    return Result(pa.array(~valid(arguments[0].values)), arguments[0].failed)
+
+
+def is_not_null(call: Call, arguments: list[Result]) -> Result:
+    return Result(pa.array(valid(arguments[0].values)), arguments[0].failed)
+
+
+def is_nan(call: Call, arguments: list[Result]) -> Result:
+    values = arguments[0].values
+    return Result(pa.array(np.isnan(fixed(values)) & valid(values)), arguments[0].failed)
+
+
+def admits_in(call: Call) -> bool:
+    of, *choices = call.arguments
+    return is_plain(of.type) and not of.type.is_floating and all(isinstance(c, Literal) for c in choices)
+
+
+def is_in(call: Call, arguments: list[Result]) -> Result:
+    """`IN (literals)`: NULL where nothing is equal and one of them is NULL."""
+    of = arguments[0].values
+    literals = pa.concat_arrays([c.values.slice(0, 1) for c in arguments[1:]]) if len(of) else pa.array([], of.type)
+    found = np.asarray(pc.is_in(of, value_set=literals.drop_null()).to_numpy(zero_copy_only=False))
+    present = valid(of)
+    if literals.null_count:
+        present = present & found
+    return Result(column(found, pa.bool_(), present), arguments[0].failed)
+
+
+def _compared(operator: str, left: Array, right: Array) -> Array:
+    if pa.types.is_floating(left.type):
+        made = _FLOATS[operator](fixed(left), fixed(right))
+        return column(made, pa.bool_(), valid(left) & valid(right))
+    if pa.types.is_boolean(left.type) and operator != "=":
+        left, right = left.cast(pa.int8()), right.cast(pa.int8())
+    return _ARROW[operator](left, right)
+
+
+def _true(values: Array) -> Bools:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
+
+
+def _equal(a: Any, b: Any) -> Any:
+    return (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+def _less(a: Any, b: Any) -> Any:
+    return (a < b) | (np.isnan(b) & ~np.isnan(a))
+
+
+_FLOATS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": _equal,
+    "<": _less,
+    "<=": lambda a, b: ~_less(b, a),
+    ">": lambda a, b: _less(b, a),
+    ">=": lambda a, b: ~_less(a, b),
+}

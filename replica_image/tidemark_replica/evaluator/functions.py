@@ -1,0 +1,101 @@
+"""The functions that are admitted, and an expression compiled to a closure over whole columns.
+
+    ("+", admits_arithmetic, arithmetic)      admitted for which calls, and how it is computed
+
+To admit a function, add a line; `tests/evaluator/test_agree_catalyst.py` then compares it with Catalyst for every
+combination of types for which it says to be admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.evaluator import casts, comparisons, dates, logic, numbers, text
+from tidemark_replica.evaluator.comparisons import is_plain
+from tidemark_replica.evaluator.result import Result
+from tidemark_replica.evaluator.simplified import keeps_its_failures
+from tidemark_replica.literals import literal_value
+
+Columns = Callable[[int], Result]
+Evaluate = Callable[[Columns, int], Result]
+"""(column by position, number of rows) -> the expression's result."""
+
+
+def always(call: Call) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Admitted:
+    calls: Callable[[Call], bool]
+    run: Callable[[Call, list[Result]], Result]
+
+
+_TABLE: dict[str, Admitted] = {
+    **{op: Admitted(numbers.admits_arithmetic, numbers.arithmetic) for op in ("+", "-", "*")},
+    "/": Admitted(numbers.admits_division, numbers.division),
+    "%": Admitted(numbers.admits_remainder, numbers.division),
+    "div": Admitted(numbers.admits_whole_division, numbers.whole_division),
+    "negate": Admitted(numbers.admits_sign, numbers.negated),
+    "abs": Admitted(numbers.admits_sign, numbers.absolute),
+    **{op: Admitted(comparisons.admits_comparison, comparisons.comparison) for op in ("=", "<", "<=", ">", ">=")},
+    "<=>": Admitted(comparisons.admits_comparison, comparisons.null_safe),
+    "is_null": Admitted(always, comparisons.is_null),
+    "is_not_null": Admitted(always, comparisons.is_not_null),
+    "isnan": Admitted(always, comparisons.is_nan),
+    "in": Admitted(comparisons.admits_in, comparisons.is_in),
+    "and": Admitted(always, logic.conjunction),
+    "or": Admitted(always, logic.disjunction),
+    "not": Admitted(always, logic.negation),
+    "case": Admitted(logic.admits_choice, logic.case),
+    "if": Admitted(logic.admits_choice, logic.case),
+    "coalesce": Admitted(logic.admits_choice, logic.coalesce),
+    "cast": Admitted(casts.admits_cast, casts.cast),
+    **{name: Admitted(always, dates.part) for name in ("year", "month", "day", "quarter", "dayofweek")},
+    "date_add": Admitted(always, dates.moved),
+    "date_sub": Admitted(always, dates.moved),
+    "datediff": Admitted(always, dates.difference),
+    "like": Admitted(text.admits_like, text.like),
+    **{name: Admitted(text.admits_literal_argument, text.affix) for name in ("startswith", "endswith", "contains")},
+    "length": Admitted(always, text.length),
+    "substring": Admitted(text.admits_substring, text.substring),
+    "concat": Admitted(text.admits_concat, text.concat),
+    "replace": Admitted(text.admits_replace, text.replaced),
+}
+
+
+def admits_expression(expr: ScalarExpr) -> bool:
+    """Whether this evaluator gives what Catalyst gives."""
+    return keeps_its_failures(expr) and _is_known(expr)
+
+
+def _is_known(expr: ScalarExpr) -> bool:
+    if isinstance(expr, ColumnRef):
+        return True
+    if isinstance(expr, Literal):
+        return is_plain(expr.type)
+    entry = _TABLE.get(expr.function)
+    return entry is not None and all(map(_is_known, expr.arguments)) and entry.calls(expr)
+
+
+def compiled(expr: ScalarExpr) -> Evaluate:
+    """An admitted expression as a closure."""
+    if isinstance(expr, ColumnRef):
+        index = expr.index
+        return lambda columns, rows: columns(index)
+    if isinstance(expr, Literal):
+        value = pa.scalar(literal_value(expr), arrow_type(expr.type))
+        return lambda columns, rows: Result(pa.repeat(value, rows))
+    return _call(expr)
+
+
+def _call(call: Call) -> Evaluate:
+    arguments = [compiled(a) for a in call.arguments]
+    run: Any = _TABLE[call.function].run
+    return lambda columns, rows: run(call, [a(columns, rows) for a in arguments])

@@ -1,0 +1,159 @@
+"""MapFilterProject on a batch of updates, without the JVM: row for row, and error for error, what Catalyst gives.
+
+    errs rows pass; of the others those that no predicate drops go on
+    columns that the output shows are computed for these rows alone
+    a row whose predicate or shown column failed is an error row: the first failure names it
+
+`render/mfp.py` says the same as Spark SQL text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_protocol.expr import ScalarExpr, columns_of
+from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.sqltext import error_of
+from tidemark_replica.arrangement.columns import canonical, take
+from tidemark_replica.arrangement.updates import (
+    Array,
+    Bools,
+    Ints,
+    Updates,
+    as_error_rows,
+    diffs,
+    make_updates,
+    row_columns,
+    split_errors,
+    times,
+)
+from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.error_json import error_json
+from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
+from tidemark_replica.evaluator.logic import is_true
+from tidemark_replica.evaluator.result import Result
+
+
+def admits(mfp: MapFilterProject) -> bool:
+    """Whether every expression of it is one that this evaluator knows."""
+    return not (mfp.lower or mfp.upper) and all(map(admits_expression, (*mfp.expressions, *mfp.predicates)))
+
+
+def evaluate(mfp: MapFilterProject, updates: Updates) -> Updates:
+    """The operator on a batch; ok rows in their order, then the errs."""
+    return _compiled(mfp).run(updates)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(mfp: MapFilterProject) -> _Compiled:
+    return _Compiled(mfp)
+
+
+class _Compiled:
+    """The expressions as closures, and the texts of their errors."""
+
+    def __init__(self, mfp: MapFilterProject) -> None:
+        self.width = len(mfp.input)
+        self.expressions = [_Part(e) for e in mfp.expressions]
+        self.predicates = [_Part(p) for p in mfp.predicates]
+        whole = range(len(mfp.extended))
+        self.projection = tuple(whole) if mfp.projection is None else mfp.projection
+        self.types = [arrow_type(c.type) for c in mfp.output]
+
+    def run(self, updates: Updates) -> Updates:
+        oks, errs = split_errors(updates)
+        parts = [self._rows(oks)] if oks.num_rows else []
+        if errs.num_rows:
+            parts.append(as_error_rows(errs, self.types))
+        return pa.concat_batches(parts) if parts else as_error_rows(errs, self.types)
+
+    def _rows(self, oks: Updates) -> Updates:
+        before = _Row(self, row_columns(oks), oks.num_rows)
+        failures = []
+        kept = np.ones(oks.num_rows, np.bool_)
+        for predicate in self.predicates:
+            result, error = before.part(predicate)
+            passed = is_true(result.values)
+            kept &= passed if result.failed is None else passed | result.failed
+            failures.append(error)
+        rows = np.flatnonzero(kept)
+        all_kept = len(rows) == oks.num_rows
+        after = before if all_kept else _Row(self, take(row_columns(oks), rows), len(rows))
+        failures = [f if f is None or all_kept else f[rows] for f in failures]
+        shown = [after.column(i) for i in self.projection]
+        failures += [after.error(i) for i in dict.fromkeys(self.projection)]
+        time, diff = (times(oks), diffs(oks)) if all_kept else (times(oks)[rows], diffs(oks)[rows])
+        columns = [canonical(_conform(s.values, t)) for s, t in zip(shown, self.types, strict=True)]
+        return _with_errors(columns, time, diff, [f for f in failures if f is not None])
+
+
+class _Part:
+    """One expression: its closure, and the error that it stands for where it fails itself."""
+
+    def __init__(self, expr: ScalarExpr) -> None:
+        self.run: Evaluate = compiled(expr)
+        self.reads = sorted(columns_of(expr))
+        self.text = error_json(error_of(expr)) if is_fallible(expr) else None
+
+
+class _Row:
+    """A batch of rows: the input's columns, and mapped ones, computed when they are first asked for."""
+
+    def __init__(self, of: _Compiled, columns: Sequence[Array], rows: int) -> None:
+        self._of, self._columns, self._rows = of, columns, rows
+        self._mapped: dict[int, tuple[Result, Errors]] = {}
+
+    def column(self, index: int) -> Result:
+        return Result(self._columns[index]) if index < self._of.width else self._compute(index)[0]
+
+    def error(self, index: int) -> Errors:
+        """Of a mapped column, the error in each row; None: nowhere."""
+        return None if index < self._of.width else self._compute(index)[1]
+
+    def part(self, part: _Part) -> tuple[Result, Errors]:
+        """An expression, and its error in each row: that of a mapped column it reads, else its own."""
+        result = part.run(self.column, self._rows)
+        if result.failed is None:
+            return result, None
+        error = np.full(self._rows, None, object)
+        error[result.failed] = part.text
+        for index in reversed(part.reads):
+            inherited = self.error(index)
+            if inherited is not None:
+                which = result.failed & (inherited != None)  # noqa: E711 (an array of objects)
+                error[which] = inherited[which]
+        return result, error
+
+    def _compute(self, index: int) -> tuple[Result, Errors]:
+        if index not in self._mapped:
+            self._mapped[index] = self.part(self._of.expressions[index - self._of.width])
+        return self._mapped[index]
+
+
+Errors = np.ndarray[tuple[int], np.dtype[np.object_]] | None
+
+
+def _conform(values: Array, type: pa.DataType) -> Array:
+    return values if values.type == type else values.cast(type)
+
+
+def _with_errors(columns: Sequence[Array], time: Ints, diff: Ints, failures: Sequence[object]) -> Updates:
+    if not failures:
+        return make_updates(columns, time, diff)
+    error = np.full(len(time), None, object)
+    for failure in reversed(failures):
+        assert isinstance(failure, np.ndarray)
+        which: Bools = failure != None  # noqa: E711
+        error[which] = failure[which]
+    texts = pa.array(error, pa.string())
+    ok = texts.is_null()
+    if texts.null_count == len(texts):
+        return make_updates(columns, time, diff)
+    blank = [pc.if_else(ok, c, pa.scalar(None, c.type)) for c in columns]
+    return make_updates(blank, time, diff, texts)

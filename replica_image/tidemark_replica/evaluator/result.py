@@ -1,0 +1,65 @@
+"""What evaluating an expression over many rows gives: a column, and the rows in which it failed.
+
+    10 div c0      c0   5   0  NULL        values  2  NULL  NULL        failed  no  yes  no
+
+A function meets its arguments in Spark's order and stops at the first NULL: what would have failed behind it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.columns import validity
+from tidemark_replica.arrangement.updates import Array, Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`failed` None: nowhere. Where it failed, the value means nothing."""
+
+    values: Array
+    failed: Bools | None = None
+
+
+def valid(column: Array) -> Bools:
+    """Which values are not NULL."""
+    found = validity(column)
+    return np.ones(len(column), np.bool_) if found is None else found
+
+
+def column(values: Any, type: pa.DataType, present: Bools) -> Array:
+    """NumPy values as a column that is NULL where not `present`."""
+    if pa.types.is_boolean(type):
+        values = np.asarray(values, np.bool_)
+    elif pa.types.is_date32(type):
+        return pa.array(values, pa.int32(), mask=None if present.all() else ~present).view(type)
+    elif pa.types.is_timestamp(type):
+        return pa.array(values, pa.int64(), mask=None if present.all() else ~present).view(type)
+    return pa.array(values, type, mask=None if present.all() else ~present)
+
+
+def either(*masks: Bools | None) -> Bools | None:
+    """Where one of the masks is set; None where none is."""
+    result: Bools | None = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else result | mask
+    return result if result is not None and result.any() else None
+
+
+def in_order(arguments: Sequence[Result]) -> Bools | None:
+    """Where a function fails that evaluates its arguments one after the other, and ends at the first NULL."""
+    failed: Bools | None = None
+    reached: Bools | None = None
+    for argument in arguments:
+        if argument.failed is not None:
+            failed = either(failed, argument.failed if reached is None else argument.failed & reached)
+        present = validity(argument.values)
+        if present is not None:
+            reached = present if reached is None else reached & present
+    return failed
