@@ -19,7 +19,7 @@ from tidemark_protocol.expr import ColumnRef, Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import MapFilterProject, Mfp, Plan, TopK, TopKPlan
+from tidemark_protocol.lir import Plan, Reduce, TopK, TopKPlan
 from tidemark_protocol.types import BIGINT
 from tidemark_replica.render import NotRendered, StepFailed
 
@@ -98,10 +98,12 @@ def test_a_part_that_is_gone_fails_the_step_and_names_it(spark: Any, tmp_path: P
 def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tmp_path: Path) -> None:
     """The node is named, and no folder or arrangement is left."""
     with world(spark, tmp_path, TABLES, HISTORY) as made:
-        now = MapFilterProject(T.schema, lower=(ColumnRef(0, T.schema[0].type),))
+        groups = counted(GET_T)
+        assert isinstance(groups, Reduce)
+        now = replace(groups.mfp_after, lower=(ColumnRef(0, T.schema[0].type),))
         for plan, named in (
             (TopK(GET_T, (), (), SUM, 0, TopKPlan()), "limit of a TopK"),
-            (Mfp(GET_T, now), "temporal"),
+            (replace(groups, mfp_after=now), "temporal"),
         ):
             with pytest.raises(NotRendered, match=named):
                 made.build(made.describe(plan))
