@@ -103,11 +103,12 @@ def test_what_a_growing_input_keeps_is_its_first_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("consolidated", [False, True], ids=["as they come", "consolidated"])
 def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(consolidated: bool, tmp_path: Path) -> None:
-    """What would have moved up is forgotten: better no answer than a wrong one. At one time, rows may be taken back."""
+    """What would have moved up is forgotten: better no answer than a wrong one. What cancels in a snapshot is none."""
     ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0), chunk_rows=2)
     spec = TopKSpec(State(A, grows=True, must_consolidate=consolidated), ranking)
-    steps = [[((1,), 0, 1), ((2,), 0, 1)], [((1,), 1, 1), ((5,), 1, 1), ((1,), 1, -1)], [((2,), 2, -1), ((9,), 2, 1)]]
+    snapshot = [((1,), 0, 1), ((2,), 0, 1), ((0,), 0, 1), ((0,), 0, -1)]
+    steps = [snapshot, [((1,), 1, 1), ((5,), 1, 1), ((1,), 1, -1)], [((2,), 2, -1), ((9,), 2, 1)]]
     errors = []
     for time, rows in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)

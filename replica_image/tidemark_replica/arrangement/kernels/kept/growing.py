@@ -5,8 +5,8 @@
                         the arrangement ───┘
 
 A row that is not among the first ones, in its chunk or beside what is kept, can never become one. So a chunk is thinned
-before it is written (unless what it adds may be taken back in another chunk: `must_consolidate`), and what is kept is
-never more than offset + limit rows per group.
+before it is written, unless what it adds may be taken back in another chunk: where `must_consolidate` says so, and at
+hydration, since a snapshot may still hold what cancels. What is kept is offset + limit rows per group.
 
 A row that goes all the same is an error for ever, NON_MONOTONIC_INPUT: the rows that would have moved up are forgotten.
 """
@@ -39,7 +39,7 @@ class Growing:
 
     def __init__(self, context: StepContext, state: State, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
-        self._context, self._consolidates = context, state.must_consolidate
+        self._context, self._consolidates = context, state.must_consolidate or context.is_hydration
         self._ranking = replace(ranking, offset=0)
         self._step = StepRuns(context, state.arrangement)
         self._kept = StepRuns(context, state.arrangement)
