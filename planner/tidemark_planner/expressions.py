@@ -24,7 +24,7 @@ from tidemark_protocol.check_scalar import MAX_EXPR_NODES
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import call, entry, is_constant
 from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
-from tidemark_protocol.literals import is_special_time
+from tidemark_protocol.literals import is_special_time, is_valid
 from tidemark_protocol.signatures import describe
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
@@ -76,11 +76,13 @@ class _Lowering:
         return self.lower(node.children[0])
 
     def unhexed(self, node: Node) -> ScalarExpr:
-        """What a binary literal was made to be (names.binary_edits)."""
-        digits = self.lower(node.children[0])
-        if not isinstance(digits, Literal) or digits.value is None:
-            unsupported("unhex")
-        return Literal(digits.value.lower().rjust(len(digits.value) + len(digits.value) % 2, "0"), SqlType("binary"))
+        """Of literal digits, a binary literal: what X'...' was made to be (names.binary_edits)."""
+        digits, binary = self.lower(node.children[0]), SqlType("binary")
+        if isinstance(digits, Literal) and digits.value is not None:
+            padded = "0" * (len(digits.value) % 2) + digits.value.lower()
+            if is_valid(literal := Literal(padded, binary)):
+                return literal
+        return call("unhex", (digits,), binary)
 
     def outer(self, node: Node) -> ScalarExpr:
         """A column of the row that a LATERAL subquery is over."""
