@@ -115,4 +115,14 @@ FUNCTIONS = (
     ),
 )
 
-QUERIES = (*FUNCTIONS, *(case for type, values in OF_TYPE.items() for case in _of_type(type, values)))
+ORDERED = (
+    Case(
+        "first arrays", "SELECT k, v FROM t ORDER BY v DESC NULLS LAST, k LIMIT 3", table("array<double>", FLOAT_ARRAYS)
+    ),
+    Case("least and greatest structs", "SELECT k, min(v) AS a, max(v) AS z FROM t GROUP BY k", _STRUCTS),
+    Case("arrays of arrays", "SELECT k, sort_array(array_agg(v)) AS s FROM t GROUP BY k", _ARRAYS),
+    Case("ranked arrays", "SELECT v, rank() OVER (PARTITION BY k ORDER BY v) AS r FROM t", _ARRAYS),
+    Case("distinct arrays counted", "SELECT k, count(DISTINCT v) AS n FROM t GROUP BY k", _ARRAYS),
+)
+
+QUERIES = (*FUNCTIONS, *ORDERED, *(case for type, values in OF_TYPE.items() for case in _of_type(type, values)))
