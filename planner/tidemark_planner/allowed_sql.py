@@ -13,6 +13,7 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.nested_expressions import NAMES as NESTED
 from tidemark_planner.nested_expressions import TABLE_FUNCTIONS
 from tidemark_planner.syntax import ParseTree, Phrase
+from tidemark_planner.tries import NAMES as TRIES
 from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
 from tidemark_protocol.literals import is_special_time
 from tidemark_protocol.nested_functions import MOST_ELEMENTS
@@ -41,6 +42,7 @@ SCALARS = (
         "boolean tinyint smallint int bigint float double decimal string date timestamp binary".split()
     )
     | CLASS_NAMES
+    | TRIES
 )
 # Rules of the grammar that have no lowering, in the user's words.
 _CLAUSES = {
@@ -81,7 +83,6 @@ _NEEDS = {
     "optionsClause": "WITH",
 }
 _KEYWORDS = {
-    "TRY_CAST": "TRY_CAST",
     "ESCAPE": "LIKE with ESCAPE",
     "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
     "COLLATE": "COLLATE",
@@ -135,11 +136,11 @@ def _check_functions(tree: ParseTree) -> None:
 
 def _check_sizes(tree: ParseTree) -> None:
     """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
-    for phrase, arguments in tree.calls(_MOST):
+    for phrase, _, arguments in tree.calls(_MOST):
         name = phrase.text.lower().strip("`")
-        size = arguments[1] if len(arguments) > 1 else ""
+        size = arguments[1].text if len(arguments) > 1 else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MOST[name]
-        if not small or any(_GROWING.search(a) for a in arguments):
+        if not small or any(_GROWING.search(a.text) for a in arguments):
             message = f"{name} takes a literal number, at most {_MOST[name]}, and nothing that was made longer already"
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 

@@ -18,6 +18,7 @@ from tidemark_planner.literals import literal_of
 from tidemark_planner.nested_expressions import alike, empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
+from tidemark_planner.tries import TRIED, tried
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.check_scalar import MAX_EXPR_NODES
@@ -107,6 +108,18 @@ class _Lowering:
             unsupported("raise_error of an expression", "write a literal")
         return call("raise_error", (literal_of(message),), target)
 
+    def choice(self, node: Node) -> ScalarExpr:
+        operation = tried(node)
+        if operation is None:
+            return _chosen("if", tuple(self.lower(c) for c in node.children))
+        if operation.kind == "Cast":
+            target, of = type_of(operation.fields["dataType"]), self.lower(operation.children[0])
+            return _tried(cast_to(of, target), (of,))
+        if operation.kind not in _ARITHMETIC:
+            unsupported("a try_ function of other than numbers")
+        arguments = tuple(self.lower(c) for c in operation.children)
+        return _tried(_arithmetic(_ARITHMETIC[operation.kind], arguments), arguments)
+
     def connective(self, node: Node) -> ScalarExpr:
         """AND and OR of any number: Spark's are of two."""
         function, kind, pending = node.kind.lower(), node.kind, [node]
@@ -182,6 +195,7 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "And": _Lowering.connective,
     "Or": _Lowering.connective,
     "CaseWhen": _Lowering.case,
+    "If": _Lowering.choice,
     "With": _Lowering.shared,
     "CommonExpressionRef": _Lowering.shared_use,
     "TruncTimestamp": _Lowering.truncated,
@@ -212,6 +226,13 @@ _HINTS = {
     "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
     **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
 }
+
+
+def _tried(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """The variant that gives NULL where the operation raises; what cannot raise needs none."""
+    if not isinstance(made, Call) or made.arguments != arguments or not entry(made.function).errors(made):
+        return made
+    return call(TRIED[made.function], arguments, made.type)
 
 
 def _arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -303,7 +324,6 @@ _BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     "IntegralDivide": lambda a: call("div", a, BIGINT),
     "UnaryMinus": _negated,
     "UnaryPositive": lambda a: a[0],
-    "If": lambda a: _chosen("if", a),
     "Round": _rounded,
     "Floor": _whole("floor"),
     "Ceil": _whole("ceil"),

@@ -21,6 +21,7 @@ from tidemark_planner.names import Known, Rewritten, Scope, binary_edits, rewrit
 from tidemark_planner.recursion import Parts, cut, lower_block
 from tidemark_planner.syntax import ParseTree, RelationName
 from tidemark_planner.tree import Node
+from tidemark_planner.tries import try_edits
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Diagnostic
 from tidemark_protocol.types import SqlType
@@ -66,7 +67,7 @@ def _lower_part(
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
     meanings = _meanings(tree, scope)
-    rewritten = rewrite(sql, meanings, binary_edits(sql, tree))
+    rewritten = rewrite(sql, meanings, (*binary_edits(sql, tree), *try_edits(sql, tree)))
     leaves = {known.leaf: known for _, known in meanings}
     try:
         for known in leaves.values():

@@ -13,6 +13,7 @@ from tidemark_planner.catalyst import Catalyst, quoted
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
 from tidemark_planner.tree import Node
+from tidemark_planner.tries import marked
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, map_columns
 from tidemark_protocol.lir import DeltaJoin, FlatMap, Join, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
 from tidemark_protocol.sqltext import to_sql
@@ -31,7 +32,7 @@ def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
     moved = [_shifted(expr, starts[schema]) for expr, schema in placed]
     texts = ", ".join(f"{to_sql(expr)} AS e{n}" for n, expr in enumerate(moved))
     catalyst.declare(LEAF, columns)
-    tree = catalyst.analyse(f"SELECT {texts} FROM {quoted(LEAF)}").tree
+    tree = catalyst.analyse(marked(catalyst.jvm, f"SELECT {texts} FROM {quoted(LEAF)}")).tree
     known = _columns_of(tree, columns)
     for expr, output in zip(moved, tree.expressions("projectList"), strict=True):
         if lower_expression(output, known) != expr:

@@ -87,13 +87,19 @@ class ParseTree:
             span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
             yield Phrase("Token", _name_of(node.getParent()), text, span)
 
-    def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, list[str]]]:
-        """The name of every call of one of these functions, with the texts of its arguments."""
+    def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, Span, list[Phrase]]]:
+        """Every call of one of these functions: its name, all of it, its arguments."""
         for context in self._found("functionName"):
             called, phrase = context.getParent(), _phrase(context)
             if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
                 arguments = called.functionArgument()
-                yield phrase, [arguments.get(at).getText() for at in range(arguments.size())]
+                yield phrase, _phrase(called).span, [_phrase(arguments.get(at)) for at in range(arguments.size())]
+
+    def casts(self, keyword: str) -> Iterator[tuple[Phrase, Span]]:
+        """Every cast by this keyword: the keyword, and all of the cast."""
+        for token, node in zip(self.tokens(keyword), self._found(keyword), strict=True):
+            if token.parent == "CastContext":
+                yield token, _phrase(node.getParent()).span
 
     def relations(self) -> list[RelationName]:
         """Every relation that is read, with what it could mean."""

@@ -84,7 +84,7 @@ def _check_call(node: Call) -> None:
         refuse(f"there is no {describe(node)}")
     if function.nullable(node) and not node.nullable:
         refuse(f"{describe(node)} is declared never NULL, but may be")
-    if node.function == "cast" and node.type.name in _DATETIMES:
+    if node.function in ("cast", "try_cast") and node.type.name in _DATETIMES:
         _check_moment(node.arguments[0])
 
 

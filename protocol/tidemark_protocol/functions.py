@@ -12,14 +12,14 @@ from tidemark_protocol import fallible, signatures
 from tidemark_protocol import nested_functions as nested
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW, cast_may_be_null
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, walk
-from tidemark_protocol.fallible import always
+from tidemark_protocol.fallible import Errors, always
 from tidemark_protocol.function_entry import Function as Function
 from tidemark_protocol.function_entry import all_arguments, any_argument, maybe, not_null
 from tidemark_protocol.functions_dates import DATES
 from tidemark_protocol.functions_math import MATH
 from tidemark_protocol.functions_text import TEXT
 from tidemark_protocol.lir import ErrorValue
-from tidemark_protocol.signatures import fixed, of_names
+from tidemark_protocol.signatures import Signature, fixed, of_names
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
 
 EXPRESSION_FAILED = "EXPRESSION_FAILED"
@@ -39,6 +39,19 @@ def _cast_nullable(call: Call) -> bool:
     return any_argument(call) or cast_may_be_null(call.arguments[0].type, call.type)
 
 
+def _tried(operator: str, errors: Errors) -> Signature:
+    """Arithmetic of numbers that could raise."""
+    fits = signatures.arithmetic(operator)
+    return lambda arguments, to: to.is_numeric and fits(arguments, to) and bool(errors(Call(operator, arguments, to)))
+
+
+_TRIED = (
+    ("add", "+", fallible.overflow),
+    ("subtract", "-", fallible.overflow),
+    ("multiply", "*", fallible.overflow),
+    ("divide", "/", fallible.division),
+    ("mod", "%", fallible.remainder),
+)
 _TIMES = ("timestamp", "timestamp_ntz")
 _ENTRIES = (
     *(Function(op, 2, 2, signatures.arithmetic(op), fallible.overflow) for op in ("+", "-", "*")),
@@ -69,6 +82,8 @@ _ENTRIES = (
     Function("if", 3, 3, signatures.chosen, nullable=_if_nullable, lazy=True),
     Function("coalesce", 1, None, signatures.same_type, nullable=all_arguments, lazy=True),
     Function("cast", 1, 1, signatures.cast, fallible.cast, _cast_nullable),
+    Function("try_cast", 1, 1, signatures.tried_cast, nullable=maybe),
+    *(Function(f"try_{n}", 2, 2, _tried(op, errors), nullable=maybe) for n, op, errors in _TRIED),
     Function("raise_error", 1, 1, signatures.raising, fallible.raised, not_null),
     *(Function(n, 1, 1, of_names(INT, "date")) for n in ("year", "month", "day", "quarter", "dayofweek")),
     *(Function(n, 1, 1, of_names(INT, *_TIMES)) for n in ("hour", "minute", "second")),

@@ -104,6 +104,11 @@ def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return source != result and not _is_interval(result) and cast_errors(source, result) is not None
 
 
+def tried_cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A cast that could raise."""
+    return cast(arguments, result) and bool(cast_errors(arguments[0].type, result))
+
+
 def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return set(types_of(arguments)) == {STRING} and result == STRING
 

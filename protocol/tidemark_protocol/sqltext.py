@@ -106,6 +106,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "is_not_null": lambda call, a: f"({a[0]} IS NOT NULL)",
     "in": lambda call, a: f"({a[0]} IN ({', '.join(a[1:])}))",
     "cast": lambda call, a: f"CAST({a[0]} AS {_type_sql(call.type)})",
+    "try_cast": lambda call, a: f"TRY_CAST({a[0]} AS {_type_sql(call.type)})",
     "case": _case,
     "array": _array,
     "named_struct": _named_struct,

@@ -172,6 +172,12 @@ FUNCTIONS = (
         "concat_ws('-', s, CAST(a AS string)) AS c, a & b AS n FROM t",
         {"t": T},
     ),
+    Case(
+        "tried",
+        "SELECT try_divide(a, b) AS q, TRY_CAST(s AS int) AS i, try_add(b, 9223372036854775806) AS x FROM t",
+        {"t": T},
+    ),
+    Case("what is tried may be given a failure", "SELECT try_add(10 div b, a) AS q FROM t", {"t": T}),
     Case("a pattern that is none", "SELECT a, regexp_replace(s, '(x', 'y') AS r FROM t WHERE s = 'x'", {"t": T}),
     Case(
         "functions of dates",

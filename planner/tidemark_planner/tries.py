@@ -1,0 +1,61 @@
+"""TRY_CAST and try_add, try_subtract, try_multiply, try_divide, try_mod: NULL where the operation raises.
+
+The tree that Spark prints does not show them apart from what they are variants of. So they are marked in the text that
+is analysed, by a condition that is never true, and the mark is read off the tree:
+
+    TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
+    try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
+
+Only the operation itself is tried: what its arguments raise is raised. Inline tables stay as they are, since analysis
+evaluates them.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.names import Edit, rewrite
+from tidemark_planner.syntax import ParseTree, Span
+from tidemark_planner.tree import Node
+
+_MARK = "/try"
+_OPEN = f"if('{_MARK}' = '', NULL, "
+_OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
+NAMES = frozenset(_OPERATORS)
+# What is tried: the function that raises, and the one that gives NULL instead.
+TRIED = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
+
+
+def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
+    """The marks."""
+    if "TRY_" not in sql.upper():
+        return []
+    tables = [p.span for p in tree.phrases("inlineTable")]
+    edits = []
+    for token, whole in tree.casts("TRY_CAST"):
+        if not _inside(token.span, tables):
+            edits += [Edit(token.span.start, token.span.end, _OPEN + "CAST"), Edit(whole.end, whole.end, ")")]
+    for name, whole, arguments in tree.calls(NAMES):
+        if len(arguments) == 2 and not _inside(whole, tables):
+            (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
+            edits.append(Edit(whole.start, left.start, _OPEN + "("))
+            edits.append(Edit(left.end, right.start, f") {operator} ("))
+            edits.append(Edit(right.end, whole.end, "))"))
+    return edits
+
+
+def marked(catalyst_jvm: object, sql: str) -> str:
+    """A text of our own with its marks."""
+    if "TRY_" not in sql.upper():
+        return sql
+    return rewrite(sql, (), try_edits(sql, ParseTree(catalyst_jvm, sql))).text
+
+
+def tried(node: Node) -> Node | None:
+    """What a marked If tries."""
+    condition, _, operation = node.children
+    if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:
+        return None
+    return operation
+
+
+def _inside(span: Span, others: list[Span]) -> bool:
+    return any(o.start <= span.start and span.end <= o.end for o in others)
