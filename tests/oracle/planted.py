@@ -23,6 +23,7 @@ from tidemark_replica.render.pipeline import (
     Spooled,
     Together,
     Types,
+    Variable,
 )
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
@@ -129,6 +130,14 @@ def reads_a_spool_once(stage: WrongStage, tree: Pipeline, updates: Iterator[Upda
     """Of several readers of one stream only the first gets it."""
     if not isinstance(tree, Spooled):
         yield from updates
+
+
+def counts_ways_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
+    """A loop that takes in again what went round."""
+    for batch in updates:
+        yield batch
+        if isinstance(tree, Variable):
+            yield batch
 
 
 def run_wrong(

@@ -34,6 +34,7 @@ MISTAKES = [
     (planted.reads_a_spool_once, "distinct aggregates of several values, and others"),
     (planted.joins_one_side_only, "join"),
     (planted.negates_nothing, "negate"),
+    (planted.counts_ways_twice, "recursion: walks of bounded length"),
     (planted.takes_null_for_a_value, "filter or null"),
     *((planted.forgets_its_state, kind) for kind in RANKINGS),
     *((planted.takes_nothing_back, kind) for kind in RANKINGS[::2]),

@@ -3,8 +3,8 @@
     SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9        each round extends the rows of the one before
     SELECT 1 AS n UNION ALL SELECT max(n) FROM r                   would need all rows: WITH MUTUALLY RECURSIVE has them
 
-The name is read once in each part, through projections, filters and inner joins; and, where UNION makes rows distinct
-anyway, DISTINCT.
+The name is read once in each part, through what takes its rows one by one: projections, filters, inner joins, left, semi
+and anti joins on the left; and, where UNION makes rows distinct anyway, DISTINCT.
 """
 
 from __future__ import annotations
@@ -12,12 +12,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.hir import Aggregate, Filter, Hir, Join, Project, Scan, TopK, Union, Window, inputs_of
+from tidemark_planner.hir import (
+    Aggregate,
+    Filter,
+    FlatMap,
+    Hir,
+    Join,
+    Match,
+    MatchKind,
+    Project,
+    Scan,
+    TopK,
+    Union,
+    Window,
+    inputs_of,
+)
 from tidemark_planner.recursion.cut import Token
 from tidemark_protocol.ids import GlobalId
 
 _HINT = "WITH MUTUALLY RECURSIVE name (column type, ...) AS (...) allows it"
-_WORDS: dict[type, str] = {Aggregate: "an aggregate", TopK: "LIMIT", Window: "a window function"}
+_WORDS: dict[type, str] = {
+    Aggregate: "an aggregate",
+    Match: "the right side of a left, semi or anti join, or a full one,",
+    TopK: "LIMIT",
+    Window: "a window function",
+}
 
 
 def check_linear(value: Hir, of: GlobalId, name: Token) -> None:
@@ -44,10 +63,15 @@ class _Check:
             return False
         if isinstance(node, Join) and sum(found) > 1:
             self._refuse(f"reading {self.name.text} twice in one part")
-        is_distinct = self.distinct and isinstance(node, Aggregate) and not node.aggregates
-        if not (is_distinct or isinstance(node, Project | Filter | Join | Union)):
-            self._refuse(f"{_WORDS.get(type(node), 'anything but an inner join')} over {self.name.text}")
+        if not (isinstance(node, Project | Filter | FlatMap | Join | Union) or self._takes_each(node, found)):
+            self._refuse(f"{_WORDS.get(type(node), 'EXCEPT or INTERSECT')} over {self.name.text}")
         return True
+
+    def _takes_each(self, node: Hir, found: list[bool]) -> bool:
+        """Whether what the node makes of the recursion's rows, it makes of each apart."""
+        if isinstance(node, Match):
+            return node.kind is not MatchKind.FULL and found == [True, False]
+        return self.distinct and isinstance(node, Aggregate) and not node.aggregates
 
     def _refuse(self, construct: str) -> None:
         message = f"{construct} is not supported in WITH RECURSIVE: {_HINT}"
