@@ -3,8 +3,8 @@
     SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9        each round extends the rows of the one before
     SELECT 1 AS n UNION ALL SELECT max(n) FROM r                   would need all rows: WITH MUTUALLY RECURSIVE has them
 
-The name is read once in each part, through what takes its rows one by one: projections, filters, inner joins, left, semi
-and anti joins on the left; and, where UNION makes rows distinct anyway, DISTINCT.
+The name is read once in each part, through what takes its rows one by one: projections, filters, inner joins, left,
+semi and anti joins on the left; and, where UNION makes rows distinct anyway, DISTINCT.
 """
 
 from __future__ import annotations
