@@ -1,6 +1,7 @@
 """Faults on demand, inside Spark's workers: a stage that raises, dies or hangs at a chosen point, so many times.
 
 reading        the first batch of a shard has been read
+index          the first batch of an imported index has been read
 feedback       a round of a loop has begun to read what the one before fed back
 before report  everything was read and written, but nobody was told
 after report   the report is there, the task is not done
@@ -18,11 +19,12 @@ from typing import Any
 
 from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.pipeline import Drain, Pipeline, Source, Types, Variable
+from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Source, Types, Variable
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
 
 HANG_SECONDS = 120.0
+_PLACES = {Source: "reading", IndexSource: "index", Variable: "feedback"}
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,16 @@ class Fault:
             if self.how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             deadline = time.monotonic() + HANG_SECONDS
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline and not self._go.exists():
                 time.sleep(0.05)
+
+    def end(self) -> None:
+        """What hangs goes on."""
+        self._go.touch()
+
+    @property
+    def _go(self) -> Path:
+        return self.folder.with_suffix(".end")
 
     @property
     def strikes(self) -> int:
@@ -70,8 +80,8 @@ class FaultyStage(Stage):
     def evaluate(self, tree: Pipeline) -> Iterator[Updates]:
         for batch in super().evaluate(tree):
             yield batch
-            if isinstance(tree, Source | Variable):
-                self.fault.strike("reading" if isinstance(tree, Source) else "feedback")
+            if type(tree) in _PLACES:
+                self.fault.strike(_PLACES[type(tree)])
         if isinstance(tree, Drain):
             self.fault.strike("before report")
 
