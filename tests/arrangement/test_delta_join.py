@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -190,3 +192,14 @@ def test_a_key_met_a_million_times_needs_no_room_for_its_matches(tmp_path: Path)
 
     assert sum(sizes) == 100**3
     assert max(sizes) <= 500
+
+
+@pytest.mark.parametrize("kind", ["linear", "delta"])
+def test_a_key_with_a_million_rows_on_every_side_takes_the_room_of_its_rows(kind: str, tmp_path: Path) -> None:
+    """Hydration and a step alike: the process grows by the mapped state and a few slices, not by matches."""
+    rows = 1 << 20
+    command = [sys.executable, "-m", "tests.arrangement.skewed_join", kind, str(rows), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 450 << 20
