@@ -57,7 +57,8 @@ class StepRuns:
                 for segment in segments:
                     yield from (part for (part,) in hash_ranges([segment], range_rows))
             else:
-                yield from merge_segments(segments, self._manifest.layout, self._context.lower, range_rows)
+                layout, lower = self._manifest.layout, self._context.lower
+                yield from merge_segments(segments, layout, lower, range_rows, whole_hashes=True)
 
     def commit(self) -> None:
         """The runs are the step's batches."""

@@ -23,11 +23,12 @@ from tidemark_replica.arrangement.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.errors import StaleManifest
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.row_ranges import row_ranges
 from tidemark_replica.arrangement.updates import Hashes
 from tidemark_replica.arrangement.value_ranges import value_ranges
 
 RANGE_ROWS = 1 << 18
-"""How many rows a merge holds and consolidates at a time: a range of hashes, where one hash is split by value only."""
+"""How many rows a merge holds and consolidates at a time: a range of hashes, a long hash being split further."""
 
 SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 28
 """A file's segments grow up to this: what a merge holds at most, beside one range."""
@@ -88,9 +89,15 @@ def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest
     return replace(manifest, batches=tuple(batches))
 
 
-def merge_segments(runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS) -> Iterator[Any]:
-    """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows."""
-    for parts in _ranges(runs, layout, range_rows):
+def merge_segments(
+    runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS, *, whole_hashes: bool = False
+) -> Iterator[Any]:
+    """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows.
+
+    `whole_hashes`: for a reader that takes whole keys; else a hash of too many rows comes in several batches (as it
+    does in any case where the arrangement has a value order).
+    """
+    for parts in ranges(runs, layout, range_rows, whole_hashes=whole_hashes):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         consolidated = consolidate_sorted(rows, layout, since)
         if consolidated.num_rows:
@@ -107,9 +114,17 @@ def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]
             yield parts
 
 
-def _ranges(runs: Sequence[Segment], layout: Layout, range_rows: int) -> Iterator[list[Any]]:
+def ranges(
+    runs: Sequence[Segment], layout: Layout, range_rows: int, *, whole_hashes: bool = False
+) -> Iterator[list[Any]]:
+    """The same, but a hash that is longer than a range is cut too; the updates of one row stay together."""
     for parts in hash_ranges(runs, range_rows):
-        yield from [parts] if layout.order is None else value_ranges(parts, layout, range_rows)
+        if layout.order is not None:
+            yield from value_ranges(parts, layout, range_rows)
+        elif whole_hashes:
+            yield parts
+        else:
+            yield from row_ranges(parts, layout, range_rows)
 
 
 def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:

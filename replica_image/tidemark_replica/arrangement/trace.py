@@ -21,7 +21,7 @@ from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
-from tidemark_replica.arrangement.spine import RANGE_ROWS, hash_ranges
+from tidemark_replica.arrangement.spine import RANGE_ROWS, ranges
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
 
 
@@ -95,7 +95,7 @@ class Trace:
         """The contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
-            for parts in hash_ranges(list(self.segments(bucket)), range_rows):
+            for parts in ranges(list(self.segments(bucket)), self.layout, range_rows):
                 past = pa.concat_batches([_up_to(rows, as_of, self.layout) for rows in parts])
                 rows = consolidate_sorted(past, self.layout, as_of)
                 if rows.num_rows:

@@ -5,7 +5,7 @@
                   ↑
 
 A row's updates at different times stay in one range: that is what consolidation needs. A hash-ordered arrangement
-cannot be cut like this, and holds all rows of a hash at once.
+is cut by another hash instead (`row_ranges`).
 """
 
 from collections.abc import Iterator, Sequence
