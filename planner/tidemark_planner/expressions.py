@@ -11,27 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from tidemark_planner import fold
 from tidemark_planner.call_classes import CLASSES
+from tidemark_planner.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
+from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.literals import literal_of
-from tidemark_planner.nested_expressions import alike, empty_array, lower_nested
+from tidemark_planner.nested_expressions import empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
-from tidemark_planner.tries import TRIED, tried
-from tidemark_protocol import decimals, signatures
-from tidemark_protocol.casts import cast_errors
+from tidemark_planner.tries import tried
 from tidemark_protocol.check_scalar import MAX_EXPR_NODES
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
-from tidemark_protocol.functions import call, entry, is_constant
-from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
-from tidemark_protocol.literals import is_special_time, is_valid
-from tidemark_protocol.signatures import describe
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, TIMESTAMP, SqlType
+from tidemark_protocol.functions import call, entry
+from tidemark_protocol.literals import is_valid
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, SqlType
 
 # What each of Spark's attributes is: most often a column of the row.
 Columns = Mapping[int, ScalarExpr]
-_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%", "Pmod": "pmod"}
 
 
 def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
@@ -55,11 +51,11 @@ class _Lowering:
         if nested is not None:
             return nested
         arguments = tuple(self.lower(child) for child in node.children)
-        if kind in _ARITHMETIC:
-            return _arithmetic(_ARITHMETIC[kind], arguments)
+        if kind in ARITHMETIC:
+            return arithmetic(ARITHMETIC[kind], arguments)
         if kind in CLASSES:
-            return _plain(kind, arguments)
-        named = _BY_ARGUMENTS.get(kind)
+            return plain_call(kind, arguments)
+        named = BY_ARGUMENTS.get(kind)
         if named is None:
             refuse("FORBIDDEN_FUNCTION", f"the expression {kind} is not on the list of allowed functions", word=kind)
         return named(arguments)
@@ -111,14 +107,14 @@ class _Lowering:
     def choice(self, node: Node) -> ScalarExpr:
         operation = tried(node)
         if operation is None:
-            return _chosen("if", tuple(self.lower(c) for c in node.children))
+            return chosen("if", tuple(self.lower(c) for c in node.children))
         if operation.kind == "Cast":
             target, of = type_of(operation.fields["dataType"]), self.lower(operation.children[0])
-            return _tried(cast_to(of, target), (of,))
-        if operation.kind not in _ARITHMETIC:
+            return tried_call(cast_to(of, target), (of,))
+        if operation.kind not in ARITHMETIC:
             unsupported("a try_ function of other than numbers")
         arguments = tuple(self.lower(c) for c in operation.children)
-        return _tried(_arithmetic(_ARITHMETIC[operation.kind], arguments), arguments)
+        return tried_call(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
 
     def connective(self, node: Node) -> ScalarExpr:
         """AND and OR of any number: Spark's are of two."""
@@ -135,7 +131,7 @@ class _Lowering:
         return call(function, tuple(arguments), BOOLEAN)
 
     def case(self, node: Node) -> ScalarExpr:
-        return _chosen("case", tuple(self.lower(c) for c in node.children))
+        return chosen("case", tuple(self.lower(c) for c in node.children))
 
     def shared(self, node: Node) -> ScalarExpr:
         """With: its one definition is written out at each use (all functions are deterministic)."""
@@ -206,133 +202,4 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "Now": _Lowering.now,
     "CurrentDate": _Lowering.today,
     **dict.fromkeys(_CLOCK, _Lowering.clock),
-}
-
-
-def _plain(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    function, result = CLASSES[kind]
-    if result == BOOLEAN:
-        arguments = alike(arguments)
-    made = call(function, arguments, arguments[0].type if result is None else result)
-    if not entry(function).accepts(made):
-        refuse("TYPE", f"there is no {describe(made)}{_HINTS.get(function, '')}", word=function)
-    return made
-
-
-_HINTS = {
-    **dict.fromkeys(
-        ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
-    ),
-    "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
-    **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
-}
-
-
-def _tried(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """The variant that gives NULL where the operation raises; what cannot raise needs none."""
-    if not isinstance(made, Call) or made.arguments != arguments or not entry(made.function).errors(made):
-        return made
-    return call(TRIED[made.function], arguments, made.type)
-
-
-def _arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    left, right = (a.type for a in arguments)
-    if left.is_decimal and right.is_decimal:
-        of = "%" if operator == "pmod" else operator
-        return call(operator, arguments, decimals.result_type(of, left, right))
-    return call(operator, arguments, left)
-
-
-def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
-    """The expression as another type; a literal folds where that is exact."""
-    if of.type == target:
-        return of
-    if isinstance(of, Literal) and (folded := fold.fold_cast(of, target)) is not None:
-        return folded
-    if cast_errors(of.type, target) is None:
-        refuse("TYPE", f"a cast from {of.type} to {target} is not supported", word=str(target))
-    if of.type.name == "string" and is_constant(of) and target.name in ("date", "timestamp", "timestamp_ntz"):
-        _refuse_moment(of, target)
-    return call("cast", (of,), target)
-
-
-def _refuse_moment(of: ScalarExpr, target: SqlType) -> None:
-    if not isinstance(of, Literal):
-        unsupported(f"constant text put together and cast to {target}", "write the date or time itself")
-    if of.value is not None and is_special_time(of.value):
-        message = f"'{of.value}' as a {target} depends on when it is planned; write the date or time itself"
-        refuse("UNSUPPORTED", message, word=of.value)
-
-
-def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    of = arguments[0]
-    folded = fold.negate(of) if isinstance(of, Literal) else None
-    return call("negate", arguments, of.type) if folded is None else folded
-
-
-def _chosen(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    return call(function, arguments, arguments[1].type)
-
-
-def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -> Callable[..., ScalarExpr]:
-    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-        start, by = arguments
-        if isinstance(by, Literal) and by.type.name.startswith("interval"):
-            by = Literal(by.value, INT)
-        if isinstance(start, Literal) and isinstance(by, Literal) and by.value is not None:
-            sign = -1 if function == "date_sub" else 1
-            if (folded := move(start, sign * int(by.value))) is not None:
-                return folded
-        if by.type != INT:
-            by = cast_to(by, INT)
-        return call(function, (start, by), DATE)
-
-    return lowered
-
-
-def _interval_days(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    of = arguments[0]
-    if not isinstance(of, Literal) or of.value is None:
-        unsupported("an interval that is not a literal")
-    return Literal(str(int(of.value) // 86_400_000_000), INT)
-
-
-def _timestamp_moved(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    if not isinstance(arguments[1], Literal):
-        unsupported("an interval that is not a literal")
-    return call("+", arguments, arguments[0].type)
-
-
-def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    of, digits = arguments
-    if not isinstance(digits, Literal) or digits.value is None:
-        unsupported("round to a number of digits that is not a literal")
-    of_decimal = of.type.is_decimal
-    return call("round", arguments, signatures.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
-
-
-def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
-    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-        of = arguments[0].type
-        result = decimals.bounded(of.precision - of.scale + 1, 0) if of.is_decimal else BIGINT
-        return call(function, arguments, result)
-
-    return lowered
-
-
-_BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
-    "IntegralDivide": lambda a: call("div", a, BIGINT),
-    "UnaryMinus": _negated,
-    "UnaryPositive": lambda a: a[0],
-    "Round": _rounded,
-    "Floor": _whole("floor"),
-    "Ceil": _whole("ceil"),
-    "DateAdd": _date_moved("date_add", fold.add_days),
-    "DateSub": _date_moved("date_sub", fold.add_days),
-    "AddMonths": _date_moved("add_months", fold.add_months),
-    "DateAddYMInterval": _date_moved("add_months", fold.add_months),
-    "ExtractANSIIntervalDays": _interval_days,
-    "TimestampAddInterval": _timestamp_moved,
-    "TimestampAddYMInterval": _timestamp_moved,
-    "TruncDate": lambda a: call("trunc", a, DATE),
 }

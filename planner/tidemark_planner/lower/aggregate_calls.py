@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.expressions import cast_to
 from tidemark_planner.lower.base import Lowered
 from tidemark_planner.lower.organisation import sort_key
 from tidemark_planner.rules.scalar import all_of

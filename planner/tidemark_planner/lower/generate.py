@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.expressions import cast_to
 from tidemark_planner.hir import Filter, FlatMap, Project, Values
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_planner import fold
+from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import CatalystFailed, refuse, unsupported
-from tidemark_planner.expressions import cast_to
 from tidemark_planner.hir import Project, Window
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.aggregate_calls import fraction, separator

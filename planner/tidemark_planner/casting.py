@@ -1,0 +1,32 @@
+"""Casts: folded where that is exact, refused where the value would depend on when it is planned."""
+
+from __future__ import annotations
+
+from tidemark_planner import fold
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_protocol.casts import cast_errors
+from tidemark_protocol.expr import Literal, ScalarExpr
+from tidemark_protocol.functions import call, is_constant
+from tidemark_protocol.literals import is_special_time
+from tidemark_protocol.types import SqlType
+
+
+def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
+    """The expression as another type; a literal folds where that is exact."""
+    if of.type == target:
+        return of
+    if isinstance(of, Literal) and (folded := fold.fold_cast(of, target)) is not None:
+        return folded
+    if cast_errors(of.type, target) is None:
+        refuse("TYPE", f"a cast from {of.type} to {target} is not supported", word=str(target))
+    if of.type.name == "string" and is_constant(of) and target.name in ("date", "timestamp", "timestamp_ntz"):
+        _refuse_moment(of, target)
+    return call("cast", (of,), target)
+
+
+def _refuse_moment(of: ScalarExpr, target: SqlType) -> None:
+    if not isinstance(of, Literal):
+        unsupported(f"constant text put together and cast to {target}", "write the date or time itself")
+    if of.value is not None and is_special_time(of.value):
+        message = f"'{of.value}' as a {target} depends on when it is planned; write the date or time itself"
+        refuse("UNSUPPORTED", message, word=of.value)
