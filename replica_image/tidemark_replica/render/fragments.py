@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -101,6 +103,23 @@ class Scope:
         """End a fragment whose stream is `flow` and whose last operators are `tree` (None: its own)."""
         stage = self.flows.stage(Flow(Drain(flow.tree if tree is None else tree), flow.schema))
         self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
+
+    @contextmanager
+    def binding(self, *names: LocalId) -> Iterator[None]:
+        """Room for the bindings of a Let. Names are an object's own: one that is inlined may bind them anew inside."""
+        kept = [(meanings, n, meanings.pop(n)) for meanings in self._meanings for n in names if n in meanings]
+        try:
+            yield
+        finally:
+            for meanings in self._meanings:
+                for name in names:
+                    meanings.pop(name, None)
+            for meanings, name, meant in kept:
+                meanings[name] = meant
+
+    @property
+    def _meanings(self) -> tuple[dict[GlobalId | LocalId, Any], ...]:
+        return self.shared, self.inlined
 
     def publish(self, name: GlobalId | LocalId, flow: Flow, tree: Pipeline) -> Pipeline:
         """Keep a stream for later fragments of the step."""

@@ -137,16 +137,18 @@ def _get(scope: Scope, plan: Get) -> Flow:
 
 def _let(scope: Scope, plan: Let) -> Flow:
     used = sum(1 for name in uses(plan.body) if name == plan.id)
-    if used == 1:
-        scope.inlined[plan.id] = plan.value
-    elif used:
-        _share(scope, plan.id, plan.value)
-    return lower(scope, plan.body)
+    with scope.binding(plan.id):
+        if used == 1:
+            scope.inlined[plan.id] = plan.value
+        elif used:
+            _share(scope, plan.id, plan.value)
+        return lower(scope, plan.body)
 
 
 def _let_rec(scope: Scope, plan: LetRec) -> Flow:
-    lower_let_rec(scope, plan, lower)
-    return lower(scope, plan.body)
+    with scope.binding(*(b.id for b in plan.bindings)):
+        lower_let_rec(scope, plan, lower)
+        return lower(scope, plan.body)
 
 
 def _share(scope: Scope, name: LocalId, value: Plan) -> None:
