@@ -21,12 +21,12 @@ from tidemark_protocol.nested_functions import MOST_ELEMENTS
 AGGREGATES = frozenset(
     "count sum avg mean count_if bool_and bool_or every some any min max any_value first last first_value last_value "
     "stddev stddev_samp std stddev_pop variance var_samp var_pop string_agg listagg percentile percentile_cont "
-    "percentile_disc median mode max_by min_by array_agg collect_list collect_set".split()
+    "percentile_disc median mode max_by min_by array_agg collect_list collect_set corr covar_pop covar_samp".split()
 )
 _WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
 _LATER_AGGREGATES = frozenset(
-    "approx_count_distinct percentile_approx approx_percentile corr covar_pop "
-    "covar_samp skewness kurtosis regr_slope regr_intercept regr_r2 regr_count bit_and bit_or bit_xor try_sum try_avg "
+    "approx_count_distinct percentile_approx approx_percentile "
+    "skewness kurtosis regr_slope regr_intercept regr_r2 regr_count bit_and bit_or bit_xor try_sum try_avg "
     "histogram_numeric product".split()
 )
 _CLOCK = frozenset("localtimestamp current_time mz_now unix_timestamp".split())

@@ -3,6 +3,7 @@
     sum(decimal(12,2))  ->  decimal(22,2)     accumulable
     max(string)         ->  string            hierarchical
     string_agg(string)  ->  string            basic; rows in `order`, the separator a parameter
+    corr(struct(x, y))  ->  double            accumulable; of pairs none of whose values is NULL
 
 It is short: SQL's other aggregates are these and a projection (any_value is min, bool_and compares two counts, max_by
 is a `first` in an order, a median is a percentile); the planner writes them so.
@@ -69,6 +70,10 @@ def _double(argument: SqlType) -> SqlType | None:
     return DOUBLE if argument == DOUBLE else None
 
 
+def _of_pair(argument: SqlType) -> SqlType | None:
+    return DOUBLE if argument.is_struct and [t for _, t in argument.fields] == [DOUBLE, DOUBLE] else None
+
+
 def _list(argument: SqlType) -> SqlType | None:
     return None if argument.name in INTERVAL_TYPES else SqlType.array(argument)
 
@@ -82,6 +87,7 @@ _ENTRIES = (
     AggregateFunction("sum", ACCUMULABLE, _sum),
     AggregateFunction("avg", ACCUMULABLE, _average),
     *(AggregateFunction(n, ACCUMULABLE, _double) for n in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")),
+    *(AggregateFunction(n, ACCUMULABLE, _of_pair) for n in ("covar_samp", "covar_pop", "corr")),
     *(AggregateFunction(n, HIERARCHICAL, _same, distinct=False) for n in ("min", "max")),
     AggregateFunction("first", BASIC, _same, ordered=True, distinct=False),
     AggregateFunction("string_agg", BASIC, _text, (STRING,), ordered=True),

@@ -6,7 +6,7 @@ import datetime
 
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
-from tests.oracle.tables import EXACT, T, U
+from tests.oracle.tables import EXACT, TU, T, U
 
 SMALL = Table((("a", "int"), ("f", "double")), ([1, 2, None], [0.0, 1.5, -2.25, 1e-3, 3.0, None]))
 
@@ -73,5 +73,12 @@ QUERIES = (
         "SELECT a, sort_array(array_agg(b)) AS x, sort_array(collect_set(s)) AS y, size(array_agg(DISTINCT b)) AS n "
         "FROM t GROUP BY a",
         {"t": T},
+    ),
+    Case(
+        "covariances",
+        "SELECT a, covar_pop(b, d) AS p, covar_samp(b, d) FILTER (WHERE d > -3) AS s, corr(b, d) AS c "
+        "FROM (SELECT t.a, t.b, u.d FROM t JOIN u ON t.a >= u.a) GROUP BY a",
+        TU,
+        changes=3,
     ),
 )

@@ -38,6 +38,7 @@ _ONE_ARGUMENT = {
     "VarianceSamp": "var_samp",
     "VariancePop": "var_pop",
 }
+_PAIRS = {"CovPopulation": "covar_pop", "CovSample": "covar_samp", "Corr": "corr"}
 _EXTREMES = {"Min": "min", "Max": "max", "First": "min", "Last": "max"}
 
 
@@ -218,6 +219,13 @@ def _array_agg(site: _Site) -> ScalarExpr:
     return site.aggregate("array_agg", site.argument(), order=((site.argument(), OrderKey(0)),))
 
 
+def _of_pairs(site: _Site) -> ScalarExpr:
+    """Over the rows in which neither value is NULL."""
+    pair = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
+    there = (call("is_not_null", (v,), BOOLEAN) for v in pair if is_nullable(v) or is_fallible(v))
+    return site.aggregate(_PAIRS[site.function.kind], _together(pair), *there)
+
+
 _SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
     "Count": _count,
     **dict.fromkeys(_EXTREMES, _extreme),
@@ -229,4 +237,5 @@ _SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
     "ListAgg": _string_agg,
     "CollectList": _array_agg,
     "CollectSet": _array_agg,
+    **dict.fromkeys(_PAIRS, _of_pairs),
 }

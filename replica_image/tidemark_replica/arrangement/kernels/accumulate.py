@@ -16,18 +16,17 @@ from tidemark_replica.arrangement.columns import canonical, take
 from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.hashing import key_hashes
+from tidemark_replica.arrangement.kernels.accumulators import accumulator
 from tidemark_replica.arrangement.kernels.aggregates import (
     Accumulator,
     Aggregate,
-    accumulator,
-    as_doubles,
     weights_of,
 )
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, row_columns, times
 
 SLOT_OF_POSITION_0 = 32
-"""s; the positions of squares begin at -31."""
+"""s; the positions of products begin at -31."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def _float_digits(columns: Sequence[Array], weights: Ints, cells: Cells, shape: 
     split = []
     for i, part in shape.floats:
         aggregate = shape.aggregates[i]
-        values = shape.accumulators[i].splits[part](as_doubles(columns[aggregate.argument or 0]))
+        values = shape.accumulators[i].splits[part](columns[aggregate.argument or 0])
         split.append((values, weights_of(aggregate, columns, weights)))
     used = [(v.position[w != 0], len(v.pieces)) for v, w in split if w.any()]
     if not used:

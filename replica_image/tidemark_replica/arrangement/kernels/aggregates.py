@@ -3,7 +3,7 @@
     count(x), any   [k]                     k: rows where x is not NULL (and the filter is true)
     sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
     sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
-    stddev, var     the same, and the digits of the squares
+    stddev, covar   in `moments.py`
 
 Results are Spark's in ANSI mode: sum(integers) is a bigint, sum(decimal(p,s)) a decimal(p+10,s), and overflow is an
 error; avg(decimal) as in `numbers.averages`; avg(integers) is the exact sum, as a double, over the count (Spark adds up
@@ -17,13 +17,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tidemark_protocol.aggregates import result_type
 from tidemark_replica.arrangement.columns import fixed, validity
-from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats
-from tidemark_replica.arrangement.numbers.variances import variance
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
-from tidemark_replica.arrow_types import arrow_type, sql_type
 
 NEGATIVE = "NEGATIVE_MULTIPLICITY"
 NOT_EMPTY = "ACCUMULATION_NOT_ZERO"
@@ -55,7 +51,7 @@ class FloatState:
     digits: Ints
 
 
-Split = Callable[[floats.Doubles], floats.SplitDoubles]
+Split = Callable[[Array], floats.SplitDoubles]
 Floating = Sequence[FloatState | None]
 """For each of an accumulator's splits its digits; None: there are none but zeros."""
 
@@ -152,9 +148,9 @@ class IntegerSum:
         crowded = (TOO_MANY, rows > MAX_ROWS)
         if self.average:
             total = floats.to_double(state[1:], 0)
-            return Reading(_nullable(total / np.where(valid, counts, 1), valid), (crowded,))
+            return Reading(nullable(total / np.where(valid, counts, 1), valid), (crowded,))
         value, fits = digits.to_int64(digits.carry(state[1:], 3))
-        return Reading(_nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
+        return Reading(nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
 
 
 @dataclass(frozen=True)
@@ -189,6 +185,17 @@ class DecimalSum:
         return Reading(values, (*failures, (OUT_OF_RANGE, ~fits)))
 
 
+def as_doubles(column: Array) -> floats.Doubles:
+    """A float column's values as doubles, a copy."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
+        return np.asarray(fixed(column).astype(np.float64))
+
+
+def split_values(column: Array) -> floats.SplitDoubles:
+    """The digits of a float column's values."""
+    return floats.split(as_doubles(column))
+
+
 @dataclass(frozen=True)
 class FloatSum:
     """sum and avg of floats and doubles."""
@@ -196,7 +203,7 @@ class FloatSum:
     average: bool
     type: pa.DataType = pa.float64()
     width: int = 4
-    splits: tuple[Split, ...] = (floats.split,)
+    splits: tuple[Split, ...] = (split_values,)
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         values = as_doubles(column)
@@ -211,63 +218,7 @@ class FloatSum:
         total = floats.with_specials(finite, *state[1:])
         if self.average:
             total = total / np.where(valid, counts, 1)
-        return Reading(_nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
-
-
-@dataclass(frozen=True)
-class Variance:
-    """var_pop, var_samp, and their roots; less than 0 only if some row's multiplicity is."""
-
-    sample: bool
-    root: bool
-    type: pa.DataType = pa.float64()
-    width: int = 4
-    splits: tuple[Split, ...] = (floats.split, floats.split_squares)
-
-    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
-        return FloatSum(average=False).contributions(column, weights)
-
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
-        counts, valid = state[0], state[0] > (1 if self.sample else 0)
-        crowded, result = rows > MAX_ROWS, np.zeros(len(counts))
-        sums, squares = floating
-        if sums is not None and squares is not None:
-            n = np.where(valid & ~crowded, counts, 2)
-            divisors = n - 1 if self.sample else n
-            result = variance(n, divisors, list(sums.digits), sums.first, list(squares.digits), squares.first)
-        special = (state[1] != 0) | (state[2] != 0) | (state[3] != 0)
-        negative, result = valid & ~special & (result < 0), np.maximum(result, 0)
-        result = np.sqrt(result) if self.root else result
-        return Reading(_nullable(np.where(special, np.nan, result), valid), ((TOO_MANY, crowded), (NEGATIVE, negative)))
-
-
-_VARIANCES = {
-    "var_pop": Variance(sample=False, root=False),
-    "var_samp": Variance(sample=True, root=False),
-    "stddev_pop": Variance(sample=False, root=True),
-    "stddev_samp": Variance(sample=True, root=True),
-}
-
-
-def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
-    """How an aggregate over columns of these types is kept; raises UnsupportedType."""
-    if aggregate.function == ANY:
-        return AnyRow()
-    argument = None if aggregate.argument is None else types[aggregate.argument]
-    result = result_type(aggregate.function, None if argument is None else sql_type(argument))
-    if result is not None and aggregate.function in _VARIANCES:
-        return _VARIANCES[aggregate.function]
-    if result is None or aggregate.function not in ("count", "sum", "avg"):
-        raise UnsupportedType(f"{aggregate.expression}: no accumulable {aggregate.function} of {argument}")
-    if aggregate.function == "count":
-        whole_rows = aggregate.argument is None and aggregate.filter is None
-        return CountRows() if whole_rows else CountValues()
-    average = aggregate.function == "avg"
-    if argument is not None and pa.types.is_decimal(argument):
-        return DecimalSum(average, arrow_type(result), argument.precision, argument.scale)
-    if pa.types.is_floating(argument):
-        return FloatSum(average)
-    return IntegerSum(average, arrow_type(result))
+        return Reading(nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
 
 
 def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> Ints:
@@ -283,11 +234,5 @@ def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> I
     return weights
 
 
-def as_doubles(column: Array) -> floats.Doubles:
-    """A float column's values as doubles, a copy."""
-    with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
-        return np.asarray(fixed(column).astype(np.float64))
-
-
-def _nullable(values: np.ndarray, valid: Bools) -> Array:
+def nullable(values: np.ndarray, valid: Bools) -> Array:
     return pa.array(values) if valid.all() else pa.array(values, mask=~valid)

@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.kernels import basic
+from tidemark_replica.arrangement.kernels.accumulators import accumulator
 from tidemark_replica.arrangement.kernels.aggregates import (
     Accumulator,
     Aggregate,
     Floating,
     FloatState,
     Reading,
-    accumulator,
-    as_doubles,
     weights_of,
 )
 from tidemark_replica.arrangement.kernels.partitions import Partitions
@@ -96,7 +95,7 @@ def _digits(kept: Accumulator, columns: list[Array], weights: Ints, low: Ints, h
     taking = np.flatnonzero(weights)
     if len(taking) == 0:
         return [None] * len(kept.splits)
-    return [_frame_digits(split(as_doubles(columns[0])), taking, low, high) for split in kept.splits]
+    return [_frame_digits(split(columns[0]), taking, low, high) for split in kept.splits]
 
 
 def _frame_digits(values: SplitDoubles, taking: Ints, low: Ints, high: Ints) -> FloatState:

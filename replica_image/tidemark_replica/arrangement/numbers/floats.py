@@ -17,9 +17,9 @@ from tidemark_replica.arrangement.updates import Ints
 Doubles = NDArray[np.float64]
 
 LEAST_EXPONENT = -1074
-LEAST_SQUARE_EXPONENT = -1156
-"""Where position 0 of squares is: so that squares of numbers near one stand near those in their digits."""
-_SQUARE_OFFSET = np.int64((LEAST_SQUARE_EXPONENT - 2 * LEAST_EXPONENT) // 32)
+LEAST_PRODUCT_EXPONENT = -1156
+"""Where position 0 of products is: so that products of numbers near one stand near those in their digits."""
+_PRODUCT_OFFSET = np.int64((LEAST_PRODUCT_EXPONENT - 2 * LEAST_EXPONENT) // 32)
 _MANTISSA, _EXPONENT = np.int64((1 << 52) - 1), np.int64(0x7FF)
 
 
@@ -40,18 +40,18 @@ def split(values: Doubles) -> SplitDoubles:
     return SplitDoubles(shift >> np.int64(5), pieces)
 
 
-def split_squares(values: Doubles) -> SplitDoubles:
-    """The exact pieces of finite values' squares, of weight 2^LEAST_SQUARE_EXPONENT at position 0 (there are lower)."""
-    mantissa, shift, _ = _parts(values)
-    low, high = mantissa & LOW, mantissa >> BITS
-    square = (low.view(np.uint64) * low.view(np.uint64)).view(np.int64)
-    middle = 2 * low * high
-    digits = [square & LOW, (square >> BITS) & LOW, np.zeros_like(low), np.zeros_like(low)]
-    digits = carry([digits[0], digits[1] + (middle & LOW), (middle >> BITS) + high * high, digits[3]], 4)
-    within = (2 * shift) & np.int64(31)
-    moved = [d << within for d in digits]
+def split_products(left: Doubles, right: Doubles) -> SplitDoubles:
+    """The exact pieces of products of finite values; position 0 (there are lower) is at LEAST_PRODUCT_EXPONENT."""
+    (a, shift_a, sign_a), (b, shift_b, sign_b) = _parts(left), _parts(right)
+    (a_low, a_high), (b_low, b_high) = (a & LOW, a >> BITS), (b & LOW, b >> BITS)
+    lowest = (a_low.view(np.uint64) * b_low.view(np.uint64)).view(np.int64)
+    middle = a_low * b_high + a_high * b_low
+    over = (lowest >> BITS) & LOW
+    digits = carry([lowest & LOW, over + (middle & LOW), (middle >> BITS) + a_high * b_high], 4)
+    shift = shift_a + shift_b
+    moved = [d << (shift & np.int64(31)) for d in digits]
     pieces = [moved[0] & LOW, *((moved[i] >> BITS) + (moved[i + 1] & LOW) for i in range(3)), moved[3] >> BITS]
-    return SplitDoubles(((2 * shift) >> np.int64(5)) - _SQUARE_OFFSET, tuple(pieces))
+    return SplitDoubles((shift >> np.int64(5)) - _PRODUCT_OFFSET, tuple(p * (sign_a * sign_b) for p in pieces))
 
 
 def _parts(values: Doubles) -> tuple[Ints, Ints, Ints]:

@@ -1,59 +1,81 @@
-"""Variances from exact sums: (n * sum of squares - square of the sum) / (n * n), or / (n * (n - 1)), rounded once.
+"""Variances and covariances from exact sums: (n * sum of products - product of the sums) / (n * divisor), rounded once.
 
 The numerator is an exact integer, so nothing cancels that should not: the variance of equal values is 0, whatever their
 size, and a value that went in and out again leaves no trace.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tidemark_replica.arrangement.numbers import floats
 from tidemark_replica.arrangement.numbers.averages import divide
 from tidemark_replica.arrangement.numbers.digits import BITS, LOW, Digits, carry, negate_where
-from tidemark_replica.arrangement.updates import Ints
+from tidemark_replica.arrangement.updates import Bools, Ints
 
 _EXTRA = 4
 """Digits behind the point: a quotient by less than 2^62 keeps 66 bits, of which a double shows 53."""
 
 
-def variance(
-    counts: Ints, divisors: Ints, sums: Digits, first_sum: int, squares: Digits, first_square: int
-) -> floats.Doubles:
-    """(n * squares - sums^2) / (n * divisor), given digits from the positions of `floats.split` and `split_squares`.
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of doubles, or of their products, by digits from a position (of `floats.split`, `split_products`) on."""
+
+    first: int
+    digits: Digits
+
+
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    """Numbers as carried digits of their size, the first of weight 2^exponent."""
+
+    negative: Bools
+    size: list[Ints]
+    exponent: int
+
+
+def covariance(counts: Ints, divisors: Ints, x: Sums, y: Sums, products: Sums) -> floats.Doubles:
+    """(n * products - x * y) / (n * divisor); of x with itself, the variance.
 
     Counts and divisors are at least 1 and below 2^31.
     """
-    squared = _square(_size(sums))
-    scaled = carry([d * counts for d in _size(squares)], len(squares) + 3)
-    squared_exponent = 2 * (32 * first_sum + floats.LEAST_EXPONENT)
-    scaled_exponent = 32 * first_square + floats.LEAST_SQUARE_EXPONENT
-    least = min(squared_exponent, scaled_exponent)
-    aligned = [_raised(d, (e - least) // 32) for d, e in ((scaled, scaled_exponent), (squared, squared_exponent))]
-    length = max(map(len, aligned)) + 1
-    a, b = ([*d, *[np.zeros_like(counts)] * (length - len(d))] for d in aligned)
-    numerator = carry([x - y for x, y in zip(a, b, strict=True)], length)
-    quotient, lost = divide(_raised(numerator, _EXTRA), counts)
+    a, b = (_signed(s.digits, 32 * s.first + floats.LEAST_EXPONENT) for s in (x, y))
+    of_sums = _Signed(a.negative ^ b.negative, _product(a.size, b.size), a.exponent + b.exponent)
+    total = _signed(products.digits, 32 * products.first + floats.LEAST_PRODUCT_EXPONENT)
+    scaled = _Signed(total.negative, carry([d * counts for d in total.size], len(total.size) + 1), total.exponent)
+    numerator = _difference(scaled, of_sums)
+    quotient, lost = divide(_raised(numerator.size, _EXTRA), counts)
     quotient, lost_too = divide(quotient, divisors)
     quotient[0] = quotient[0] | ((lost != 0) | (lost_too != 0))
-    return floats.to_double(quotient, least - 32 * _EXTRA)
+    result = floats.to_double(quotient, numerator.exponent - 32 * _EXTRA)
+    return np.where(numerator.negative, -result, result)
 
 
-def _size(digits: Digits) -> list[Ints]:
-    """Carried digits of the absolute values."""
+def _signed(digits: Digits, exponent: int) -> _Signed:
     carried = carry(digits, len(digits) + 2)
-    return negate_where(carried[-1] < 0, carried)
+    negative = carried[-1] < 0
+    return _Signed(negative, negate_where(negative, carried), exponent)
 
 
-def _square(digits: Sequence[Ints]) -> list[Ints]:
-    """The squares of numbers given by carried digits."""
-    result = [np.zeros_like(digits[0]) for _ in range(2 * len(digits))]
-    for i, a in enumerate(digits):
-        for j, b in enumerate(digits[: i + 1]):
+def _difference(a: _Signed, b: _Signed) -> _Signed:
+    least = min(a.exponent, b.exponent)
+    left, right = (_raised(n.size, (n.exponent - least) // 32) for n in (a, b))
+    length = max(len(left), len(right))
+    zero = np.zeros_like(left[0])
+    pairs = zip([*left, *[zero] * (length - len(left))], [*right, *[zero] * (length - len(right))], strict=True)
+    sign_a, sign_b = np.where(a.negative, -1, 1), np.where(b.negative, -1, 1)
+    return _signed([sign_a * x - sign_b * y for x, y in pairs], least)
+
+
+def _product(left: Sequence[Ints], right: Sequence[Ints]) -> list[Ints]:
+    """The products of numbers given by carried digits."""
+    result = [np.zeros_like(left[0]) for _ in range(len(left) + len(right))]
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
             product = a.view(np.uint64) * b.view(np.uint64)
-            times = 1 if i == j else 2
-            result[i + j] += times * (product & np.uint64(LOW)).view(np.int64)
-            result[i + j + 1] += times * (product >> np.uint64(BITS)).view(np.int64)
+            result[i + j] += (product & np.uint64(LOW)).view(np.int64)
+            result[i + j + 1] += (product >> np.uint64(BITS)).view(np.int64)
     return carry(result, len(result))
 
 
