@@ -39,6 +39,12 @@ QUERIES = (
         "SELECT k, q.d FROM t, LATERAL (SELECT e * 2 AS d FROM explode(t.v) AS x(e) WHERE e > 1) q",
         _ARRAYS,
     ),
+    Case("unnest", "SELECT k, u.* FROM t CROSS JOIN LATERAL UNNEST(v) AS u(e)", _ARRAYS),
+    Case(
+        "unnest with ordinality",
+        "SELECT k, u.o, u.e FROM t LEFT JOIN LATERAL UNNEST(v) WITH ORDINALITY AS u(e, o) ON true",
+        _ARRAYS,
+    ),
     Case("stack", "SELECT stack(3, a, s, a + b, NULL, b) AS (x, y) FROM t", {"t": T}),
     Case("sequence", "SELECT a, b, explode(sequence(a, b)) AS e FROM t", _STEPS),
     Case("sequence by steps", "SELECT a, explode_outer(sequence(a, b, c)) AS e FROM t", _STEPS),

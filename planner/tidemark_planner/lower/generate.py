@@ -31,11 +31,15 @@ MICROS_PER_DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class _Generator:
-    """A table function of the replica's; `fields`: its values are structs, and their fields are what is shown."""
+    """A table function of the replica's; `fields`: its values are structs, and their fields are what is shown.
+
+    `ordinality`: the value's place is shown behind it, from 1, in this type.
+    """
 
     function: str
     arguments: tuple[ScalarExpr, ...]
     fields: bool = False
+    ordinality: SqlType | None = None
 
 
 def lower_generate(node: Node, context: Context) -> Lowered:
@@ -113,11 +117,15 @@ def _generated(node: Node, below: Lowered, outer: bool) -> Lowered:
     width = len(below.attributes)
     flat = FlatMap(below.hir, function, generator.arguments, made)
     whole = Lowered(flat, below.attributes + attributes, below.names + names)
+    value = ColumnRef(width + len(made) - 1, made[-1].type, made[-1].nullable)
+    if generator.ordinality is not None:
+        place = cast_to(ColumnRef(width, INT, made[0].nullable), generator.ordinality)
+        following = call("+", (place, Literal("1", generator.ordinality)), generator.ordinality)
+        return Lowered(Project(flat, (*all_columns(below.hir), value, following)), whole.attributes, whole.names)
     if not generator.fields:
         return whole
-    value = ColumnRef(width, made[0].type)
-    positions = (Literal(str(at), INT) for at in range(len(made[0].type.children)))
-    fields = tuple(call("field", (value, p), t) for p, t in zip(positions, made[0].type.children, strict=True))
+    positions = (Literal(str(at), INT) for at in range(len(value.type.children)))
+    fields = tuple(call("field", (value, p), t) for p, t in zip(positions, value.type.children, strict=True))
     return Lowered(Project(flat, (*all_columns(below.hir), *fields)), whole.attributes, whole.names)
 
 
@@ -153,6 +161,15 @@ def _cell(value: Sequence[Node], of: SqlType, below: Lowered) -> ScalarExpr:
     return cast_to(below.expression(value[0]), of)
 
 
+def _unnest(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
+    if len(node.children) != 1:
+        unsupported("UNNEST of several arrays")
+    arguments = (below.expression(node.children[0]),)
+    if not node.fields.get("withOrdinality"):
+        return _Generator("explode", arguments)
+    return _Generator("posexplode", arguments, ordinality=type_of(outputs[-1].fields["dataType"]))
+
+
 def _sequence(node: Node, below: Lowered) -> tuple[ScalarExpr, ...]:
     arguments = tuple(below.expression(child) for child in node.children)
     if len(arguments) < 3 or arguments[0].type.is_integral:
@@ -171,4 +188,5 @@ _GENERATORS: dict[str, Callable[[Node, Lowered, Sequence[Node]], _Generator]] = 
     "PosExplode": _posexplode,
     "Inline": _inline,
     "Stack": _stack,
+    "Unnest": _unnest,
 }
