@@ -13,6 +13,7 @@ from tests.oracle.check import Case
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.oracle import Oracle
+from tests.oracle.recursive_joins import JOINS
 from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
 from tests.oracle.recursive_queries import QUERIES
 from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
@@ -48,7 +49,7 @@ def check(case: Recursion, seed: int, updates: Updates) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", [*RECURSIONS, *QUERIES], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*RECURSIONS, *QUERIES, *JOINS], ids=lambda case: case.name)
 def test_oracle_a_recursion_shows_its_fixpoint(oracle: Oracle, case: Recursion, seed: int, tmp_path: Path) -> None:
     """At every time, and however the history is cut into steps."""
     updates = run(oracle, case, seed, seed, tmp_path)
