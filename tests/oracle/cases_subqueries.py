@@ -104,6 +104,11 @@ QUERIES = (
         duckdb="same",
     ),
     Case(
+        "in of an aggregate's filter",
+        "SELECT count(*) FILTER (WHERE a IN (SELECT a FROM u)) AS n, count(*) AS m FROM t",
+        TU,
+    ),
+    Case(
         "having against a scalar subquery",
         "SELECT a, sum(b) AS x FROM t GROUP BY a HAVING sum(b) > (SELECT sum(d) FROM u)",
         TU,

@@ -120,6 +120,10 @@ class Beside:
             right = rows_of(node, self._context)
             return self._mark(right, correlation(node, self.rows, right))
         passed = in_filter and node.kind in ("And", "Or")
+        condition = node.expression("filter") if node.kind == "AggregateExpression" else None
+        if condition is not None:
+            asked = self.without(condition, in_filter=True)
+            return replace(node, fields={**node.fields, "filter": asked}, children=(self.without(node.children[0]),))
         node = replace(node, children=tuple(self.without(c, in_filter=passed) for c in node.children))
         return self._in(node, in_filter) if node.kind == "InSubquery" else node
 
