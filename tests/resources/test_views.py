@@ -172,7 +172,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (
         DataSource,
         csv_table(columns=[{"name": "a", "type": "MAP<INT,INT>"}]),
-        "spec.files.tables[0].columns[0].type: type 'map<int,int>' is not supported",
+        "spec.files.tables[0].columns[0].type: type 'map' is not supported",
     ),
     (ComputeReplica, body("ComputeReplica", {"instance": "i"}, "r" * 41), "metadata.name: must be at most 40"),
     (

@@ -36,7 +36,7 @@ def test_a_table_has_types_and_constraints() -> None:
     )
     assert isinstance(made, CreateTable)
     assert [(c.name, str(c.type), c.nullable) for c in made.columns] == [
-        ("a", "int", False),
+        ("a", "bigint", False),
         ("b", "string", True),
         ("d", "decimal(5,2)", True),
     ]

@@ -16,6 +16,7 @@ from tidemark_replica.arrangement.spine import coalesce, hash_ranges, merge_segm
 from tidemark_replica.arrangement.step import StepContext, by_bucket
 
 FAN_IN = 8
+MAPPED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,16 @@ class StepRuns:
             if ref is None:
                 continue
             runs = self._runs.setdefault(bucket, [])
-            runs.append(_Run(ref, 0, (Segment.of(part),)))
+            runs.append(_Run(ref, 0, self._readable(ref, part)))
             self._merge_full_levels(bucket, runs)
+
+    def _readable(self, ref: BatchRef, part: Any) -> tuple[Segment, ...]:
+        """A small run as it is in memory; a large one from its file, which the system may take out of memory."""
+        return (
+            (Segment.of(part),)
+            if part.nbytes < MAPPED_BYTES
+            else self._context.cache.segments(ref, self._manifest.layout)
+        )
 
     def segments(self) -> Iterator[Segment]:
         """Everything taken in so far, to be probed."""

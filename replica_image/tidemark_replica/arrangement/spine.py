@@ -30,7 +30,7 @@ from tidemark_replica.arrangement.value_ranges import value_ranges
 RANGE_ROWS = 1 << 18
 """How many rows a merge holds and consolidates at a time: a range of hashes, a long hash being split further."""
 
-SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 28
+SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 26
 """A file's segments grow up to this: what a merge holds at most, beside one range."""
 
 
