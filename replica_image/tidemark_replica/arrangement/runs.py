@@ -62,9 +62,8 @@ class StepRuns:
         """Everything taken in, given that each chunk was consolidated: ranges of hashes, ascending in each bucket."""
         for runs in self._runs.values():
             segments = [s for run in runs for s in run.segments]
-            if len(runs) == 1:
-                for segment in segments:
-                    yield from (part for (part,) in hash_ranges([segment], range_rows))
+            if len(segments) == 1:  # a merged run may have several, and one key at the end of one and in the next
+                yield from (part for (part,) in hash_ranges(segments, range_rows))
             else:
                 layout, lower = self._manifest.layout, self._context.lower
                 yield from merge_segments(segments, layout, lower, range_rows, whole_hashes=True)
