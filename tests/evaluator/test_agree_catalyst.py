@@ -167,3 +167,26 @@ def test_agree_on_nested_expressions_that_fail_here_and_there(spark: Any, seed: 
     assert len(admitted) >= 8
     for number, mfp in enumerate(admitted[:12]):
         check(spark, mfp, seed * 100 + number)
+
+
+ONE, LESS, MOST = Literal("1", BIGINT), Literal("-1", BIGINT), Literal(str(2**63 - 1), BIGINT)
+SIMPLIFIED = [
+    call("+", (call("+", (A, MOST), BIGINT), LESS), BIGINT),
+    call("*", (LESS, call("*", (MOST, call("*", (A, B), BIGINT)), BIGINT)), BIGINT),
+    call(
+        "if",
+        (call(">", (call("+", (A, B), BIGINT), ONE), BOOLEAN), *(call("*", p, BIGINT) for p in ((A, B), (B, A)))),
+        BIGINT,
+    ),
+]
+
+
+@pytest.mark.parametrize("expr", SIMPLIFIED, ids=to_sql)
+def test_what_catalyst_would_shorten_is_left_to_it(expr: ScalarExpr) -> None:
+    """Constants put together, and equal branches, take failures away that a batch would not have either."""
+    assert not admits_expression(expr)
+
+
+def test_one_constant_in_a_chain_is_admitted() -> None:
+    """There is nothing to put together."""
+    assert admits_expression(call("+", (call("+", (A, ONE), BIGINT), B), BIGINT))

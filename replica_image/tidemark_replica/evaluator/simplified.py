@@ -2,7 +2,8 @@
 
     (c0 % c1) + NULL         is NULL, whatever c0 and c1 are
     is_null(c0 + c1)         is false where neither may be NULL, and the sum is never computed
-    CASE WHEN 1 div c0 > 0 THEN c1 ELSE c1 END         is c1
+    CASE WHEN 1 div c0 > 0 THEN c1 ELSE c1 END         is c1, and so it is with c1 + c2 and c2 + c1
+    (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes.
@@ -10,12 +11,13 @@ makes shorter; one that never fails may be simplified as anybody likes.
 
 from __future__ import annotations
 
-from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, walk
 from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 _NULLNESS = frozenset({"is_null", "is_not_null", "<=>", "isnan"})
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
+_CHAINS = frozenset({"+", "*"})
 
 
 def keeps_its_failures(expr: ScalarExpr) -> bool:
@@ -30,20 +32,29 @@ def _is_kept(node: ScalarExpr) -> bool:
         return True
     if node.function in _NULLNESS:
         return False
-    if node.function in _COMPARISONS:
-        return node.arguments[0] != node.arguments[1]
-    if node.function in ("and", "or"):
-        return _are_distinct(tuple(_without_not(a) for a in node.arguments))
-    if node.function in ("case", "if", "coalesce"):
-        return _are_distinct(node.arguments)
+    if node.function in _CHAINS:
+        return sum(not columns_of(operand) for operand in _operands(node)) < 2
+    if node.function in _COMPARISONS or node.function in ("and", "or", "case", "if", "coalesce"):
+        shapes = [*map(_shape, node.arguments)]
+        return len(set(shapes)) == len(shapes)
     return True
 
 
-def _without_not(expr: ScalarExpr) -> ScalarExpr:
-    while isinstance(expr, Call) and expr.function == "not":
-        expr = expr.arguments[0]
-    return expr
+def _operands(call: Call) -> list[ScalarExpr]:
+    """What a chain of sums, or of products, adds up; the arguments of any other call."""
+    if call.function not in _CHAINS:
+        return list(call.arguments)
+    nested = (_operands(a) if isinstance(a, Call) and a.function == call.function else [a] for a in call.arguments)
+    return [operand for each in nested for operand in each]
 
 
-def _are_distinct(exprs: tuple[ScalarExpr, ...]) -> bool:
-    return len(set(exprs)) == len(exprs)
+def _shape(expr: ScalarExpr) -> str:
+    """What two expressions have in common that Catalyst may take for each other, or one for the other's negation."""
+    if isinstance(expr, ColumnRef):
+        return f"c{expr.index}"
+    if isinstance(expr, Literal):
+        return f"{expr.value!r} {expr.type}"
+    if expr.function == "not":
+        return _shape(expr.arguments[0])
+    name = "compare" if expr.function in _COMPARISONS else expr.function
+    return f"{name}({', '.join(sorted(map(_shape, _operands(expr))))}) {expr.type}"
