@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from tests.evaluator.edges import EDGES
 from tests.planner.every_call import ROW, calls_of
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.round_trip import check_round_trip
-from tidemark_protocol.expr import Call
+from tidemark_planner.rules.scalar import null_where
+from tidemark_protocol.expr import Call, ColumnRef
 from tidemark_protocol.functions import FUNCTIONS, is_fallible
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Get, MapFilterProject, Mfp
@@ -68,13 +71,48 @@ def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
     assert broken == []
 
 
+def test_must_be_null_where_it_is_said_to_be(rows: DataFrame) -> None:
+    """What makes outer joins inner ones: a call that is said to be NULL where a column is, is, unless it raises."""
+    said = [found for function in FUNCTIONS for found in _said_to_be_null(function)]
+    columns = [_is_something(rows, call, at).alias(f"e{n}") for n, (call, at) in enumerate(said)]
+    counts = rows.select(*columns).groupBy().sum().collect()[0]
+    broken = [f"{to_sql(call)} where c{at} is NULL" for (call, at), n in zip(said, counts, strict=True) if n]
+
+    assert len(said) > 250
+    assert broken == []
+
+
+def _said_to_be_null(function: str) -> Iterator[tuple[Call, int]]:
+    """Calls, each with a column of which NULL makes NULL of it: two for each argument."""
+    found: Counter[tuple[int, int]] = Counter()
+    for call in dict.fromkeys(calls_of(function)):
+        for place, argument in enumerate(call.arguments):
+            if not isinstance(argument, ColumnRef) or call.arguments.count(argument) > 1:
+                continue
+            if null_where(call, frozenset({argument.index})):
+                found[len(call.arguments), place] += 1
+                if found[len(call.arguments), place] <= 2:
+                    yield call, argument.index
+
+
+def _is_something(rows: DataFrame, call: Call, at: int) -> Any:
+    """1 for a row in which the column is NULL, and the call neither NULL nor an error."""
+    found = functions.col(f"c{at}").isNull() & _tried(rows, call).getField("v").isNotNull()
+    return functions.coalesce(found.cast("int"), functions.lit(0))
+
+
 def _raised_or_null(rows: DataFrame, call: Call) -> Any:
     """1 for a row on which the call raises, or is NULL though it says that it never is."""
-    jvm = rows.sparkSession._jvm
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    wrapped = utils.expression(functions.expr(f"named_struct('v', {to_sql(call)})")._jc)
-    evaluated = ClassicColumn(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(wrapped)))
+    evaluated = _tried(rows, call)
     failed = evaluated.isNull()
     if not call.nullable:
         failed = failed | evaluated.getField("v").isNull()
     return failed.cast("int")
+
+
+def _tried(rows: DataFrame, call: Call) -> Any:
+    """A struct of the call's value; NULL where it raises."""
+    jvm = rows.sparkSession._jvm
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    wrapped = utils.expression(functions.expr(f"named_struct('v', {to_sql(call)})")._jc)
+    return ClassicColumn(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(wrapped)))

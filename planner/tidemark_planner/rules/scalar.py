@@ -13,6 +13,9 @@ from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.
 MAX_NODES = 2_000
+# Of these functions only so many first arguments make a NULL of NULL: concat_ws('-', NULL, 'a') is 'a', and locate is 0
+# where its start is NULL, whatever the others are.
+_STRICT_IN = {"in": 1, "concat_ws": 1, "nanvl": 1, "array_insert": 2, "locate": 0}
 
 
 def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
@@ -43,8 +46,7 @@ def null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
     function = entry(expr.function)
     if function.lazy or (function.nullable is not any_argument and expr.function != "cast"):
         return False
-    strict = expr.arguments[:1] if expr.function == "in" else expr.arguments
-    return any(null_where(a, of) for a in strict)
+    return any(null_where(a, of) for a in expr.arguments[: _STRICT_IN.get(expr.function)])
 
 
 def size(expr: ScalarExpr) -> int:
