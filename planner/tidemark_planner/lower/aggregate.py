@@ -4,7 +4,8 @@
                                                                   Aggregate keys=[k] [sum(x), count(*)]
 
 In the outputs, every occurrence of a grouping expression is that key, every aggregate a column after the keys, and
-every scalar subquery outside an aggregate a column after those.
+every scalar subquery outside an aggregate a column after those. Without keys there is one group, whatever the input;
+where nothing is aggregated in it (SELECT 1 FROM t HAVING true), its rows are counted, for keys alone are none of none.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def lower_aggregate(node: Node, context: Context) -> Lowered:
     calls = Calls(below)
     beside: list[Hir] = []
     lowered = tuple(_output(o, calls, beside, context) for o in outputs)
+    if not keys and not calls.made:
+        calls.count_rows()
     aggregate = Aggregate(below.hir, keys, tuple(calls.values), tuple(calls.made))
     exprs = tuple(_over_groups(e, aggregate) for e in lowered)
     rows: Hir = Join((aggregate, *beside)) if beside else aggregate

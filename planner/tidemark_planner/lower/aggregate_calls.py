@@ -55,6 +55,9 @@ class Calls:
             self.values.append(expr)
         return self.values.index(expr)
 
+    def count_rows(self) -> None:
+        self.stand_in(Aggregate("count", None, ColumnType(BIGINT, False)))
+
     def stand_in(self, made: Aggregate) -> ColumnRef:
         if made not in self.made:
             self.made.append(made)
