@@ -20,7 +20,7 @@ from tidemark_planner.hir import Filter, FlatMap, Project, Values
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.spark_types import VOID, type_of
-from tidemark_planner.tree import Node, parse_tree
+from tidemark_planner.tree import Node, parse_tree, walk
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call
 from tidemark_protocol.table_functions import MOST_VALUES, produces
@@ -86,6 +86,10 @@ def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
     if node.kind == "SubqueryAlias":
         return below
     if node.kind == "Generate":
+        if outer and any(n.kind == "Generate" for n in walk(node.children[0])):
+            # a row of NULLs is due where all of them together give nothing, not for each that gives nothing
+            message = "LEFT JOIN LATERAL over several table functions is not supported: join them one by one"
+            refuse("UNSUPPORTED", message, word="LATERAL")
         return _generated(node, below, outer or bool(node.fields["outer"]))
     if node.kind == "Filter":
         condition = node.expression("condition")
