@@ -8,6 +8,7 @@ from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_recursion import RECURSION
+from tests.oracle.cases_review import QUERIES as REVIEW
 from tests.oracle.cases_sharing import QUERIES as SHARING
 from tests.oracle.cases_subqueries import QUERIES as SUBQUERIES
 from tests.oracle.cases_topk import QUERIES as TOP_K
@@ -152,6 +153,7 @@ PARTS = (
     WINDOWS,
     OVER,
     FLAT_MAP,
+    REVIEW,
     SHARING,
     RECURSION,
 )

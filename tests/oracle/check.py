@@ -25,7 +25,8 @@ DIGITS = 12
 class Case:
     """A query, the tables it reads, and what is known about it.
 
-    `plan`: LIR to be used in the place of the planner's. `duckdb`: the text for DuckDB, `"same"` for the same.
+    `plan`: LIR to be used in the place of the planner's. `spark`: the text for Spark, where for `sql` Spark answers
+    something that SQL does not say. `duckdb`: the text for DuckDB, `"same"` for the same.
     `lenient`: the text that says what is shown where Spark raises and no error is shown. `tick`: milliseconds between
     changes, for one that reads the clock.
     """
@@ -35,6 +36,7 @@ class Case:
     tables: Mapping[str, Table]
     plan: Plan | None = None
     duckdb: str | None = None
+    spark: str | None = None
     lenient: str | None = None
     changes: int = 5
     tick: int = 0
