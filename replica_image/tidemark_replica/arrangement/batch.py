@@ -1,9 +1,7 @@
 """Immutable batch files: uncompressed Arrow IPC, sorted by key hash, memory-mapped when read.
 
     <name>.arrow   record batch 0 | record batch 1 | ... | footer       a *segment* per record batch
-                   hashes ascend through the whole file; rows of one hash are never in two segments
-
-(In a value-ordered file they may be: a group too large to be held at once goes on, by value, in the next segment.)
+                   hashes ascend through the whole file; a key of very many rows may go on in the next segment
 
 A file is written under a temporary name and renamed, never changed and only ever unlinked: a mapping outlives its
 file, but a file cut short under a mapping would kill the process. It is scratch, so nothing is synced to disk.

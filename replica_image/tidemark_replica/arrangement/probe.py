@@ -17,7 +17,7 @@ from tidemark_replica.arrangement.columns import equal_rows, take
 from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.hashing import key_hashes
 from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.updates import Array, Hashes, Ints
+from tidemark_replica.arrangement.updates import Array, Hashes, Ints, rows_that_fit
 
 SLICE_ROWS = 1 << 18
 
@@ -65,7 +65,7 @@ def probe(
     """All pairs of a key and a stored row of that key, of times below `before`; NULL finds NULL.
 
     Of the stored rows only `columns` (positions in the file; None: all) are fetched. Every slice has at most
-    `slice_rows` pairs. Errs rows are never found.
+    `slice_rows` pairs, fewer where the stored rows are wide. Errs rows are never found.
     """
     wanted_columns = list(range(len(layout.schema)) if columns is None else columns)
     if len(keys.hashes) == 0:
@@ -74,7 +74,8 @@ def probe(
         wanted, begins, ends = key_ranges(keys.hashes, segment.hashes)
         if len(wanted) == 0:
             continue
-        for chosen, stored in _expand(wanted, begins, ends, slice_rows):
+        most = rows_that_fit(segment.rows.num_rows, segment.rows.nbytes, slice_rows)
+        for chosen, stored in _expand(wanted, begins, ends, most):
             chosen, stored = _verified(keys, segment, layout, chosen, stored, before)
             if len(chosen):
                 yield Hits(keys.rows[chosen], segment.rows.select(wanted_columns).take(pa.array(stored)))

@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.errors import StaleManifest
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.row_ranges import row_ranges
-from tidemark_replica.arrangement.updates import Hashes
+from tidemark_replica.arrangement.updates import Hashes, rows_that_fit
 from tidemark_replica.arrangement.value_ranges import value_ranges
 
 RANGE_ROWS = 1 << 18
@@ -106,6 +106,7 @@ def merge_segments(
 
 def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]:
     """Sorted runs cut at the same hashes: for each range of hashes the runs' rows, about `range_rows` in all."""
+    range_rows = _fitting([run.rows for run in runs], range_rows)
     after: np.uint64 | None = None
     for last in [*_cuts(runs, range_rows), None]:
         parts = [part for run in runs if (part := run.between(after, last)).num_rows]
@@ -119,12 +120,18 @@ def ranges(
 ) -> Iterator[list[Any]]:
     """The same, but a hash that is longer than a range is cut too; the updates of one row stay together."""
     for parts in hash_ranges(runs, range_rows):
+        fitting = _fitting(parts, range_rows)
         if layout.order is not None:
-            yield from value_ranges(parts, layout, range_rows)
+            yield from value_ranges(parts, layout, fitting)
         elif whole_hashes:
             yield parts
         else:
-            yield from row_ranges(parts, layout, range_rows)
+            yield from row_ranges(parts, layout, fitting)
+
+
+def _fitting(parts: Sequence[Any], range_rows: int) -> int:
+    """Fewer rows than that, if they are wide ones."""
+    return rows_that_fit(sum(p.num_rows for p in parts), sum(p.nbytes for p in parts), range_rows)
 
 
 def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:

@@ -21,6 +21,9 @@ Bools: TypeAlias = NDArray[np.bool_]
 Hashes: TypeAlias = NDArray[np.uint64]
 
 TIME, DIFF, ERROR = "__time", "__diff", "__error"
+
+CHUNK_BYTES = 1 << 28
+"""How much rows that are handled together may take: an Arrow column of texts ends at 2 GiB, and so might memory."""
 _TAIL = 3
 
 Array: TypeAlias = Any  # pa.Array: pyarrow ships no types
@@ -95,24 +98,35 @@ def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, up
         raise MalformedUpdates(f"updates of times {low}..{high} in a step over [{lower}, {upper})")
 
 
+def rows_that_fit(rows: int, size: int, most: int) -> int:
+    """How many of such rows (these take `size` bytes) may be handled together: at least one, at most `most`."""
+    return max(1, min(most, rows * CHUNK_BYTES // max(size, 1))) if rows else most
+
+
 def rechunk(
     stream: Iterable[tuple[Any, Updates]], rows: int, check: Callable[[Any, Updates], None] | None = None
 ) -> Iterator[tuple[Any, Updates]]:
-    """Batches of at most `rows` rows: neighbours with the same tag are put together, long ones cut."""
+    """Batches of at most `rows` rows, and of about CHUNK_BYTES: neighbours with the same tag are put together, long
+    ones cut.
+    """
     tag: Any = None
     pending: list[Updates] = []
+    size = 0
     for next_tag, batch in stream:
         if check is not None:
             check(next_tag, batch)
-        if pending and (next_tag != tag or _rows(pending) + batch.num_rows > rows):
+        too_many = _rows(pending) + batch.num_rows > rows or size + batch.nbytes > CHUNK_BYTES
+        if pending and (next_tag != tag or too_many):
             yield tag, _together(pending)
-            pending = []
+            pending, size = [], 0
         tag = next_tag
-        while batch.num_rows > rows:
-            yield tag, batch.slice(0, rows)
-            batch = batch.slice(rows)
+        most = rows_that_fit(batch.num_rows, batch.nbytes, rows)
+        while batch.num_rows > most:
+            yield tag, batch.slice(0, most)
+            batch = batch.slice(most)
         if batch.num_rows:
             pending.append(batch)
+            size += batch.nbytes
     if pending:
         yield tag, _together(pending)
 

@@ -137,8 +137,8 @@ def _changes(context: StepContext, spec: ExtremesSpec, kept: Sequence[Kept]) -> 
     rankings = [spec.of.ranking(v) for v in spec.of.values]
     steps = [each.segments() for each in kept]
     everything = [segment for step in steps for segment in step]
-    runs = len(everything) + sum(len(context.manifest(s.arrangement).batches) for s in spec.states)
-    groups = touched(everything, rankings[0].layout, groups_at_once(runs, 1))
+    arranged = sum(len(context.manifest(s.arrangement).batches) for s in spec.states)
+    groups = touched(everything, rankings[0].layout, groups_at_once(everything, arranged, 1))
     if not spec.of.key and context.is_hydration and _owns_the_only_group(context, spec):
         groups = iter([Keys.sorted(key_hashes([], 1), [])])
     for keys in groups:

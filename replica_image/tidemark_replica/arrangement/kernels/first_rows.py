@@ -17,7 +17,7 @@ from tidemark_replica.arrangement.kernels.ranking import Ranking
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.probe import Keys
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.arrangement.updates import Updates, make_updates
+from tidemark_replica.arrangement.updates import Updates, make_updates, rows_that_fit
 
 HEAD_ROWS = 1 << 16
 """About how many rows of heads are looked at at a time; at least one group's."""
@@ -25,9 +25,10 @@ HEAD_ROWS = 1 << 16
 _EXPRESSION = "top-k"
 
 
-def groups_at_once(runs: int, end: int) -> int:
-    """How many groups of so many runs to look at side by side, at least one."""
-    return max(1, HEAD_ROWS // ((runs + 1) * (end + 1)))
+def groups_at_once(step: Sequence[Segment], arranged: int, end: int) -> int:
+    """How many groups of the step to look at side by side, at least one; `arranged`: how many other runs there are."""
+    rows, size = sum(s.rows.num_rows for s in step), sum(s.rows.nbytes for s in step)
+    return max(1, rows_that_fit(rows, size, HEAD_ROWS) // ((len(step) + arranged + 1) * (end + 1)))
 
 
 def heads_of(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tidemark_replica.arrangement.columns import any_null, take
-from tidemark_replica.arrangement.kernels.join import check_shared, multiply_diffs
+from tidemark_replica.arrangement.kernels.join import check_shared, multiply_diffs, pairs_at_once
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.probe import Hits, Keys, probe
 from tidemark_replica.arrangement.runs import StepRuns
@@ -60,11 +60,12 @@ class HalfJoin:
         for chunk in stream:
             columns = row_columns(chunk)
             keys = _keys(take_all(columns, self._lookup.stream_key), chunk.num_rows, self._lookup.null_safe)
-            for hits in self._meet(keys, len(columns)):
+            own = take_all(columns, [c for c in self._lookup.output if c < len(columns)])
+            for hits in self._meet(keys, len(columns), pairs_at_once(own, chunk.num_rows, self._context)):
                 yield from self._joined(chunk, columns, hits)
 
-    def _meet(self, keys: Keys, width: int) -> Iterator[Hits]:
-        layout, rows = self._trace.layout, self._context.chunk_rows
+    def _meet(self, keys: Keys, width: int, rows: int) -> Iterator[Hits]:
+        layout = self._trace.layout
         columns = [*(1 + c - width for c in self._lookup.output if c >= width), layout.time, layout.weights[0]]
         before = self._context.limit if self._lookup.shared else None
         yield from self._trace.probe(keys, columns=columns, before=before, slice_rows=rows)

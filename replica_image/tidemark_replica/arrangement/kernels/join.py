@@ -29,6 +29,7 @@ from tidemark_replica.arrangement.errors import DiffOverflow, OutOfFrontier
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.arrangement.nested import row_bytes
 from tidemark_replica.arrangement.probe import Hits, Keys, probe
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
@@ -43,6 +44,7 @@ from tidemark_replica.arrangement.updates import (
     make_updates,
     rechunk,
     row_columns,
+    rows_that_fit,
     split_errors,
     times,
 )
@@ -124,7 +126,8 @@ class _Stage:
             return
         clean = make_updates([canonical(c) for c in row_columns(oks)], times(oks), diffs(oks), errors(oks))
         rows = sorted_rows(clean, self._layouts[side])
-        for hits in self._meet(side, self._keys(side, rows)):
+        own = [rows.column(i) for i in self._fetched(side)]
+        for hits in self._meet(side, self._keys(side, rows), pairs_at_once(own, rows.num_rows, self._context)):
             yield self._joined(side, rows, hits)
         if side in self._runs:
             self._runs[side].add(rows)
@@ -144,7 +147,7 @@ class _Stage:
         able = np.flatnonzero(~barred)
         return Keys(file_hashes(rows)[able], take(columns, able), able)
 
-    def _meet(self, side: Side, keys: Keys) -> Iterator[Hits]:
+    def _meet(self, side: Side, keys: Keys, slice_rows: int) -> Iterator[Hits]:
         """Everything of the other side that this side's updates are the ones to meet."""
         other = self._spec.input(side.other)
         columns = self._fetched(side.other)
@@ -153,10 +156,10 @@ class _Stage:
         if other.shared:
             meets_all = side in self._runs or side is Side.LEFT
             before = self._context.limit if meets_all else self._context.before
-        yield from trace.probe(keys, columns=columns, before=before, slice_rows=self._context.chunk_rows)
+        yield from trace.probe(keys, columns=columns, before=before, slice_rows=slice_rows)
         if side in self._runs and side.other in self._runs:
             segments = self._runs[side.other].segments()
-            yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=self._context.chunk_rows)
+            yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=slice_rows)
 
     def _fetched(self, side: Side) -> list[int]:
         """Positions, in the side's files, of the kept columns, the time and the diff."""
@@ -169,6 +172,11 @@ class _Stage:
         left, right = (own, met) if side is Side.LEFT else (met, own)
         time = np.maximum(_ints(left[-2]), _ints(right[-2]))
         return make_updates([*left[:-2], *right[:-2]], time, multiply_diffs(_ints(left[-1]), _ints(right[-1])))
+
+
+def pairs_at_once(own: Sequence[Array], rows: int, context: StepContext) -> int:
+    """How many matches to look at together, if each may be of the widest of these rows."""
+    return rows_that_fit(1, int(row_bytes(own, rows).max(initial=0)), context.chunk_rows)
 
 
 def multiply_diffs(a: Ints, b: Ints) -> Ints:

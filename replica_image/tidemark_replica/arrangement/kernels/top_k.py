@@ -65,8 +65,8 @@ def top_k(context: StepContext, spec: TopKSpec, updates: Iterable[Updates]) -> I
 
 def _changes(context: StepContext, spec: TopKSpec, kept: Kept) -> Iterator[Updates]:
     step, ranking, state = kept.segments(), spec.ranking, spec.state.arrangement
-    runs = len(step) + len(context.manifest(state).batches)
-    for keys in touched(step, ranking.layout, groups_at_once(runs, ranking.end)):
+    arranged = len(context.manifest(state).batches)
+    for keys in touched(step, ranking.layout, groups_at_once(step, arranged, ranking.end)):
         ranked = heads_of(context, state, step, ranking, keys)
         kept.found(ranked)
         yield from changes(ranked, ranking, context.lower)
