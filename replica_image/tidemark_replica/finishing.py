@@ -48,9 +48,9 @@ def sorted_indices(rows: Table, order: Sequence[OrderKey]) -> Any:
 def _comparable(values: Any, key: OrderKey) -> list[tuple[Any, str]]:
     """The column as columns that Arrow sorts right: whether it is NULL, whether it is NaN, its value."""
     direction = "descending" if key.descending else "ascending"
+    found = [(pc.is_null(values).cast(pa.int8()), "ascending" if key.nulls_last else "descending")]
     if is_nested(values.type):
         values = pa.array(ranks(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values))
-    found = [(pc.is_null(values).cast(pa.int8()), "ascending" if key.nulls_last else "descending")]
     if pa.types.is_floating(values.type):
         found.append((pc.is_nan(values).fill_null(False).cast(pa.int8()), direction))
     if pa.types.is_boolean(values.type):

@@ -67,3 +67,17 @@ def test_without_an_order_the_limit_alone_counts() -> None:
     rows = column([3, 1, 2], pa.int64())
 
     assert finished(rows, Finishing(limit=2)).column(0).to_pylist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (OrderKey(0, nulls_last=True), [[None], [1], [2], None]),
+        (OrderKey(0, descending=True), [None, [2], [1], [None]]),
+    ],
+)
+def test_an_array_that_is_null_stands_where_the_key_says(key: OrderKey, expected: list[Any]) -> None:
+    """Unlike a NULL inside an array, which is the least of its elements."""
+    rows = column([[1], None, [None], [2]], pa.list_(pa.int32()))
+
+    assert finished(rows, Finishing((key,))).column(0).to_pylist() == expected
