@@ -20,7 +20,7 @@ from tidemark_protocol.sqltext import to_sql
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, ColumnType
 from tidemark_replica.arrangement.columns import canonical
 from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.evaluator import admits, evaluate
+from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.evaluator.functions import admits_expression, compiled
 from tidemark_replica.evaluator.result import Result
 from tidemark_replica.render import catalyst
@@ -64,7 +64,7 @@ def rows(table: Any) -> Counter[tuple[Any, ...]]:
 
 def check(spark: Any, mfp: MapFilterProject, seed: int) -> None:
     batch = rows_of(mfp.input, seed)
-    ours, theirs = evaluate(mfp, batch), by_catalyst(spark, mfp, batch)
+    ours, theirs = evaluation(mfp)(batch), by_catalyst(spark, mfp, batch)
 
     assert ours.schema.types == theirs.schema.types
     found, expected = rows(ours), rows(theirs)

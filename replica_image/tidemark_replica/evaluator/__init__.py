@@ -11,6 +11,6 @@ Reading order: `result` (a column and where it failed), `functions` (the table),
 `text`, `dates`, `casts`, `mfp`.
 """
 
-from tidemark_replica.evaluator.mfp import admits, evaluate
+from tidemark_replica.evaluator.mfp import admits, evaluation
 
-__all__ = ["admits", "evaluate"]
+__all__ = ["admits", "evaluation"]

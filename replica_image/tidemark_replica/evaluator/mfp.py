@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -34,7 +34,7 @@ from tidemark_replica.arrangement.updates import (
     times,
 )
 from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.error_json import error_json
+from tidemark_replica.error_text import error_text
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
 from tidemark_replica.evaluator.logic import is_true
 from tidemark_replica.evaluator.result import Result
@@ -45,14 +45,13 @@ def admits(mfp: MapFilterProject) -> bool:
     return not (mfp.lower or mfp.upper) and all(map(admits_expression, (*mfp.expressions, *mfp.predicates)))
 
 
-def evaluate(mfp: MapFilterProject, updates: Updates) -> Updates:
-    """The operator on a batch; ok rows in their order, then the errs."""
-    return _compiled(mfp).run(updates)
-
-
 @lru_cache(maxsize=1024)
-def _compiled(mfp: MapFilterProject) -> _Compiled:
-    return _Compiled(mfp)
+def evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:
+    """The operator as a function of a batch; it gives ok rows in their order, then the errs.
+
+    Ask once for many batches: finding it compares whole plans.
+    """
+    return _Compiled(mfp).run
 
 
 class _Compiled:
@@ -99,7 +98,12 @@ class _Part:
     def __init__(self, expr: ScalarExpr) -> None:
         self.run: Evaluate = compiled(expr)
         self.reads = sorted(columns_of(expr))
-        self.text = error_json(error_of(expr)) if is_fallible(expr) else None
+        self.text = _text(expr) if is_fallible(expr) else None
+
+
+def _text(expr: ScalarExpr) -> str:
+    error = error_of(expr)
+    return error_text(error.code, error.expression)
 
 
 class _Row:

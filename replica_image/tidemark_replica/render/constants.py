@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tidemark_protocol.lir import Constant
 from tidemark_replica.arrangement.updates import Updates, make_updates
-from tidemark_replica.error_json import error_json
+from tidemark_replica.error_text import error_text
 from tidemark_replica.literals import literal_value
 from tidemark_replica.render.flow import arrow_types
 
@@ -17,7 +17,7 @@ def constant_updates(constant: Constant) -> Updates:
     types = arrow_types(constant.schema)
     if constant.error is not None:
         columns = [pa.nulls(1, t) for t in types]
-        error = pa.array([error_json(constant.error)], pa.string())
+        error = pa.array([error_text(constant.error.code, constant.error.expression)], pa.string())
         return make_updates(columns, np.zeros(1, np.int64), np.ones(1, np.int64), error)
     columns = [pa.array([literal_value(row.values[i]) for row in constant.rows], type) for i, type in enumerate(types)]
     diff = np.array([row.diff for row in constant.rows], np.int64)

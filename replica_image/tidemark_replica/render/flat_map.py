@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_protocol.expr import columns_of
-from tidemark_protocol.lir import ErrorValue, FlatMap, MapFilterProject, refs
+from tidemark_protocol.lir import FlatMap, MapFilterProject, refs
 from tidemark_protocol.sqltext import to_sql
 from tidemark_protocol.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
-from tidemark_replica.error_json import error_json
+from tidemark_replica.error_text import error_text
 from tidemark_replica.render.columns import prepare
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, arrow_types
@@ -48,8 +48,8 @@ def lower_flat_map(scope: Scope, plan: FlatMap, flow: Flow, apply: Apply) -> Flo
         arrow_types(plan.produces)[-1],
         function.with_position,
         function.outer,
-        error_json(ErrorValue(ILLEGAL_SEQUENCE, text)),
-        error_json(ErrorValue(TOO_MANY_VALUES, text)),
+        error_text(ILLEGAL_SEQUENCE, text),
+        error_text(TOO_MANY_VALUES, text),
         MOST_VALUES,
     )
     prepared = scope.flows.mfp(flow, rows.mfp)

@@ -21,7 +21,7 @@ from tidemark_protocol.expr import ScalarExpr, columns_of
 from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.sqltext import error_of, string_sql
-from tidemark_replica.error_json import error_json
+from tidemark_replica.error_text import error_text
 from tidemark_replica.render.scalar import Binding, Lifted, Lifter
 
 TAGS = ("__time", "__diff", "__error")
@@ -106,7 +106,8 @@ class _Compiler:
         own = f"CASE WHEN {lifted.failed} THEN "
         if not is_fallible(expr):
             return own + _first(inherited) + " END"
-        text = string_sql(error_json(error_of(expr)))
+        error = error_of(expr)
+        text = string_sql(error_text(error.code, error.expression))
         return own + _first([*inherited, text]) + " END"
 
 

@@ -35,7 +35,7 @@ from tidemark_replica.arrangement.updates import (
     row_columns,
     times,
 )
-from tidemark_replica.evaluator import evaluate
+from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
@@ -150,8 +150,9 @@ class Stage:
             yield make_updates([columns[c] for c in node.columns], times(batch), diffs(batch), errors(batch))
 
     def _compute(self, node: p.Compute) -> Iterator[Updates]:
+        compute = evaluation(node.mfp)
         for batch in self.evaluate(node.input):
-            computed = evaluate(node.mfp, batch)
+            computed = compute(batch)
             if computed.num_rows:
                 yield computed
 

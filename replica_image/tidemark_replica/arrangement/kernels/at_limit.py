@@ -17,13 +17,13 @@ from tidemark_replica.arrangement.columns import take
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
-from tidemark_replica.arrangement.kernels.evaluate import error_text
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.probe import Keys
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Ints, Updates, make_updates, rechunk, row_columns, split_errors
+from tidemark_replica.error_text import error_text
 
 RECURSION_LIMIT = "RECURSION_LIMIT_EXCEEDED"
 RANGE_ROWS = 1 << 16

@@ -10,7 +10,6 @@ A state shows a row, nothing (no rows in the group), or an error: a negative cou
 row, an overflow. Errors come and go as rows do, so repaired data repairs the view.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -22,6 +21,7 @@ from tidemark_replica.arrangement.columns import equal_rows, take
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE, NOT_EMPTY, Floating
 from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates, make_updates
+from tidemark_replica.error_text import error_text
 
 _ROWS = "count(*)"
 
@@ -116,9 +116,3 @@ def first_failure(failures: Sequence[tuple[str, str, Bools]], states: int) -> tu
             error[mask & (error == 0)] = len(errors)
             errors.append(error_text(code, expression))
     return error, errors
-
-
-def error_text(code: str, expression: str) -> str:
-    """The `__error` of a row: the same text for the same failure, without data."""
-    value = {"code": code, "expression": expression}
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -11,13 +11,13 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batch import Segment
 from tidemark_replica.arrangement.heads import Heads, Ranked
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE
-from tidemark_replica.arrangement.kernels.evaluate import error_text
 from tidemark_replica.arrangement.kernels.places import Places, any_in_group, moments_of, places, settled, steps
 from tidemark_replica.arrangement.kernels.ranking import Ranking
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.probe import Keys
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates, make_updates, rows_that_fit
+from tidemark_replica.error_text import error_text
 
 HEAD_ROWS = 1 << 16
 """About how many rows of heads are looked at at a time; at least one group's."""

@@ -9,7 +9,6 @@ A record is good or bad as a whole. Spark raises for no record, and what a whole
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.storage import FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.error_text import error_text
 from tidemark_replica.storage.errors import SourceUnusable
 
 CORRUPT = "__corrupt"
@@ -48,11 +48,6 @@ def check_options(table: FilesTable) -> None:
         if option.name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
             raise SourceUnusable(f"table {table.name}: {table.format} has no option {option.name!r} (known: {known})")
-
-
-def error_text(code: str, where: str) -> str:
-    """`__error` as it stands in a row: a code and a place, never data."""
-    return json.dumps({"code": code, "expression": where}, separators=(",", ":"))
 
 
 def literal_path(path: str) -> str:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batch import Segment
 from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.heads import Ranked, rank
-from tidemark_replica.arrangement.kernels.evaluate import error_text
 from tidemark_replica.arrangement.kernels.first_rows import changes
 from tidemark_replica.arrangement.kernels.kept.state import State
 from tidemark_replica.arrangement.kernels.ranking import Ranking, by_value, check_state
@@ -30,6 +29,7 @@ from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.spine import RANGE_ROWS
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates, make_updates, split_errors
+from tidemark_replica.error_text import error_text
 
 SHRINKS = "NON_MONOTONIC_INPUT"
 
