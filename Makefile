@@ -31,7 +31,7 @@ demo-down: venv ## end what `make demo` left running
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane ## lint, types and every test but the slow ones (25 minutes on two cores at most)
+test: java lint types control-plane ## lint, types and every test but the slow ones (about half an hour on two cores)
 	$(PYTEST) $(FAST)
 	$(PYTEST) -m "(spark or cluster or e2e) and not slow" --durations=15
 

@@ -15,6 +15,7 @@ from tidemark_replica.arrangement.columns import fixed
 from tidemark_replica.arrangement.updates import Array, Bools
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
+from tidemark_replica.literals import literal_value
 
 _ARROW = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
@@ -66,7 +67,7 @@ def admits_in(call: Call) -> bool:
 def is_in(call: Call, arguments: list[Result]) -> Result:
     """`IN (literals)`: NULL where nothing is equal and one of them is NULL."""
     of = arguments[0].values
-    literals = pa.concat_arrays([c.values.slice(0, 1) for c in arguments[1:]]) if len(of) else pa.array([], of.type)
+    literals = pa.array([literal_value(c) for c in call.arguments[1:] if isinstance(c, Literal)], of.type)
     found = np.asarray(pc.is_in(of, value_set=literals.drop_null()).to_numpy(zero_copy_only=False))
     present = valid(of)
     if literals.null_count:

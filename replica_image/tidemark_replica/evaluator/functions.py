@@ -33,8 +33,11 @@ def always(call: Call) -> bool:
 
 @dataclass(frozen=True)
 class Admitted:
+    """For which calls, and how. `columns`: so many arguments are columns; `run` reads the others, literals, itself."""
+
     calls: Callable[[Call], bool]
     run: Callable[[Call, list[Result]], Result]
+    columns: int | None = None
 
 
 _TABLE: dict[str, Admitted] = {
@@ -49,7 +52,7 @@ _TABLE: dict[str, Admitted] = {
     "is_null": Admitted(always, comparisons.is_null),
     "is_not_null": Admitted(always, comparisons.is_not_null),
     "isnan": Admitted(always, comparisons.is_nan),
-    "in": Admitted(comparisons.admits_in, comparisons.is_in),
+    "in": Admitted(comparisons.admits_in, comparisons.is_in, 1),
     "and": Admitted(always, logic.conjunction),
     "or": Admitted(always, logic.disjunction),
     "not": Admitted(always, logic.negation),
@@ -61,12 +64,12 @@ _TABLE: dict[str, Admitted] = {
     "date_add": Admitted(always, dates.moved),
     "date_sub": Admitted(always, dates.moved),
     "datediff": Admitted(always, dates.difference),
-    "like": Admitted(text.admits_like, text.like),
-    **{name: Admitted(text.admits_literal_argument, text.affix) for name in ("startswith", "endswith", "contains")},
+    "like": Admitted(text.admits_like, text.like, 1),
+    **{name: Admitted(text.admits_literal_argument, text.affix, 1) for name in ("startswith", "endswith", "contains")},
     "length": Admitted(always, text.length),
-    "substring": Admitted(text.admits_substring, text.substring),
+    "substring": Admitted(text.admits_substring, text.substring, 1),
     "concat": Admitted(text.admits_concat, text.concat),
-    "replace": Admitted(text.admits_replace, text.replaced),
+    "replace": Admitted(text.admits_replace, text.replaced, 1),
 }
 
 
@@ -96,6 +99,7 @@ def compiled(expr: ScalarExpr) -> Evaluate:
 
 
 def _call(call: Call) -> Evaluate:
-    arguments = [compiled(a) for a in call.arguments]
-    run: Any = _TABLE[call.function].run
+    entry = _TABLE[call.function]
+    arguments = [compiled(a) for a in call.arguments[: entry.columns]]
+    run: Any = entry.run
     return lambda columns, rows: run(call, [a(columns, rows) for a in arguments])

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.types import STRING
-from tidemark_replica.evaluator.result import Result, either, in_order
+from tidemark_replica.evaluator.result import Result, either
 
 
 def admits_like(call: Call) -> bool:
@@ -82,7 +82,7 @@ def replaced(call: Call, arguments: list[Result]) -> Result:
     wanted, by = call.arguments[1:]
     assert isinstance(wanted, Literal)
     assert isinstance(by, Literal)
-    return Result(pc.replace_substring(arguments[0].values, wanted.value, by.value), in_order(arguments))
+    return Result(pc.replace_substring(arguments[0].values, wanted.value, by.value), arguments[0].failed)
 
 
 def admits_replace(call: Call) -> bool:

@@ -18,6 +18,7 @@ from tidemark_persist import Time as PartTime
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.spine import apply
@@ -49,6 +50,7 @@ class RenderedDataflow:
         self.description = description
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
         self._store, self._jobs, self._folder = store, jobs, folder
+        self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
         self.running: StepId | None = None
@@ -95,7 +97,7 @@ class RenderedDataflow:
             folder.mkdir(parents=True)
             names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
             with self._store.pin(*names) as pinned:
-                done = StepRun(step, run, folder, self._jobs, self._store, pinned)
+                done = StepRun(step, run, folder, self._jobs, self._store, pinned, self._cache)
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:

@@ -52,7 +52,9 @@ class StepRun:
         jobs: StepJobs,
         store: ArrangementStore,
         pinned: Mapping[ArrangementId, Manifest],
+        cache: BatchCache,
     ) -> None:
+        self._cache = cache
         self._step, self._run, self._folder, self._jobs, self._store, self._pinned = (
             step,
             run,
@@ -144,7 +146,7 @@ class StepRun:
                 found = self._published.get(name)
                 return found is not None and found.rows > 0
             case p.Kernel(TemporalSpec(arrangement)):
-                trace = Trace(self._pinned[arrangement], BatchCache(self._store.directory))
+                trace = Trace(self._pinned[arrangement], self._cache)
                 return is_due(trace, self._step.lower, self._step.limit)
             case _:
                 return False
