@@ -17,10 +17,10 @@ from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.jobs import StepJobs
 from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.render.prepare import prepare
-from tidemark_replica.render.run import Prepared, PreparedLoop
+from tidemark_replica.render.runner import Prepared, PreparedLoop
+from tidemark_replica.render.spark_runner import SparkRunner
 
 
 def build(
@@ -44,13 +44,13 @@ def build(
     folder.mkdir(parents=True)
     _write_constants(fragments, folder)
     prepared = [_prepared(session, f) for f in fragments.fragments]
-    jobs = StepJobs(session, f"tidemark-{folder.name}")
-    return RenderedDataflow(description, fragments, prepared, imported, store, jobs, folder)
+    runner = SparkRunner(session, f"tidemark-{folder.name}")
+    return RenderedDataflow(description, fragments, prepared, imported, store, runner, folder)
 
 
 def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:
     if isinstance(fragment, LoopFragment):
-        return PreparedLoop(fragment, tuple(prepare(session, part) for part in fragment.body))
+        return PreparedLoop(fragment, tuple(Prepared(part, prepare(session, part)) for part in fragment.body))
     return Prepared(fragment, prepare(session, fragment))
 
 

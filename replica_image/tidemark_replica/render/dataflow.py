@@ -29,9 +29,9 @@ from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome
 from tidemark_replica.render.errors import Broken, StepFailed
 from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.jobs import StepJobs
 from tidemark_replica.render.lower import sink_file
-from tidemark_replica.render.run import Prepared, PreparedLoop, StepRun
+from tidemark_replica.render.run import StepRun
+from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 
 
 class RenderedDataflow:
@@ -44,12 +44,12 @@ class RenderedDataflow:
         prepared: Sequence[Prepared | PreparedLoop],
         imported: Mapping[GlobalId, IndexTrace],
         store: ArrangementStore,
-        jobs: StepJobs,
+        runner: Runner,
         folder: Path,
     ) -> None:
         self.description = description
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
-        self._store, self._jobs, self._folder = store, jobs, folder
+        self._store, self._runner, self._folder = store, runner, folder
         self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
@@ -87,7 +87,7 @@ class RenderedDataflow:
 
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
-        self._jobs.begin()
+        self._runner.begin()
         self._sweep()
         self._steps += 1
         run = StepId(f"{step.id}r{self._steps}")
@@ -97,7 +97,7 @@ class RenderedDataflow:
             folder.mkdir(parents=True)
             names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
             with self._store.pin(*names) as pinned:
-                done = StepRun(step, run, folder, self._jobs, self._store, pinned, self._cache)
+                done = StepRun(step, run, folder, self._runner, self._store, pinned, self._cache)
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:
@@ -108,7 +108,7 @@ class RenderedDataflow:
             raise
         finally:
             self.running = None
-            self._jobs.end()
+            self._runner.end()
         return StepOutcome(step, done.written, tuple(done.merges), self._deltas(step, done), folder, done.jobs)
 
     def commit(self, outcome: StepOutcome) -> None:
@@ -134,10 +134,10 @@ class RenderedDataflow:
             self._store.commit(index.manifest, index.compacted(index.manifest))
 
     def cancel(self) -> None:
-        self._jobs.cancel()
+        self._runner.cancel()
 
     def drop(self) -> None:
-        self._jobs.close()
+        self._runner.close()
         for hold in self._holds:
             hold.release()
         for arrangement in self._fragments.arrangements:

@@ -6,12 +6,12 @@ A fragment none of whose leaves has anything to say costs no job.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from tidemark_persist import Part
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef
-from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, is_due
+from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, due_rows
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
@@ -19,26 +19,9 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
 from tidemark_replica.render.description import Description, Published, Report
-from tidemark_replica.render.fragments import Fragment, LoopFragment
-from tidemark_replica.render.frames import nodes_of, stages_of
-from tidemark_replica.render.jobs import StepJobs, believed
+from tidemark_replica.render.frames import nodes_of
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A fragment and its physical plan on the JVM."""
-
-    fragment: Fragment
-    plan: Any
-
-
-@dataclass(frozen=True)
-class PreparedLoop:
-    """A loop whose body needs the JVM, and the physical plans of its parts."""
-
-    fragment: LoopFragment
-    plans: tuple[Any, ...]
+from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner, Work
 
 
 class StepRun:
@@ -49,20 +32,14 @@ class StepRun:
         step: Step,
         run: StepId,
         folder: Path,
-        jobs: StepJobs,
+        runner: Runner,
         store: ArrangementStore,
         pinned: Mapping[ArrangementId, Manifest],
         cache: BatchCache,
     ) -> None:
         self._cache = cache
-        self._step, self._run, self._folder, self._jobs, self._store, self._pinned = (
-            step,
-            run,
-            folder,
-            jobs,
-            store,
-            pinned,
-        )
+        self._step, self._run, self._folder, self._runner = step, run, folder, runner
+        self._store, self._pinned = store, pinned
         self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
         self.merges: list[Merged] = []
         self._published: dict[str, Published] = {}
@@ -77,14 +54,14 @@ class StepRun:
 
     def _run_fragment(self, prepared: Prepared) -> None:
         fragment = prepared.fragment
-        if not (self._step.hydrates or any(map(self._speaks, nodes_of(fragment.stage)))):
+        rows = None if self._step.hydrates else sum(map(self._rows, nodes_of(fragment.stage)))
+        if rows == 0:
             return
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
         what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
-        self._jobs.run(prepared.plan, path, what)
+        report = self._runner.run(Work(prepared, path, rows, what))
         self.jobs += 1
-        report = believed(self._folder, stages_of(fragment.stage), what)
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
@@ -93,15 +70,15 @@ class StepRun:
         """Rounds of jobs, to the end."""
         loop = prepared.fragment.loop
         entering = {name: self._absolute(self._published[name]) for name in loop.entering if name in self._published}
-        if not (self._step.hydrates or any(found.rows for found in entering.values())):
+        rows = None if self._step.hydrates else sum(found.rows for found in entering.values())
+        if rows == 0:
             return
 
-        def run(part: int, description: Path) -> Report:
-            fragment = prepared.fragment.body[part]
-            what = f"{fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
-            self._jobs.run(prepared.plans[part], description, what)
+        def run(at: int, description: Path) -> Report:
+            part = prepared.parts[at]
+            what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
             self.jobs += 1
-            return believed(description.parent, stages_of(fragment.stage), what)
+            return self._runner.run(Work(part, description, rows, what))
 
         fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
         fixpoint.settle(entering)
@@ -133,20 +110,28 @@ class StepRun:
             bytes_left=self._store.bytes_left,
         )
 
-    def _speaks(self, node: p.Pipeline) -> bool:
-        """Whether a leaf may have updates in this step (which is not the first), or a kernel of its own accord."""
+    def _rows(self, node: p.Pipeline) -> int:
+        """How many updates a leaf, or a kernel of its own accord, has for this step (which is not the first), at most.
+
+        0 is a promise: then there are none.
+        """
         match node:
             case p.Source(id):
-                return bool(self._step.parts.get(id))
+                return sum(map(_rows_at_most, self._step.parts.get(id, ())))
             case p.IndexSource(arrangement):
                 lower, limit = self._step.lower, self._step.limit
                 batches = self._pinned[arrangement].batches
-                return any(b.last_time >= lower and b.first_time < limit for b in batches)
+                return sum(b.rows for b in batches if b.last_time >= lower and b.first_time < limit)
             case p.Published(name) | p.PublishedErrors(name):
                 found = self._published.get(name)
-                return found is not None and found.rows > 0
+                return 0 if found is None else found.rows
             case p.Kernel(TemporalSpec(arrangement)):
                 trace = Trace(self._pinned[arrangement], self._cache)
-                return is_due(trace, self._step.lower, self._step.limit)
+                return due_rows(trace, self._step.lower, self._step.limit)
             case _:
-                return False
+                return 0
+
+
+def _rows_at_most(part: Part) -> int:
+    """A file that does not tell how many rows it has may have as many as bytes."""
+    return max(part.rows if part.rows >= 0 else part.size, 1)

@@ -125,9 +125,9 @@ def due_updates(trace: Trace, lower: int, upper: int) -> Iterator[Updates]:
             yield make_updates(found.columns[2 : layout.time], time[due], weights)
 
 
-def is_due(trace: Trace, lower: int, upper: int) -> bool:
-    """Whether something waits for a time in [lower, upper)."""
-    return next(due_updates(trace, lower, upper), None) is not None
+def due_rows(trace: Trace, lower: int, upper: int) -> int:
+    """How many updates wait for times in [lower, upper)."""
+    return sum(due.num_rows for due in due_updates(trace, lower, upper))
 
 
 def _candidates(trace: Trace, lower: int, upper: int) -> Iterator[Any]:

@@ -1,0 +1,80 @@
+"""Fragments as Spark jobs: run one at a time, cancelled by the dataflow's tag, and believed only by their reports.
+
+A cancel that arrives before Spark knows the job is lost, so it is repeated until the job is gone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from tidemark_replica.render.description import PROPERTY, Report
+from tidemark_replica.render.errors import StepCancelled, StepFailed
+from tidemark_replica.render.frames import stages_of
+from tidemark_replica.render.runner import Work, believed
+
+_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
+_CANCEL_SECONDS = 0.05
+
+
+class SparkRunner:
+    """Runs prepared plans for one dataflow; see `runner.Runner`."""
+
+    def __init__(self, session: Any, tag: str) -> None:
+        self._context, self._tag = session.sparkContext, tag
+        self._idle = threading.Event()
+        self._idle.set()
+        self._cancelled = threading.Event()
+        self._ended = False
+
+    def begin(self) -> None:
+        if self._ended:
+            raise StepCancelled(f"{self._tag} has been dropped")
+        self._cancelled.clear()
+        self._idle.clear()
+
+    def end(self) -> None:
+        self._idle.set()
+
+    def run(self, work: Work) -> Report:
+        """One job."""
+        self._run(work)
+        return believed(work.description.parent, stages_of(work.prepared.fragment.stage), work.what)
+
+    def cancel(self) -> None:
+        if not self._idle.is_set():
+            self._cancelled.set()
+            threading.Thread(target=self._keep_cancelling, name=f"cancel {self._tag}", daemon=True).start()
+
+    def close(self) -> None:
+        self._ended = True
+        self.cancel()
+
+    def _run(self, work: Work) -> None:
+        what = work.what
+        if self._cancelled.is_set():
+            raise StepCancelled(f"{what} was cancelled")
+        context = self._context
+        context.setLocalProperty(PROPERTY, str(work.description))
+        context.addJobTag(self._tag)
+        try:
+            work.prepared.plan.executeCollectPublic()
+        except Exception as cause:
+            if self._cancelled.is_set():
+                raise StepCancelled(f"{what} was cancelled") from cause
+            raise StepFailed(f"{what} failed: {reason(str(cause))}") from cause
+        finally:
+            context.removeJobTag(self._tag)
+            context.setLocalProperty(PROPERTY, None)
+
+    def _keep_cancelling(self) -> None:
+        while not self._idle.wait(_CANCEL_SECONDS) and self._cancelled.is_set():
+            self._context.cancelJobsWithTag(self._tag)
+
+
+def reason(text: str) -> str:
+    """The last Python error in Spark's message, else its first line."""
+    head = text.split("\n\tat ")[0]
+    found = _PYTHON_ERROR.findall(head)
+    return f"{found[-1][0]}: {found[-1][1]}" if "Traceback" in head and found else text.splitlines()[0][:500]
