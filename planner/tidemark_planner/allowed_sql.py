@@ -81,7 +81,6 @@ _NEEDS = {
     "optionsClause": "WITH",
 }
 _KEYWORDS = {
-    "ESCAPE": "LIKE with ESCAPE",
     "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
     "COLLATE": "COLLATE",
 }

@@ -206,6 +206,11 @@ class Catalyst:
         texts = (f"hex(v{i})" if t.name == "binary" else f"CAST(v{i} AS {as_text(t)})" for i, t in enumerate(types))
         return [tuple(row) for row in frame.selectExpr(*texts).collect()]
 
+    def constant(self, text: str) -> str | None:
+        """The value of a text that reads nothing and cannot fail."""
+        found = self._spark.sql(f"SELECT {text} AS v").first()
+        return None if found is None else found["v"]
+
     def _inline_table(self, plans: Sequence[Any], first_attribute: int) -> Any:
         for leaf in (leaf for plan in plans for leaf in _each(plan.collectLeaves())):
             if leaf.getClass().getSimpleName() == "LocalRelation":

@@ -15,6 +15,7 @@ from tidemark_planner.call_classes import CLASSES
 from tidemark_planner.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
 from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.likes import escaped, with_backslash
 from tidemark_planner.literals import literal_of
 from tidemark_planner.nested_expressions import empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
@@ -104,6 +105,17 @@ class _Lowering:
             unsupported("raise_error of an expression", "write a literal")
         return call("raise_error", (literal_of(message),), target)
 
+    def like(self, node: Node) -> ScalarExpr:
+        """LIKE; ILIKE is one of lower(text) and lower(pattern)."""
+        of, pattern = node.children
+        folds = pattern.kind == "Lower" and pattern.children[0].kind == "If"
+        marked = pattern.children[0] if folds else pattern
+        found = escaped(marked) if marked.kind == "If" else None
+        if found is None:
+            return plain_call("Like", (self.lower(of), self.lower(pattern)))
+        written = with_backslash(self.lower(found[1]), found[0], folds)
+        return plain_call("Like", (self.lower(of), call("lower", (written,), STRING) if folds else written))
+
     def choice(self, node: Node) -> ScalarExpr:
         operation = tried(node)
         if operation is None:
@@ -192,6 +204,7 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "Or": _Lowering.connective,
     "CaseWhen": _Lowering.case,
     "If": _Lowering.choice,
+    "Like": _Lowering.like,
     "With": _Lowering.shared,
     "CommonExpressionRef": _Lowering.shared_use,
     "TruncTimestamp": _Lowering.truncated,

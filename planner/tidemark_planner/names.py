@@ -128,7 +128,7 @@ def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iter
     for name, known in meanings:
         alias = "" if name.aliased else f" AS {quoted(name.parts[-1])}"
         edits.append(Edit(name.span.start, name.span.end, quoted(known.leaf) + alias))
-    edits.sort(key=lambda e: e.start)
+    edits.sort(key=lambda e: (e.start, e.end))
     pieces, at = [], 0
     for edit in edits:
         pieces += [sql[at : edit.start], edit.by]

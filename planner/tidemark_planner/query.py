@@ -16,6 +16,7 @@ from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.clock import check_clock
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir import Hir
+from tidemark_planner.likes import like_edits
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.names import Known, Rewritten, Scope, binary_edits, rewrite
 from tidemark_planner.recursion import Parts, cut, lower_block
@@ -67,7 +68,7 @@ def _lower_part(
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
     meanings = _meanings(tree, scope)
-    rewritten = rewrite(sql, meanings, (*binary_edits(sql, tree), *try_edits(sql, tree)))
+    rewritten = rewrite(sql, meanings, (*binary_edits(sql, tree), *try_edits(sql, tree), *like_edits(sql, tree)))
     leaves = {known.leaf: known for _, known in meanings}
     try:
         for known in leaves.values():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from tidemark_planner.catalyst import Catalyst, quoted
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
+from tidemark_planner.patterns import check_patterns
 from tidemark_planner.tree import Node
 from tidemark_planner.tries import marked
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, map_columns
@@ -28,6 +29,7 @@ def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
     placed = dict.fromkeys(p for plan in plans for p in _expressions(plan) if isinstance(p[0], Call))
     if not placed:
         return
+    check_patterns(catalyst, (expr for expr, _ in placed))
     starts, columns = _layout(placed)
     moved = [_shifted(expr, starts[schema]) for expr, schema in placed]
     texts = ", ".join(f"{to_sql(expr)} AS e{n}" for n, expr in enumerate(moved))

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import JavaObject
+from py4j.java_gateway import JavaObject, get_field
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
@@ -30,6 +30,9 @@ class Span:
     end: int
     line: int
     column: int
+
+    def within(self, other: Span) -> bool:
+        return other.start <= self.start and self.end <= other.end
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,16 @@ class ParseTree:
         for token, node in zip(self.tokens(keyword), self._found(keyword), strict=True):
             if token.parent == "CastContext":
                 yield token, _phrase(node.getParent()).span
+
+    def likes(self) -> Iterator[tuple[list[Phrase], Phrase | None]]:
+        """Every LIKE or ILIKE with ESCAPE, or of several patterns: the patterns, the character that escapes."""
+        for context in self._found("predicate"):
+            escape = get_field(context, "escapeChar")
+            if escape is not None:
+                yield [_phrase(get_field(context, "pattern"))], _phrase(escape)
+            elif get_field(context, "quantifier") is not None and context.expression().size():
+                patterns = context.expression()
+                yield [_phrase(patterns.get(at)) for at in range(patterns.size())], None
 
     def relations(self) -> list[RelationName]:
         """Every relation that is read, with what it could mean."""

@@ -58,4 +58,4 @@ def tried(node: Node) -> Node | None:
 
 
 def _inside(span: Span, others: list[Span]) -> bool:
-    return any(o.start <= span.start and span.end <= o.end for o in others)
+    return any(span.within(o) for o in others)

@@ -7,6 +7,7 @@ from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
+from tests.oracle.cases_more_sql import QUERIES as MORE_SQL
 from tests.oracle.cases_recursion import RECURSION
 from tests.oracle.cases_review import QUERIES as REVIEW
 from tests.oracle.cases_sharing import QUERIES as SHARING
@@ -156,5 +157,6 @@ PARTS = (
     REVIEW,
     SHARING,
     RECURSION,
+    MORE_SQL,
 )
 CASES = tuple(case for part in PARTS for case in part)

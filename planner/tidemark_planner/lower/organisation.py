@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tidemark_planner.constants import constant
 from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions import lower_expression
 from tidemark_planner.hir import Project, top_k
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
@@ -112,7 +114,9 @@ def with_order(
 
 
 def _number(node: Node, field: str, clause: str) -> int:
-    literal = node.expression(field)
-    if literal is None or literal.kind != "Literal" or literal.fields["value"] is None:
-        unsupported(f"{clause} with an expression", "write a number")
-    return min(int(literal.fields["value"]), _MOST)
+    written = node.expression(field)
+    assert written is not None, "a limit has a number"
+    literal = constant(lower_expression(written, {}))
+    if literal is None or literal.value is None:
+        unsupported(f"{clause} with such an expression", "write a number, or a sum, difference or product of numbers")
+    return min(int(literal.value), _MOST)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tidemark_planner import fold
 from tidemark_planner.casting import cast_to
+from tidemark_planner.constants import constant
 from tidemark_planner.errors import CatalystFailed, refuse, unsupported
 from tidemark_planner.hir import Project, Window
 from tidemark_planner.hir import columns as all_columns
@@ -20,6 +21,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.organisation import sort_key
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.functions import call
 from tidemark_protocol.lir import OrderKey, WindowCall, WindowFrame
 from tidemark_protocol.types import DOUBLE, INT, ColumnType
 from tidemark_protocol.windows import signature
@@ -69,6 +71,7 @@ class _Calls:
     def __init__(self, below: Lowered) -> None:
         self.below = below
         self.exprs: list[ScalarExpr] = list(all_columns(below.hir))
+        self._chosen: ScalarExpr | None = None
 
     def place(self, expr: ScalarExpr) -> int:
         if expr not in self.exprs:
@@ -88,14 +91,28 @@ class _Calls:
             raise CatalystFailed(f"a window of Catalyst's holds {node.kind}")
         function, specification = node.children
         frame = self._frame(specification.children[-1])
+        self._chosen = None
         if function.kind == "AggregateExpression":
-            if function.fields.get("isDistinct") or function.expression("filter") is not None:
-                unsupported("DISTINCT or FILTER in a window function")
+            self._chosen = self._filter(function)
             function = function.children[0]
         found = _LOWERINGS.get(function.kind)
         if found is None:
             unsupported(f"the window function {function.kind.lower()}")
         return found(self, function, frame)
+
+    def _filter(self, aggregate: Node) -> ScalarExpr | None:
+        """The condition of an aggregate's FILTER. It is in the argument: NULL where it is not true."""
+        if aggregate.fields.get("isDistinct"):
+            unsupported("DISTINCT in a window function")
+        condition = aggregate.expression("filter")
+        if condition is not None and aggregate.children[0].kind in _PICKS:
+            unsupported(f"FILTER of {_PICKS[aggregate.children[0].kind]} in a window")
+        return None if condition is None else self.below.expression(condition)
+
+    def argument(self, node: Node) -> ScalarExpr:
+        """What an aggregate is of, in the rows that its FILTER chooses."""
+        expr = self.below.expression(node)
+        return expr if self._chosen is None else call("case", (self._chosen, expr), expr.type)
 
     def made(
         self,
@@ -128,10 +145,10 @@ class _Calls:
         return self.constant(node, "the bound of a frame")
 
     def constant(self, node: Node, what: str) -> Literal:
-        expr = self.below.expression(node)
-        if not isinstance(expr, Literal) or expr.value is None:
-            unsupported(f"{what} that is not a literal")
-        return expr
+        literal = constant(self.below.expression(node))
+        if literal is None or literal.value is None:
+            unsupported(f"{what} that is no constant number")
+        return literal
 
 
 def _rank(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
@@ -165,7 +182,7 @@ def _pick(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
 def _aggregate(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) != 1:
         unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window")
-    of = calls.below.expression(node.children[0])
+    of = calls.argument(node.children[0])
     every_row = node.kind == "Count" and isinstance(of, Literal | ColumnRef) and not is_nullable(of)
     return calls.made(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
 
@@ -175,14 +192,14 @@ def _percentile(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
     if node.fields.get("reverse") or (node.kind == "Percentile" and node.children[2].fields.get("value") != "1"):
         unsupported("a percentile in descending order or with frequencies, in a window")
     name = "percentile_disc" if node.kind == "PercentileDisc" else "percentile_cont"
-    of = cast_to(calls.below.expression(node.children[0]), DOUBLE)
+    of = cast_to(calls.argument(node.children[0]), DOUBLE)
     return calls.made(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
 
 
 def _string_agg(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) > 2:
         unsupported("WITHIN GROUP in a window", "order the window")
-    return calls.made("string_agg", (calls.below.expression(node.children[0]),), (separator(node),), frame)
+    return calls.made("string_agg", (calls.argument(node.children[0]),), (separator(node),), frame)
 
 
 _LOWERINGS: dict[str, Callable[[_Calls, Node, WindowFrame], WindowCall]] = {
