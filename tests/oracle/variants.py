@@ -1,16 +1,25 @@
-"""Other ways through the same history, which must not show: buckets, compaction, a restart in between.
+"""Other ways through the same history, which must not show. `VARIANTS` has them all; a new one is a line there.
 
-plain       one bucket, nothing compacted             the updates that the oracle has checked
-disturbed   eight buckets, compacted after each step  the same updates; the index reads the same where it can
-restarted   dropped at a step, built anew             at its as_of the contents, from there on the same updates
+catalyst     every expression is Catalyst's                 the same updates
+compacted    eight buckets, an index that lets go of all    the same updates; the index reads the same where it can
+             but the last time after each step
+restarted    dropped in the middle, built anew              at its as_of the contents, from there on the same updates
+in pieces    rows of a step in another order, three at a    the same updates
+             time, through chunks of three rows
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, contents, counted, delta
@@ -19,19 +28,31 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render import RenderedDataflow, prepare
+from tidemark_replica.render.description import PROPERTY
+from tidemark_replica.render.pipeline import Pipeline, Source, Types
+from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.stage import Stage
 
-BUCKETS = 8
+BUCKETS, PIECE = 8, 3
+Variant = Callable[[World, DataflowDescription, Sequence[int]], tuple[int, Updates]]
+"""(the world, the dataflow, uppers of steps) to (from when on, the updates)."""
 
 
-def use_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrangements that are made from now on have several buckets."""
-    monkeypatch.setattr(Manifest, "empty", staticmethod(partial(Manifest.empty, buckets=BUCKETS)))
+def built(**how: Any) -> Variant:
+    """Steps of a dataflow that is built in a way of its own."""
+
+    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+        return of.history.as_of, of.run(description, bounds, **how)
+
+    return run
 
 
-def run_compacted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> Updates:
+def compacted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps after each of which the index lets go of all but the last time; it is read there every time."""
-    dataflow = of.build(description)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Manifest, "empty", staticmethod(partial(Manifest.empty, buckets=BUCKETS)))
+        dataflow = of.build(description)
     made: Updates = Counter()
     try:
         for upper in bounds:
@@ -43,10 +64,10 @@ def run_compacted(of: World, description: DataflowDescription, bounds: Sequence[
             assert read_index(of, dataflow, upper - 1) == contents(made, upper - 1)
     finally:
         dataflow.drop()
-    return consolidated(made)
+    return of.history.as_of, consolidated(made)
 
 
-def run_restarted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def restarted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps up to about the middle, then another dataflow that begins there: its as_of and its updates."""
     middle = bounds[(len(bounds) - 1) // 2] - 1
     first = of.build(description)
@@ -55,6 +76,58 @@ def run_restarted(of: World, description: DataflowDescription, bounds: Sequence[
     of.store.sweep(())
     again = description.with_as_of(Frontier.at(middle))
     return middle, of.run(again, [upper for upper in bounds if upper > middle + 1] or [middle + 1])
+
+
+def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    """Rows come in another order, few at a time, and kernels keep few at a time."""
+    with staged(run_in_pieces):
+        return of.history.as_of, of.run(description, bounds)
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "catalyst": built(arrow=False),
+    "compacted": compacted,
+    "restarted": restarted,
+    "in pieces": in_pieces,
+}
+
+
+@contextmanager
+def staged(run_stage: Callable[..., Iterator[Any]]) -> Iterator[None]:
+    """Dataflows that are built in the block run their stages by another function."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare, "run_stage", run_stage)
+        yield
+
+
+class PiecewiseStage(Stage):
+    """A stage that is given its rows in another order, and takes few at a time."""
+
+    def evaluate(self, tree: Pipeline) -> Iterator[Any]:
+        self._context = replace(self._context, chunk_rows=PIECE)
+        batches = super().evaluate(tree)
+        return shuffled(batches) if isinstance(tree, Source) else batches
+
+
+def run_in_pieces(name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]) -> Iterator[Any]:
+    """In the place of `stage.run_stage`."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    stage = PiecewiseStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    yield from stage.evaluate(tree)
+    stage.report(name)
+
+
+def shuffled(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows, in pieces."""
+    whole = list(batches)
+    if whole:
+        rows = pa.concat_batches(whole)
+        order = np.random.default_rng(rows.num_rows).permutation(rows.num_rows)
+        for begin in range(0, rows.num_rows, PIECE):
+            yield rows.take(pa.array(order[begin : begin + PIECE]))
 
 
 def read_index(of: World, dataflow: RenderedDataflow, time: int) -> tuple[Counter[tuple[object, ...]], Counter[str]]:

@@ -96,9 +96,9 @@ class World:
         dataflow.commit(outcome)
         return outcome
 
-    def run(self, description: DataflowDescription, bounds: Sequence[int], *, arrow: bool = True) -> Updates:
-        """The sink's updates, consolidated, over steps that end at `bounds`."""
-        dataflow = self.build(description, arrow=arrow)
+    def run(self, description: DataflowDescription, bounds: Sequence[int], **how: Any) -> Updates:
+        """The sink's updates, consolidated, over steps that end at `bounds`; `how` it is built."""
+        dataflow = self.build(description, **how)
         try:
             made: Updates = Counter()
             for upper in bounds:
