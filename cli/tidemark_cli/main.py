@@ -24,9 +24,12 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="kubectl tidemark", description="SQL views that are always up to date")
     top.add_argument("--version", action="version", version=release())
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ask = commands.add_parser("query", help="read one export or table", description="Read one export or table.")
-    ask.add_argument("sql", help="SELECT columns FROM export [WHERE ...] [ORDER BY ... LIMIT ...]")
+    ask = commands.add_parser(
+        "query", help="the answer to a SELECT", description="Answers a SELECT over exports and tables, as of one time."
+    )
+    ask.add_argument("sql", help="rows of one export are read at once; joins, aggregates, ... are computed for it")
     ask.add_argument("--as-of", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00 (newest complete)")
+    ask.add_argument("--instance", default="", help="where it is computed, if there are several ComputeInstances")
     show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
     show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     for command in (ask, show):
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             explain.run(found, options.namespace, options.subject, sys.stdout)
         else:
             as_of = times.parse(options.as_of) if options.as_of else None
-            query.run(found, options.namespace, options.sql, as_of, options.output, sys.stdout)
+            query.run(found, options.namespace, options.sql, as_of, options.instance, options.output, sys.stdout)
         return 0
     except CliError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -16,9 +16,9 @@ from tidemark_cli.table import Table, printable
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
 
 
-def run(gateway: Gateway, namespace: str, sql: str, as_of: int | None, output: str, out: TextIO) -> None:
+def run(gateway: Gateway, namespace: str, sql: str, as_of: int | None, instance: str, output: str, out: TextIO) -> None:
     """Asks, and prints the answer; Ctrl-C cancels the query where it runs. Raises GatewayFailed."""
-    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of)
+    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of, instance=instance)
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata)
         try:
@@ -73,7 +73,8 @@ def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: Te
         print(*table.block(list(zip(*columns, strict=True))), sep="\n", file=out)
     if not count:
         print(*table.block([]), sep="\n", file=out)
-    said = f"({count} {'row' if count == 1 else 'rows'} of {header.export} as of {times.show(header.as_of)})"
+    of = f" of {header.export}" if header.export else ""
+    said = f"({count} {'row' if count == 1 else 'rows'}{of} as of {times.show(header.as_of)})"
     print(said, file=sys.stderr)
 
 
@@ -89,7 +90,7 @@ def _cell(value: Any) -> str:
 
 def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
     """One object: the time, and the rows; decimals, dates and times as text, so that nothing is rounded."""
-    print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export)}, "rows": [', file=out, end="")
+    print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export or None)}, "rows": [', file=out, end="")
     separator = "\n"
     for batch in batches:
         for row in batch.to_pylist():

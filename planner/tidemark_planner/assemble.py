@@ -20,7 +20,7 @@ from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
 from tidemark_protocol.explain import explain
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Schema
-from tidemark_protocol.planning import Planned, PlannedExport, PlanOneShotRequest, PlanRequest
+from tidemark_protocol.planning import Planned, PlannedExport, PlanQueryRequest, PlanRequest
 
 # In the order in which they are built: a later one may read an earlier one.
 Objects = Sequence[tuple[GlobalId, Hir]]
@@ -34,7 +34,7 @@ def check_settings(settings: Settings, dialect: str = "spark") -> None:
 
 
 def assemble(
-    catalyst: Catalyst, request: PlanRequest | PlanOneShotRequest, built: Objects, exports: tuple[PlannedExport, ...]
+    catalyst: Catalyst, request: PlanRequest | PlanQueryRequest, built: Objects, exports: tuple[PlannedExport, ...]
 ) -> Planned:
     """The dataflow of these objects, checked as the replica will check it."""
     imports = Imports(request.catalogue, (hir for _, hir in built))

@@ -2,6 +2,7 @@
 
 PlannerError
 ├── Refusal             the SQL is refused; carries the diagnostics that the user sees
+│   └── NeedsOperators  as a peek; it may be a dataflow
 └── CatalystFailed      the JVM failed in a way that is no answer about the SQL
 """
 
@@ -26,6 +27,10 @@ class Refusal(PlannerError):
 
     def in_view(self, view: str) -> Refusal:
         return Refusal(*(replace(d, view=view) for d in self.diagnostics))
+
+
+class NeedsOperators(Refusal):
+    """The query cannot be answered from the rows of one relation alone."""
 
 
 class CatalystFailed(PlannerError):

@@ -1,4 +1,4 @@
-"""Any SELECT, read once: `plan_one_shot(request) -> PlannedOneShot | Refused`.
+"""Any SELECT, read once: `plan_query(request) -> PlannedPeek | PlannedOneShot | Refused`.
 
     SELECT s, count(*) FROM t GROUP BY s ORDER BY 2 DESC LIMIT 3
 
@@ -12,22 +12,34 @@ from __future__ import annotations
 
 from tidemark_planner.assemble import assemble, check_settings
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.errors import Refusal
+from tidemark_planner.errors import NeedsOperators, Refusal
 from tidemark_planner.finishing import finished
 from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.lower.organisation import Trimmings, peel
 from tidemark_planner.names import scope_of
+from tidemark_planner.peek import plan_peek
 from tidemark_planner.query import lower_query
 from tidemark_planner.rules import optimise
 from tidemark_planner.tree import Node
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import PlannedExport, PlannedOneShot, PlanOneShotRequest, Refused
+from tidemark_protocol.planning import PlannedExport, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 from tidemark_protocol.types import Column
 
 RESULT = "result"
 
 
-def plan_one_shot(catalyst: Catalyst, request: PlanOneShotRequest) -> PlannedOneShot | Refused:
+def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
+    """The cheapest way to answer the query, or why there is none."""
+    try:
+        try:
+            return plan_peek(catalyst, request)
+        except NeedsOperators:
+            return _plan(catalyst, request)
+    except Refusal as refusal:
+        return Refused(refusal.diagnostics)
+
+
+def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot | Refused:
     """The dataflow and the finishing that answer the query, or why there are none."""
     try:
         return _plan(catalyst, request)
@@ -35,7 +47,7 @@ def plan_one_shot(catalyst: Catalyst, request: PlanOneShotRequest) -> PlannedOne
         return Refused(refusal.diagnostics)
 
 
-def _plan(catalyst: Catalyst, request: PlanOneShotRequest) -> PlannedOneShot:
+def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     check_settings(request.settings, request.dialect)
     trimmings = Trimmings()
 

@@ -1,20 +1,21 @@
-"""A query over one export: what to read, what to run over its rows, and how to finish the result.
+"""A query over one relation: what to read, what to run over its rows, and how to finish the result.
 
     SELECT name, n + 1 FROM totals WHERE k = 7 ORDER BY n DESC LIMIT 3
 
     relation totals, key literal (7)   mfp: filter, map, project   finishing: order, limit
 
-A query never builds operators: it reads rows that are there. Whatever needs more (a join, an aggregate, several
-relations) is to be a Dataflow, kept up to date, and is refused here with that advice.
+A peek never builds operators: it reads rows that are there. Whatever needs more (a join, an aggregate, several
+relations) raises NeedsOperators, and is a dataflow of its own (one_shot.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 from tidemark_planner.assemble import check_settings
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.errors import NeedsOperators, refuse
 from tidemark_planner.finishing import finished
 from tidemark_planner.hir import Scan
 from tidemark_planner.lower import Context, Lowered
@@ -30,20 +31,27 @@ from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Get, MapFilterProject, Mfp
-from tidemark_protocol.planning import PlannedPeek, PlanPeekRequest, Refused, Relation
+from tidemark_protocol.planning import Diagnostic, PlannedPeek, PlanQueryRequest, Relation
 from tidemark_protocol.types import Column
 
-_ADVICE = "a query reads one export: SELECT ... FROM it [WHERE ...] [ORDER BY ...] [LIMIT ...]; make more a Dataflow"
 _MAX_LITERALS = 1_000
 KeyLiterals = tuple[tuple[Literal, ...], ...]
 
 
-def plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek | Refused:
-    """The peek that answers the query, or why there is none."""
-    try:
-        return _plan_peek(catalyst, request)
-    except Refusal as refusal:
-        return Refused(refusal.diagnostics)
+def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
+    """The peek that answers the query; raises NeedsOperators, Refusal."""
+    check_settings(request.settings, request.dialect)
+    peeled = _Peeled()
+    scope = scope_of(request.catalogue, ())
+    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
+    end = finished(lowered, peeled.trimmings)
+    base, fused = fuse(push_down(end.hir))
+    if not isinstance(base, Scan):
+        _needs_operators()
+    relation = next(r for r in request.catalogue.relations if r.id == base.id)
+    mfp = _checked(catalyst, base, fused)
+    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
+    return PlannedPeek(relation.id, mfp, end.finishing, columns, key_literals(relation, fused.predicates))
 
 
 @dataclass
@@ -55,27 +63,16 @@ class _Peeled:
     def __call__(self, tree: Node, context: Context) -> Lowered:
         rows, self.trimmings = peel(tree)
         if rows.kind == "WithCTE":
-            refuse("UNSUPPORTED", f"WITH is not supported here: {_ADVICE}", word="WITH")
+            _needs_operators()
         return context.lower(rows)
 
 
-def _plan_peek(catalyst: Catalyst, request: PlanPeekRequest) -> PlannedPeek:
-    check_settings(request.settings)
-    peeled = _Peeled()
-    scope = scope_of(request.catalogue, ())
-    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
-    end = finished(lowered, peeled.trimmings)
-    base, fused = fuse(push_down(end.hir))
-    if not isinstance(base, Scan):
-        refuse("UNSUPPORTED", _ADVICE)
-    relation = next(r for r in request.catalogue.relations if r.id == base.id)
-    mfp = _checked(catalyst, base, fused)
-    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
-    return PlannedPeek(relation.id, mfp, end.finishing, columns, key_literals(relation, fused.predicates))
-
-
 def _no_objects(number: int) -> GlobalId:
-    refuse("UNSUPPORTED", f"WITH is not supported here: {_ADVICE}", word="WITH")
+    _needs_operators()
+
+
+def _needs_operators() -> NoReturn:
+    raise NeedsOperators(Diagnostic("UNSUPPORTED", "this needs more than the rows of one relation"))
 
 
 def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:

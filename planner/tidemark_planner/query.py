@@ -14,7 +14,7 @@ from typing import Any
 from tidemark_planner.allowed_sql import check_statement
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.clock import check_clock
-from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.errors import NeedsOperators, Refusal, refuse
 from tidemark_planner.hir import Hir
 from tidemark_planner.likes import like_edits
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
@@ -83,6 +83,8 @@ def _lower_part(
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)
         return Query(lowered, tuple(context.objects))
+    except NeedsOperators:
+        raise
     except Refusal as refusal:
         raise _in_original(refusal, rewritten) from None
     except RecursionError:

@@ -21,12 +21,12 @@ import grpc
 from pyspark import SparkContext
 
 from tidemark_planner.catalyst import HEAP, Catalyst
-from tidemark_planner.peek import plan_peek
+from tidemark_planner.one_shot import plan_query
 from tidemark_planner.plan import plan
 from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Catalogue, Diagnostic, PlanPeekRequest, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused, ViewRequest
 
 PLAN_SECONDS = 5.0
 _WAITING_AT_MOST = 16
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class PlannerService(planner_pb2_grpc.PlannerServicer):
-    """Plan and PlanPeek. `ended` is set once the process has to be replaced."""
+    """Plan and PlanQuery. `ended` is set once the process has to be replaced."""
 
     def __init__(self, catalyst: Catalyst, plan_seconds: float = PLAN_SECONDS) -> None:
         self._catalyst = catalyst
@@ -66,10 +66,10 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
         outcome = self._in_turn(lambda: encode(plan(self._catalyst, asked)), context)
         return planner_pb2.PlanResponse(outcome=outcome)
 
-    def PlanPeek(self, request: Any, context: Any) -> Any:
-        asked = _decoded(request.request, PlanPeekRequest, context)
-        outcome = self._in_turn(lambda: encode(plan_peek(self._catalyst, asked)), context)
-        return planner_pb2.PlanPeekResponse(outcome=outcome)
+    def PlanQuery(self, request: Any, context: Any) -> Any:
+        asked = _decoded(request.request, PlanQueryRequest, context)
+        outcome = self._in_turn(lambda: encode(plan_query(self._catalyst, asked)), context)
+        return planner_pb2.PlanQueryResponse(outcome=outcome)
 
     def finish(self) -> None:
         """Wait for the plan that is running; there will be no other."""

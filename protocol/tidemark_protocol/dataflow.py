@@ -136,6 +136,11 @@ class DataflowDescription:
         return tuple(e.id for e in self.index_exports) + tuple(e.id for e in self.sink_exports)
 
     @property
+    def is_one_shot(self) -> bool:
+        """Whether it exists at one time only, to be read once."""
+        return self.until is not None and self.until <= self.as_of + 1
+
+    @property
     def import_ids(self) -> tuple[GlobalId, ...]:
         return tuple(i.id for i in self.source_imports) + tuple(i.id for i in self.index_imports)
 

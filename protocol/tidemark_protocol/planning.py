@@ -1,7 +1,9 @@
 """What the operator asks the planner, and what it gets back.
 
-PlanRequest ──► Planned    objects, imports and exports of a dataflow
-            └─► Refused    diagnostics: what, where in the text, and which name is missing
+PlanRequest      ──► Planned          objects, imports and exports of a dataflow
+PlanQueryRequest ──► PlannedPeek      a query that reads what is there already
+                 ──► PlannedOneShot   any other: a dataflow that is run once, and a finishing
+either           ──► Refused          diagnostics: what, where in the text, and which name is missing
 """
 
 from __future__ import annotations
@@ -148,25 +150,7 @@ class Finishing:
 
 
 @dataclass(frozen=True)
-class PlanPeekRequest:
-    sql: str
-    catalogue: Catalogue
-    settings: Settings = Settings()
-
-
-@dataclass(frozen=True)
-class PlannedPeek:
-    """`mfp` runs over the relation's columns; `literals`: values of the index key that rows must equal, or None."""
-
-    relation: GlobalId
-    mfp: MapFilterProject
-    finishing: Finishing
-    columns: tuple[Column, ...]
-    literals: tuple[tuple[Literal, ...], ...] | None = None
-
-
-@dataclass(frozen=True)
-class PlanOneShotRequest:
+class PlanQueryRequest:
     """Any SELECT over the catalogue, to be read once. Object ids in the answer begin with `id_prefix`."""
 
     sql: str
@@ -174,6 +158,18 @@ class PlanOneShotRequest:
     id_prefix: str
     dialect: str = "spark"
     settings: Settings = Settings()
+
+
+@dataclass(frozen=True)
+class PlannedPeek:
+    """A query that needs no operators reads one export or table. `mfp` runs over the relation's columns; `literals`:
+    values of the index key that rows must equal, or None."""
+
+    relation: GlobalId
+    mfp: MapFilterProject
+    finishing: Finishing
+    columns: tuple[Column, ...]
+    literals: tuple[tuple[Literal, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

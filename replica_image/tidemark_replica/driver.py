@@ -143,6 +143,8 @@ class DataflowDriver:
             if self._stopped:
                 if isinstance(outcome, Failed):
                     LOG.debug("%s ended after the drop: %s", name, outcome.error)
+                elif isinstance(outcome.value, RenderedDataflow):
+                    self._rendered = outcome.value
                 self._free()
             elif isinstance(outcome, Failed):
                 self._failed(what, outcome.error)

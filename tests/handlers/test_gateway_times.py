@@ -6,15 +6,12 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.queries import Readable, choose_time
-from tidemark_protocol.commands import IndexTarget
+from tidemark_operator.gateway.moments import Span, choose_time
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
 
 
-def readable(since: int, write: Frontier) -> Readable:
-    target = IndexTarget(GlobalId("i"))
-    return Readable("revenue.by-nation", target, None, at(since), write)  # type: ignore[arg-type]
+def readable(since: int, write: Frontier) -> list[Span]:
+    return [Span("revenue.by-nation", at(since), write)]
 
 
 @pytest.mark.parametrize(
@@ -56,3 +53,16 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
     """So that the user knows what to ask for instead."""
     with pytest.raises(QueryRefused, match=said):
         choose_time(readable(40, write), as_of)
+
+
+def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:
+    """A query over all of them reads them at one time."""
+    spans = [Span("a", at(10), at(90)), Span("b", at(40), EMPTY), Span("c", at(0), at(70))]
+
+    assert choose_time(spans, None) == 69
+    with pytest.raises(QueryRefused, match="b cannot be read at 39 any more"):
+        choose_time(spans, 39)
+    with pytest.raises(QueryRefused, match="c is not complete at 70 yet"):
+        choose_time(spans, 70)
+    with pytest.raises(QueryRefused, match=r"c has no complete time yet: d can only be read from 80 .* on"):
+        choose_time([*spans, Span("d", at(80), at(90))], None)

@@ -8,13 +8,13 @@ from tests.planner.catalogue import CATALOGUE
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.one_shot import plan_one_shot
 from tidemark_protocol.lir import OrderKey
-from tidemark_protocol.planning import Finishing, PlannedOneShot, PlanOneShotRequest, Refused
+from tidemark_protocol.planning import Finishing, PlannedOneShot, PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
 
 
 def one_shot(catalyst: Catalyst, sql: str) -> PlannedOneShot:
-    planned = plan_one_shot(catalyst, PlanOneShotRequest(sql, CATALOGUE, "q1/"))
+    planned = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
     assert isinstance(planned, PlannedOneShot), planned
     return planned
 
@@ -75,7 +75,7 @@ def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
 )
 def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
     """By name, as in views."""
-    refused = plan_one_shot(catalyst, PlanOneShotRequest(sql, CATALOGUE, "q1/"))
+    refused = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
     assert isinstance(refused, Refused)
     assert refused.diagnostics[0].code == code

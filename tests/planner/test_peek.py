@@ -6,18 +6,18 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE
 from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.errors import NeedsOperators
+from tidemark_planner.one_shot import plan_query
 from tidemark_planner.peek import plan_peek
 from tidemark_protocol.lir import OrderKey
-from tidemark_protocol.planning import Finishing, PlannedPeek, PlanPeekRequest, Refused
+from tidemark_protocol.planning import Finishing, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 from tidemark_protocol.sqltext import to_sql
 
 pytestmark = pytest.mark.spark
 
 
 def peek(catalyst: Catalyst, sql: str) -> PlannedPeek:
-    planned = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
-    assert isinstance(planned, PlannedPeek), planned
-    return planned
+    return plan_peek(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
 
 def test_an_index_is_read_by_its_short_name_with_a_literal_key(catalyst: Catalyst) -> None:
@@ -62,26 +62,48 @@ def test_order_by_a_shown_column_hides_nothing(catalyst: Catalyst) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "code", "message"),
+    "sql",
     [
-        ("SELECT count(*) AS n FROM live", "UNSUPPORTED", "a query reads one export"),
-        ("SELECT DISTINCT k FROM live", "UNSUPPORTED", "a query reads one export"),
-        ("SELECT a.k FROM live a JOIN totals b ON a.k = b.k", "UNSUPPORTED", "a query reads one export"),
-        ("SELECT k FROM live UNION ALL SELECT k FROM live", "UNSUPPORTED", "a query reads one export"),
-        ("SELECT 1 AS one", "UNSUPPORTED", "a query reads one export"),
-        ("WITH c AS (SELECT k FROM live) SELECT k FROM c", "UNSUPPORTED", "WITH"),
-        ("SELECT k FROM (SELECT k FROM live LIMIT 3) q", "UNSUPPORTED", "LIMIT"),
-        ("SELECT k FROM live LIMIT 1 + 1", "UNSUPPORTED", "LIMIT with an expression"),
-        ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
-        ("DELETE FROM live", "UNSUPPORTED", "is not a query"),
+        "SELECT count(*) AS n FROM live",
+        "SELECT DISTINCT k FROM live",
+        "SELECT a.k FROM live a JOIN live b ON a.k = b.k",
+        "SELECT k FROM live UNION ALL SELECT k FROM live",
+        "SELECT 1 AS one",
+        "WITH c AS (SELECT k FROM live) SELECT k FROM c",
+        "SELECT k FROM (SELECT k FROM live LIMIT 3) q",
     ],
 )
-def test_what_would_need_operators_is_refused_with_advice(
-    catalyst: Catalyst, sql: str, code: str, message: str
-) -> None:
-    """A query only reads rows that are there."""
-    refused = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
+def test_what_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
+    """A peek only reads rows that are there."""
+    with pytest.raises(NeedsOperators):
+        peek(catalyst, sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "message"),
+    [
+        ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
+        ("DELETE FROM live", "UNSUPPORTED", "is not a query"),
+        ("SELECT count(*) FROM live", "UNSUPPORTED", "index of another ComputeInstance"),
+    ],
+)
+def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
+    """Neither as a peek nor as a dataflow."""
+    refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
     assert isinstance(refused, Refused)
     assert refused.diagnostics[0].code == code
     assert message in refused.diagnostics[0].message
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("SELECT k FROM live WHERE n > 1", PlannedPeek),
+        ("SELECT x, count(*) FROM s.t GROUP BY x", PlannedOneShot),
+        ("SELECT 1", PlannedOneShot),
+    ],
+)
+def test_a_query_is_answered_the_cheapest_way(catalyst: Catalyst, sql: str, kind: type) -> None:
+    """Rows that are there are read; for anything else a dataflow is planned."""
+    assert isinstance(plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/")), kind)

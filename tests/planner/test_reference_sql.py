@@ -9,9 +9,9 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
 from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.peek import plan_peek
+from tidemark_planner.one_shot import plan_query
 from tidemark_planner.plan import plan
-from tidemark_protocol.planning import PlanPeekRequest, Refused
+from tidemark_protocol.planning import PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def test_the_page_has_examples_of_each_kind() -> None:
 def test_an_example_does_what_the_page_says(catalyst: Catalyst, query: str, why: str, sql: str) -> None:
     """Planned where nothing else is said, else refused in these words."""
     if query:
-        outcome: object = plan_peek(catalyst, PlanPeekRequest(sql, CATALOGUE))
+        outcome: object = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
     else:
         outcome = plan(catalyst, one_view(sql))
     messages = [d.message for d in outcome.diagnostics] if isinstance(outcome, Refused) else []

@@ -19,7 +19,7 @@ from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.server import REPLACE_ME, PlannerService
 from tidemark_protocol.codec import decode, encode
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Planned, PlannedPeek, PlanPeekRequest, Refused
+from tidemark_protocol.planning import Planned, PlannedPeek, PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
 START_SECONDS = 120
@@ -62,8 +62,8 @@ def test_a_plan_a_refusal_and_a_query_over_the_wire(planner: Process) -> None:
     """The three kinds of answer arrive as what they are."""
     planned = decode(planner.plan(one_view("SELECT k FROM s.t WHERE x > 1")), Planned)
     refused = decode(planner.plan(one_view("SELECT zz FROM s.t")), Refused)
-    request = encode(PlanPeekRequest("SELECT n FROM live WHERE k = 1", CATALOGUE))
-    peek = decode(planner.stub.PlanPeek(planner_pb2.PlanPeekRequest(request=request)).outcome, PlannedPeek)
+    request = encode(PlanQueryRequest("SELECT n FROM live WHERE k = 1", CATALOGUE, "q1/"))
+    peek = decode(planner.stub.PlanQuery(planner_pb2.PlanQueryRequest(request=request)).outcome, PlannedPeek)
 
     assert planned.objects[0].id == "u1/v"
     assert refused.diagnostics[0].view == "v"

@@ -15,6 +15,8 @@ from tests.replica.tables import Table, persisted
 from tidemark_persist import open_shard
 from tidemark_protocol.commands import (
     AllowCompaction,
+    CreateDataflow,
+    Schedule,
 )
 from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
@@ -112,6 +114,21 @@ def test_a_dropped_dataflow_frees_its_files(
     assert client.describe().dataflows == ()
 
 
+def test_a_dataflow_dropped_while_it_is_rendered_frees_its_files(
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """Its plans were ready only after nobody wanted them any more."""
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1))
+    client = connect(*started())
+    for _ in range(5):
+        gone = copies(unique("gone"), 6, source=table.metadata, index=unique("i"))
+        client.send(CreateDataflow(gone), *(Schedule(id) for id in gone.export_ids))
+        wait_until(lambda: len(dataflow_folders(spark_replica)) == 1)
+        client.send(*(AllowCompaction(id, EMPTY) for id in gone.export_ids))
+        wait_until(lambda: not dataflow_folders(spark_replica))
+
+
 def test_an_importer_follows_the_index_it_reads(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:
     """Also after the controller let go of the index: it lives until its reader is dropped."""
     table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
@@ -159,6 +176,10 @@ def test_a_plan_that_is_not_allowed_harms_no_other(connect: Callable[..., Script
     assert refused[0].id == bad.export_ids[0]
     assert "reflect" in refused[0].fields["reason"]
     assert furthest("output", bad.export_ids[0])(client.responses) == Frontier.at(6)
+
+
+def dataflow_folders(replica: ReplicaProcess) -> list[Path]:
+    return list((replica.home / "scratch").glob("*/dataflows/*"))
 
 
 def arrangement_files(replica: ReplicaProcess) -> list[Path]:

@@ -23,7 +23,7 @@ from tidemark_protocol.dataflow import BuildDesc, ShardMetadata, SourceImport
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.lir import Get, MapFilterProject, Mfp, Plan, Schema, TopK, TopKPlan, Union
-from tidemark_protocol.planning import Catalogue, Finishing, PlanOneShotRequest, Refused, Relation
+from tidemark_protocol.planning import Catalogue, Finishing, PlanQueryRequest, Refused, Relation
 from tidemark_protocol.types import BIGINT, INT, ColumnType, SqlType
 
 ALL = GlobalId("all")
@@ -75,7 +75,7 @@ class Planner:
         catalogue = Catalogue(tuple(map(self._relation, database.tables.values())))
         self._planned += 1
         prefix = f"q{self._planned}/"
-        answer = plan_one_shot(self._catalyst, PlanOneShotRequest(_with_views(sql, database), catalogue, prefix))
+        answer = plan_one_shot(self._catalyst, PlanQueryRequest(_with_views(sql, database), catalogue, prefix))
         if isinstance(answer, Refused):
             raise QueryRefused(answer)
         planned, (export,) = answer.planned, answer.planned.exports

@@ -17,8 +17,9 @@ from typing import Protocol, TypeVar
 
 import grpc
 
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
@@ -87,6 +88,7 @@ class RunningInstance:
         self._leadership, self._listener = leadership, listener
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
+        self._queries: dict[str, str] = {}  # the peek that a dataflow is there for, until replicas are done with it
 
     @property
     def online(self) -> list[ReplicaId]:
@@ -163,6 +165,15 @@ class RunningInstance:
             self.core.cancel_peek(peek.uuid)
             self.flush()
 
+    async def query(self, dataflow: Dataflow, peek: Peek) -> PeekRows | PeekError:
+        """The answer of a dataflow that is there for this peek alone."""
+        self._queries[dataflow.owner] = peek.uuid
+        try:
+            self.core.create(dataflow, WriterTerm(self._leadership.term))
+            return await self.peek(peek)
+        finally:
+            self.drop(dataflow.owner)
+
     def abandon(self) -> None:
         """The instance is gone: nobody will answer what was asked."""
         for future in self._answers.values():
@@ -237,12 +248,31 @@ class RunningInstance:
 
     def _notify(self, notices: list[Notice]) -> None:
         for notice in notices:
-            if isinstance(notice, PeekAnswer):
-                future = self._answers.get(notice.uuid)
-                if future is not None and not future.done():
-                    future.set_result(notice.result)
-            else:
-                self._listener.notice(self, notice)
+            match notice:
+                case PeekAnswer(uuid, result):
+                    self._answer(uuid, result)
+                case DataflowChanged(owner) if owner in self._queries:
+                    if why := self._failure(owner):
+                        self._answer(self._queries[owner], PeekError(why))
+                case DataflowGone(owner) if owner in self._queries:
+                    del self._queries[owner]
+                case _:
+                    self._listener.notice(self, notice)
+
+    def _answer(self, uuid: str, result: PeekRows | PeekError) -> None:
+        future = self._answers.get(uuid)
+        if future is not None and not future.done():
+            future.set_result(result)
+
+    def _failure(self, owner: str) -> str | None:
+        """Why no replica will answer a query: each has failed."""
+        failures = []
+        for collection in self.core.dataflows.collections_of(owner):
+            for replica in collection.replicas.values():
+                failed = [f for kind, f in replica.statuses.items() if kind == "refused" or kind.endswith("_failed")]
+                failures.append(failed[0] if failed else None)
+        first = failures[0] if failures and all(failures) else None
+        return None if first is None else first.get("message") or first.get("reason") or "it failed"
 
 
 def now_ms() -> int:

@@ -1,6 +1,7 @@
-"""A statement to a peek: the planner names the relation, the frontiers say at which times it can be read.
+"""A statement to an answer: the planner says how to read it, the frontiers say at which times that can be done.
 
-since <= as_of < write frontier        default: write frontier - 1, the freshest complete time
+rows that are there      a peek of the export or table
+anything else            a dataflow of its own, on an instance, and a peek of that (one_shot.py)
 """
 
 from __future__ import annotations
@@ -8,72 +9,85 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway import one_shot
+from tidemark_operator.gateway.moments import Span, choose_time
 from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.client import INSTANCES
 from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.commands import IndexTarget, Peek, ShardTarget
 from tidemark_protocol.dataflow import ShardMetadata
-from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.planning import PlannedPeek, PlanPeekRequest, Refused
+from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.responses import PeekError, PeekRows
 
 
 @dataclass(frozen=True)
-class Readable:
-    """A relation that can be read: what a peek names, who answers, and how far it is."""
+class Readable(Span):
+    """A relation that can be read: what a peek names, and who answers."""
 
-    name: str
     target: IndexTarget | ShardTarget
     instance: RunningInstance
-    since: Frontier
-    write: Frontier
 
 
 @dataclass(frozen=True)
 class Query:
-    """A peek ready to be asked."""
+    """Ready to be asked. `reads`: the relation; empty where a `dataflow` of its own has the answer."""
 
     peek: Peek
-    readable: Readable
+    instance: RunningInstance
+    reads: str = ""
+    dataflow: Dataflow | None = None
+
+    async def answer(self) -> PeekRows | PeekError:
+        """To be called at once: what is held while nobody reads it yet is held by nobody."""
+        if self.dataflow is None:
+            return await self.instance.peek(self.peek)
+        return await self.instance.query(self.dataflow, self.peek)
 
 
-async def prepare(world: World, namespace: str, sql: str, as_of: int | None) -> Query:
-    """Raises QueryRefused, PlannerUnavailable."""
+async def prepare(world: World, namespace: str, sql: str, as_of: int | None, instance: str = "") -> Query:
+    """`instance`: where it runs if it needs operators; empty where there is only one. Raises QueryRefused,
+    PlannerUnavailable."""
     sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
-    planned = await world.planner.plan_peek(PlanPeekRequest(sql, catalogue(sources, dataflows)))
+    place = instance or _only_instance(world, namespace)
+    name = one_shot.named()
+    known = catalogue(sources, dataflows, instance=place)
+    planned = await world.planner.plan_query(PlanQueryRequest(sql, known, name.id_prefix))
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
+    if isinstance(planned, PlannedOneShot):
+        running = _running(world, namespace, place)
+        dataflow, peek = one_shot.prepare(world.registry, running, name, planned, as_of)
+        return Query(peek, running, dataflow=dataflow)
     readable = find(world, namespace, planned.relation)
-    return Query(peek_of(planned, readable, choose_time(readable, as_of)), readable)
+    return Query(peek_of(planned, readable, choose_time([readable], as_of)), readable.instance, readable.name)
 
 
-def choose_time(readable: Readable, as_of: int | None) -> Time:
-    """The time to read at; raises QueryRefused, saying which times can be read."""
-    since, write, name = readable.since, readable.write, readable.name
-    if write <= since and not write.is_empty:
-        raise QueryRefused(f"{name} has no complete time yet: it is being computed from {_moment(since)} on")
-    if as_of is None:
-        as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
-    if not since.less_equal(as_of):
-        raise QueryRefused(f"{name} cannot be read at {as_of} any more: only from {_moment(since)} on")
-    if write.less_equal(as_of):
-        raise QueryRefused(f"{name} is not complete at {as_of} yet: only before {_moment(write)}")
-    return Time(as_of)
+def _only_instance(world: World, namespace: str) -> str | None:
+    """The instance of a namespace that has one."""
+    names = [key.name for key, _ in world.cache.all(INSTANCES, namespace)]
+    return names[0] if len(names) == 1 else None
 
 
-def _moment(frontier: Frontier) -> str:
-    """As `--as-of` takes it, and as people read it."""
-    time = frontier.encode()
-    try:
-        date = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError):  # past the year 9999
-        return str(time)
-    return f"{time} ({date.replace('+00:00', 'Z')})"
+def _running(world: World, namespace: str, instance: str | None) -> RunningInstance:
+    """Where a query with operators runs."""
+    if instance is None:
+        raise QueryRefused(
+            f"this query needs operators, and namespace {namespace} has no ComputeInstance, or several: "
+            "name the one to run it on (--instance)"
+        )
+    running = world.running(namespace, instance)
+    if running is None:
+        raise QueryRefused(f"there is no ComputeInstance {instance} in namespace {namespace}, or it is not running")
+    if not running.online:
+        raise QueryRefused(f"no replica of ComputeInstance {instance} answers now")
+    return running
 
 
 def peek_of(planned: PlannedPeek, readable: Readable, timestamp: Time) -> Peek:
@@ -131,11 +145,11 @@ def _shard(
     known = world.fleet.book(namespace).get(shard.shard_id)
     if running is None or known is None or known.readable is None:
         return None
-    return Readable(name, ShardTarget(id, shard), running, known.readable.since, known.readable.upper)
+    return Readable(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)
 
 
 def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
     collection = running.core.dataflows.collection(id) if running else None
     if running is None or collection is None or collection.write is None or collection.dropped:
         return None
-    return Readable(name, IndexTarget(id), running, collection.since, collection.write)
+    return Readable(name, collection.since, collection.write, IndexTarget(id), running)

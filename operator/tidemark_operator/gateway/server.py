@@ -69,8 +69,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         as_of = request.as_of if request.HasField("as_of") else None
         async with self._queries:
             try:
-                query = await prepare(self._world, request.namespace, request.sql, as_of)
-                result = await query.readable.instance.peek(query.peek)
+                query = await prepare(self._world, request.namespace, request.sql, as_of, request.instance)
+                result = await query.answer()
             except QueryRefused as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except PlannerUnavailable as error:
@@ -106,7 +106,7 @@ def _header(query: Query) -> Any:
     shown = query.peek.columns[: query.peek.finishing.shown]
     return gateway_pb2.QueryHeader(
         as_of=query.peek.timestamp,
-        export=query.readable.name,
+        export=query.reads,
         column_names=[c.name for c in shown],
         column_types=[str(c.type) for c in shown],
     )

@@ -58,7 +58,7 @@ def choose_as_of(
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
-    names = import_names(registry, state)
+    names = import_names(registry, state.key.namespace)
     inputs = []
     for source in description.source_imports:
         shard = book.register(source.shard.shard_id, source.shard.location)
@@ -146,9 +146,8 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
     running.flush()
 
 
-def import_names(registry: Registry, state: DataflowState) -> dict[GlobalId, str]:
-    """What people call the relations of its namespace, by the ids under which plans import them."""
-    namespace = state.key.namespace
+def import_names(registry: Registry, namespace: str) -> dict[GlobalId, str]:
+    """What people call the relations of a namespace, by the ids under which plans import them."""
     relations = catalogue(registry.sources(namespace), registry.dataflows(namespace)).relations
     return {r.id: f"{r.parent}.{r.name}" for r in relations}
 

@@ -245,7 +245,7 @@ def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
     if running is None or installed is None or installed.dropped or installed.scheduled:
         return state.waiting if isinstance(state.plan, Stored) else ()
     waited = set(running.core.dataflows.waits_for(installed))
-    names, description = import_names(world.registry, state), installed.description
+    names, description = import_names(world.registry, state.key.namespace), installed.description
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
     return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
 

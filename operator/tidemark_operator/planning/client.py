@@ -14,9 +14,17 @@ import grpc
 
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_protocol import codec
-from tidemark_protocol.errors import ProtocolError
+from tidemark_protocol.errors import MalformedPlan, ProtocolError
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Diagnostic, Planned, PlannedPeek, PlanPeekRequest, PlanRequest, Refused
+from tidemark_protocol.planning import (
+    Diagnostic,
+    Planned,
+    PlannedOneShot,
+    PlannedPeek,
+    PlanQueryRequest,
+    PlanRequest,
+    Refused,
+)
 
 LOG = logging.getLogger(__name__)
 PLAN_SECONDS = 5.0
@@ -45,18 +53,18 @@ class PlannerClient:
         message = planner_pb2.PlanRequest(request=codec.encode(request))
         return await self._ask(self._stub.Plan, message, Planned)
 
-    async def plan_peek(self, request: PlanPeekRequest) -> PlannedPeek | Refused:
+    async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
         """Raises PlannerUnavailable while the process is not there."""
-        message = planner_pb2.PlanPeekRequest(request=codec.encode(request))
-        return await self._ask(self._stub.PlanPeek, message, PlannedPeek)
+        message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
+        return await self._ask(self._stub.PlanQuery, message, PlannedPeek, PlannedOneShot)
 
     async def close(self) -> None:
         await self._channel.close(None)
 
-    async def _ask(self, method: Any, message: Any, expected: type[T]) -> T | Refused:
+    async def _ask(self, method: Any, message: Any, *expected: type[T]) -> T | Refused:
         try:
             answer = await method(message, timeout=PLAN_SECONDS + GRACE_SECONDS)
-            return decode_outcome(answer.outcome, expected)
+            return decode_outcome(answer.outcome, *expected)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 raise PlannerUnavailable(
@@ -71,8 +79,11 @@ class PlannerClient:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
 
 
-def decode_outcome(data: bytes, expected: type[T]) -> T | Refused:
+def decode_outcome(data: bytes, *expected: type[T]) -> T | Refused:
     """Canonical bytes begin with the name of what they are."""
-    if data.startswith(b'{"@":"Refused"'):
-        return codec.decode(data, Refused)
-    return codec.decode(data, expected)
+    kinds: tuple[type[Any], ...] = (Refused, *expected)
+    for kind in kinds:
+        if data.startswith(b'{"@":"%s"' % kind.__name__.encode()):
+            outcome: T | Refused = codec.decode(data, kind)
+            return outcome
+    raise MalformedPlan(f"none of {', '.join(kind.__name__ for kind in expected)}")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/gateway.proto\x12\x13tidemark.gateway.v1\"L\n\x0cQueryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03sql\x18\x02 \x01(\t\x12\x12\n\x05\x61s_of\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x08\n\x06_as_of\"X\n\x0bQueryHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x0e\n\x06\x65xport\x18\x02 \x01(\t\x12\x14\n\x0c\x63olumn_names\x18\x03 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x04 \x03(\t\"Y\n\nQueryReply\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .tidemark.gateway.v1.QueryHeaderH\x00\x12\x0f\n\x05\x61rrow\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"=\n\x10\x46rontiersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x02 \x01(\x08\"\x93\x02\n\x13\x43ollectionFrontiers\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x11\n\x04read\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05write\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05input\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x06output\x18\x08 \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08hydrated\x18\t \x01(\x08\x12\x37\n\x08replicas\x18\n \x03(\x0b\x32%.tidemark.gateway.v1.ReplicaFrontiersB\x07\n\x05_readB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_output\"\x7f\n\x10ReplicaFrontiers\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x12\n\x05write\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05input\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x13\n\x06output\x18\x04 \x01(\x03H\x02\x88\x01\x01\x42\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_output\"\\\n\x0e\x46rontiersReply\x12=\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32(.tidemark.gateway.v1.CollectionFrontiers\x12\x0b\n\x03now\x18\x02 \x01(\x03\"4\n\x0e\x45xplainRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x1c\n\x0c\x45xplainReply\x12\x0c\n\x04text\x18\x01 \x01(\t2\x84\x02\n\x07Gateway\x12M\n\x05Query\x12!.tidemark.gateway.v1.QueryRequest\x1a\x1f.tidemark.gateway.v1.QueryReply0\x01\x12W\n\tFrontiers\x12%.tidemark.gateway.v1.FrontiersRequest\x1a#.tidemark.gateway.v1.FrontiersReply\x12Q\n\x07\x45xplain\x12#.tidemark.gateway.v1.ExplainRequest\x1a!.tidemark.gateway.v1.ExplainReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/gateway.proto\x12\x13tidemark.gateway.v1\"^\n\x0cQueryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03sql\x18\x02 \x01(\t\x12\x12\n\x05\x61s_of\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08instance\x18\x04 \x01(\tB\x08\n\x06_as_of\"X\n\x0bQueryHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x0e\n\x06\x65xport\x18\x02 \x01(\t\x12\x14\n\x0c\x63olumn_names\x18\x03 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x04 \x03(\t\"Y\n\nQueryReply\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .tidemark.gateway.v1.QueryHeaderH\x00\x12\x0f\n\x05\x61rrow\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"=\n\x10\x46rontiersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x02 \x01(\x08\"\x93\x02\n\x13\x43ollectionFrontiers\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x11\n\x04read\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05write\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05input\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x06output\x18\x08 \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08hydrated\x18\t \x01(\x08\x12\x37\n\x08replicas\x18\n \x03(\x0b\x32%.tidemark.gateway.v1.ReplicaFrontiersB\x07\n\x05_readB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_output\"\x7f\n\x10ReplicaFrontiers\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x12\n\x05write\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05input\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x13\n\x06output\x18\x04 \x01(\x03H\x02\x88\x01\x01\x42\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_output\"\\\n\x0e\x46rontiersReply\x12=\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32(.tidemark.gateway.v1.CollectionFrontiers\x12\x0b\n\x03now\x18\x02 \x01(\x03\"4\n\x0e\x45xplainRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x1c\n\x0c\x45xplainReply\x12\x0c\n\x04text\x18\x01 \x01(\t2\x84\x02\n\x07Gateway\x12M\n\x05Query\x12!.tidemark.gateway.v1.QueryRequest\x1a\x1f.tidemark.gateway.v1.QueryReply0\x01\x12W\n\tFrontiers\x12%.tidemark.gateway.v1.FrontiersRequest\x1a#.tidemark.gateway.v1.FrontiersReply\x12Q\n\x07\x45xplain\x12#.tidemark.gateway.v1.ExplainRequest\x1a!.tidemark.gateway.v1.ExplainReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,23 +32,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidemark_protocol.pb.gatewa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_QUERYREQUEST']._serialized_start=59
-  _globals['_QUERYREQUEST']._serialized_end=135
-  _globals['_QUERYHEADER']._serialized_start=137
-  _globals['_QUERYHEADER']._serialized_end=225
-  _globals['_QUERYREPLY']._serialized_start=227
-  _globals['_QUERYREPLY']._serialized_end=316
-  _globals['_FRONTIERSREQUEST']._serialized_start=318
-  _globals['_FRONTIERSREQUEST']._serialized_end=379
-  _globals['_COLLECTIONFRONTIERS']._serialized_start=382
-  _globals['_COLLECTIONFRONTIERS']._serialized_end=657
-  _globals['_REPLICAFRONTIERS']._serialized_start=659
-  _globals['_REPLICAFRONTIERS']._serialized_end=786
-  _globals['_FRONTIERSREPLY']._serialized_start=788
-  _globals['_FRONTIERSREPLY']._serialized_end=880
-  _globals['_EXPLAINREQUEST']._serialized_start=882
-  _globals['_EXPLAINREQUEST']._serialized_end=934
-  _globals['_EXPLAINREPLY']._serialized_start=936
-  _globals['_EXPLAINREPLY']._serialized_end=964
-  _globals['_GATEWAY']._serialized_start=967
-  _globals['_GATEWAY']._serialized_end=1227
+  _globals['_QUERYREQUEST']._serialized_end=153
+  _globals['_QUERYHEADER']._serialized_start=155
+  _globals['_QUERYHEADER']._serialized_end=243
+  _globals['_QUERYREPLY']._serialized_start=245
+  _globals['_QUERYREPLY']._serialized_end=334
+  _globals['_FRONTIERSREQUEST']._serialized_start=336
+  _globals['_FRONTIERSREQUEST']._serialized_end=397
+  _globals['_COLLECTIONFRONTIERS']._serialized_start=400
+  _globals['_COLLECTIONFRONTIERS']._serialized_end=675
+  _globals['_REPLICAFRONTIERS']._serialized_start=677
+  _globals['_REPLICAFRONTIERS']._serialized_end=804
+  _globals['_FRONTIERSREPLY']._serialized_start=806
+  _globals['_FRONTIERSREPLY']._serialized_end=898
+  _globals['_EXPLAINREQUEST']._serialized_start=900
+  _globals['_EXPLAINREQUEST']._serialized_end=952
+  _globals['_EXPLAINREPLY']._serialized_start=954
+  _globals['_EXPLAINREPLY']._serialized_end=982
+  _globals['_GATEWAY']._serialized_start=985
+  _globals['_GATEWAY']._serialized_end=1245
 # @@protoc_insertion_point(module_scope)

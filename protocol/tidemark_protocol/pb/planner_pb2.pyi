@@ -16,13 +16,13 @@ class PlanResponse(_message.Message):
     outcome: bytes
     def __init__(self, outcome: _Optional[bytes] = ...) -> None: ...
 
-class PlanPeekRequest(_message.Message):
+class PlanQueryRequest(_message.Message):
     __slots__ = ("request",)
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     request: bytes
     def __init__(self, request: _Optional[bytes] = ...) -> None: ...
 
-class PlanPeekResponse(_message.Message):
+class PlanQueryResponse(_message.Message):
     __slots__ = ("outcome",)
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     outcome: bytes

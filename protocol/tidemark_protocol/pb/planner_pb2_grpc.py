@@ -39,10 +39,10 @@ class PlannerStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanResponse.FromString,
                 _registered_method=True)
-        self.PlanPeek = channel.unary_unary(
-                '/tidemark.planner.v1.Planner/PlanPeek',
-                request_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekRequest.SerializeToString,
-                response_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekResponse.FromString,
+        self.PlanQuery = channel.unary_unary(
+                '/tidemark.planner.v1.Planner/PlanQuery',
+                request_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryResponse.FromString,
                 _registered_method=True)
 
 
@@ -55,7 +55,7 @@ class PlannerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PlanPeek(self, request, context):
+    def PlanQuery(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -69,10 +69,10 @@ def add_PlannerServicer_to_server(servicer, server):
                     request_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanResponse.SerializeToString,
             ),
-            'PlanPeek': grpc.unary_unary_rpc_method_handler(
-                    servicer.PlanPeek,
-                    request_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekRequest.FromString,
-                    response_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekResponse.SerializeToString,
+            'PlanQuery': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanQuery,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -113,7 +113,7 @@ class Planner:
             _registered_method=True)
 
     @staticmethod
-    def PlanPeek(request,
+    def PlanQuery(request,
             target,
             options=(),
             channel_credentials=None,
@@ -126,9 +126,9 @@ class Planner:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/tidemark.planner.v1.Planner/PlanPeek',
-            tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekRequest.SerializeToString,
-            tidemark__protocol_dot_pb_dot_planner__pb2.PlanPeekResponse.FromString,
+            '/tidemark.planner.v1.Planner/PlanQuery',
+            tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_planner__pb2.PlanQueryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,120 @@
+"""Queries that nobody keeps up to date: any SELECT, over tables and exports, as of one time, and nothing left of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.e2e.oracle import by_duckdb, expanded
+from tests.e2e.system import System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+BY_NATION = "SELECT c_nationkey, count(*) AS customers FROM tpch.customer GROUP BY c_nationkey"
+# an index joined with tables, aggregated again, and finished: rows come in this order
+BUSIEST = """
+WITH busy AS (
+  SELECT n.n_regionkey AS region, b.customers, (SELECT count(*) FROM tpch.orders) AS orders
+  FROM {by_nation} b JOIN tpch.nation n ON n.n_nationkey = b.c_nationkey
+)
+SELECT region, sum(customers) AS customers, max(orders) AS orders FROM busy GROUP BY region
+ORDER BY customers DESC, region LIMIT 3
+"""
+FOREVER = "SELECT count(*) FROM tpch.lineitem a, tpch.lineitem b, tpch.lineitem c WHERE a.l_comment < b.l_comment"
+
+
+def test_oracle_any_select_is_answered_as_of_one_time(system: System) -> None:
+    """Twice at the same time, the same answer; it is DuckDB's."""
+    system.dataflow("by-nation", BY_NATION, index={"key": ["c_nationkey"]})
+    system.wait_hydrated("by-nation")
+    left = _scratch(system)
+    sql = BUSIEST.format(by_nation="`by-nation`")
+    answer = system.query(sql)
+    at = answer["as_of"]
+    tables = {f"tpch.{t}": expanded(system.contents("tpch", t, at)) for t in ("customer", "nation", "orders")}
+    expected = by_duckdb(BUSIEST.format(by_nation=f"({BY_NATION})"), tables)
+
+    assert sorted(tuple(str(v) for v in r.values()) for r in answer["rows"]) == sorted(expected)
+    assert [r["customers"] for r in answer["rows"]] == sorted((r["customers"] for r in answer["rows"]), reverse=True)
+    assert answer["export"] is None
+    assert system.query(sql, as_of=at) == answer
+    assert system.query("SELECT 1 + 1 AS two")["rows"] == [{"two": 2}]
+    wait_for("the queries' files to go", lambda: _scratch(system) == left, system.log)
+
+
+def test_what_cannot_be_answered_says_why_and_harms_nobody(system: System) -> None:
+    """An error of the data, an error of the text, a time that is gone."""
+    for sql, said in {
+        "SELECT sum(1 / (n_regionkey - 1)) FROM tpch.nation": "EXPRESSION_FAILED in (1.0D",
+        "SELECT count(n_nam) FROM tpch.nation": "n_nam",
+        "SELECT count(*) FROM tpch.nation TABLESAMPLE (5 PERCENT)": "TABLESAMPLE",
+    }.items():
+        done = system.tidemark("query", sql, "-n", system.namespace)
+        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+    done = system.tidemark("query", "SELECT count(*) FROM tpch.orders", "-n", system.namespace, "--as-of", "1")
+    assert "cannot be read at 1 any more" in done.stderr
+    done = system.tidemark("query", "SELECT count(*) FROM tpch.orders", "-n", system.namespace, "--instance", "nowhere")
+    assert "no ComputeInstance nowhere" in done.stderr
+
+    assert system.query("SELECT count(*) AS n FROM tpch.nation")["rows"] == [{"n": 25}]
+
+
+def test_crash_a_query_that_is_given_up_or_orphaned_ends_on_the_replica(system: System) -> None:
+    """Ctrl-C, and SIGKILL of the operator: the replica frees what it had, and goes on answering."""
+    system.query("SELECT count(*) AS n FROM tpch.nation")
+    left = _scratch(system)
+    with _asking(system, FOREVER) as asked:
+        wait_for("the query to run", lambda: _scratch(system) != left, system.log)
+        asked.send_signal(signal.SIGINT)
+        assert asked.wait(60) == 130
+    wait_for("the query's files to go", lambda: _scratch(system) == left, system.log)
+
+    with _asking(system, FOREVER) as asked:
+        wait_for("the query to run", lambda: _scratch(system) != left, system.log)
+        system.kill_operator()
+        assert asked.wait(60) == 1
+    (system.home / "gateway.json").unlink()
+    system.start_operator()
+    wait_for("the orphan's files to go", lambda: _scratch(system) == left, system.log)
+    wait_for("an answer", lambda: _counts(system), system.log)
+
+
+def test_crash_a_query_outlives_the_replica_that_computes_it(system: System) -> None:
+    """Killed in the middle, the replica computes it anew: as of the same time, so that the answer is the same."""
+    expected = system.query("SELECT count(*) AS n, sum(l_quantity) AS q FROM tpch.lineitem")
+    at = str(expected["as_of"])
+    slow = """SELECT count(*) AS n, sum(q) AS q FROM (
+        SELECT DISTINCT l_orderkey, l_linenumber, l_quantity AS q FROM tpch.lineitem)"""
+    left = _scratch(system)
+    with _asking(system, slow, "--as-of", at) as asked:
+        wait_for("the query to begin", lambda: _scratch(system) != left or asked.poll() is not None, system.log)
+        system.kill_replica()
+        said, _ = asked.communicate(timeout=300)
+
+    assert asked.returncode == 0, system.log()
+    assert [cell.strip() for cell in said.splitlines()[1].split("  ") if cell.strip()] == [
+        str(v) for v in expected["rows"][0].values()
+    ]
+
+
+def _asking(system: System, sql: str, *options: str) -> subprocess.Popen[str]:
+    """A query under way."""
+    command = [sys.executable, "-m", "tidemark_cli", "query", sql, "-n", system.namespace, *options]
+    return subprocess.Popen(
+        [*command, "--gateway-file", str(system.home / "gateway.json")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _scratch(system: System) -> set[str]:
+    """The folders of dataflows in the replica's scratch."""
+    return {str(p) for p in (system.home / "operator" / "replicas").glob("*/scratch/*/dataflows/*")}
+
+
+def _counts(system: System) -> bool:
+    return system.tidemark("query", "SELECT count(*) AS n FROM tpch.nation", "-n", system.namespace).returncode == 0
