@@ -59,7 +59,7 @@ class SparkRunner:
         context.setLocalProperty(PROPERTY, str(work.description))
         context.addJobTag(self._tag)
         try:
-            work.prepared.plan.executeCollectPublic()
+            work.prepared.plan.execute().count()
         except Exception as cause:
             if self._cancelled.is_set():
                 raise StepCancelled(f"{what} was cancelled") from cause

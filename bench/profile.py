@@ -1,0 +1,109 @@
+"""Where a step's time goes: `python -m bench.profile [--json] [--flame FILE]`.
+
+Views over TPC-H (an aggregation, a join of three tables with aggregation, one of six with aggregation and top-k), each
+stepped with deltas of 100 lines, half of them retractions, as one Spark task. What a step does is timed in the driver
+and in the Python workers; the parts add up to the step. Timing costs about a millisecond itself: the ratios of
+`bench.step` are measured without.
+
+    NAME_empty_job_ratio    a step over an empty Spark DataFrame job of one task in the same run, medians
+    NAME_cpu_ratio          the same by CPU time of all processes
+
+`--flame FILE` samples all stacks besides, and writes them collapsed for speedscope.app or flamegraph.pl: slower steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.harness.clock import cpu_mean, p50, p95, wall_p50
+from bench.harness.context import context, last_line, load, progress
+from bench.harness.query import planner
+from bench.profiling import spans, stacks
+from bench.profiling.driving import Profiled, profile
+from bench.profiling.plans import QUERIES
+from tidemark_replica.spark_session import SparkHolder, start_spark
+
+WARM_UP = 10
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    options = _options(arguments)
+    circumstances = context() | {"load_before": load(), "scale_factor": options.scale_factor, "steps": options.steps}
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
+        found = _run(Path(scratch), options)
+        if options.flame:
+            lines = [f"{stack} {count}\n" for stack, count in stacks.collected(Path(scratch) / "profile").items()]
+            options.flame.write_text("".join(lines))
+    figures: dict[str, float] = {}
+    for name, profiled in found.items():
+        figures |= {f"{name}_{key}": round(value, 3) for key, value in _figures(profiled).items()}
+        if not options.json:
+            print(_table(name, profiled))
+    print(last_line("profile", figures, circumstances | {"delta_rows": options.delta_rows, "load_after": load()}))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--queries", default=",".join(QUERIES), help="which ones, by name")
+    parser.add_argument("--scale-factor", default="0.1", help="TPC-H's")
+    parser.add_argument("--steps", type=int, default=50, help="deltas that are timed")
+    parser.add_argument("--delta-rows", type=int, default=100, help="lines of a delta, half of them retractions")
+    parser.add_argument("--flame", type=Path, help="write collapsed stacks there")
+    return parser.parse_args(arguments)
+
+
+def _run(folder: Path, options: argparse.Namespace) -> dict[str, Profiled]:
+    log = folder / "profile"
+    log.mkdir()
+    os.environ[spans.FOLDER] = str(log)  # the workers have the environment of the process that starts Spark
+    if options.flame:
+        (log / "sample").touch()
+        stacks.sample_this_process(log)
+    spark = SparkHolder(lambda: start_spark("local[2]", "1g", folder))
+    found = {}
+    try:
+        with planner(folder) as plan:
+            for name in options.queries.split(","):
+                progress(f"{name}: hydration, then {WARM_UP} + {options.steps} steps")
+                steps, rows = options.steps, options.delta_rows
+                found[name] = profile(spark.get(), folder, plan, name, options.scale_factor, steps, rows, WARM_UP)
+    finally:
+        spark.stop()
+    return found
+
+
+def _figures(profiled: Profiled) -> dict[str, float]:
+    walls = [cost.wall for cost in profiled.costs]
+    labels = sorted({label for parts in profiled.parts for label in parts})
+    return {
+        "empty_job_ratio": wall_p50(profiled.costs) / wall_p50(profiled.empty),
+        "cpu_ratio": cpu_mean(profiled.costs) / cpu_mean(profiled.empty),
+        "step_ms_p50": p50(walls),
+        "step_ms_p95": p95(walls),
+        "step_ms_min": min(walls),
+        "step_cpu_ms": cpu_mean(profiled.costs),
+        "empty_job_ms_p50": wall_p50(profiled.empty),
+        "empty_job_ms_min": min(cost.wall for cost in profiled.empty),
+        "empty_job_cpu_ms": cpu_mean(profiled.empty),
+        "jobs": profiled.jobs,
+        **{f"part {label}": p50([parts[label] for parts in profiled.parts]) for label in labels},
+    }
+
+
+def _table(name: str, profiled: Profiled) -> str:
+    figures = _figures(profiled)
+    parts = {key.removeprefix("part "): value for key, value in figures.items() if key.startswith("part ")}
+    lines = [f"{name}: {len(profiled.costs)} steps of {profiled.jobs} job(s), medians in ms"]
+    lines += [f"  {label:56} {parts[label]:8.2f}" for label in sorted(parts, key=lambda label: -parts[label])]
+    lines += [f"  {key:56} {value:8.2f}" for key, value in figures.items() if not key.startswith("part ")]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

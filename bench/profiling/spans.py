@@ -1,0 +1,121 @@
+"""A task's time by what it is spent on, measured inside Spark's Python workers.
+
+    run_stage ──> the product's, its methods wrapped ──> one line per stage in $TIDEMARK_PROFILE/spans.<pid>.jsonl
+
+Operators are generators that run inside one another: time counts for the innermost thing under way. The driver puts
+`run_stage` in the place of the product's before plans are prepared; workers import it by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.profiling import stacks
+from tidemark_replica.arrangement import runs, step
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.render import pipeline, stage
+from tidemark_replica.render.description import Description, Report
+
+FOLDER = "TIDEMARK_PROFILE"
+
+
+class Clock:
+    """Milliseconds by label, of the innermost label."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = defaultdict(float)
+        self._labels: list[str] = []
+        self._since = time.perf_counter()
+
+    def enter(self, label: str) -> None:
+        self._settle()
+        self._labels.append(label)
+
+    def leave(self) -> None:
+        self._settle()
+        self._labels.pop()
+
+    def _settle(self) -> None:
+        now = time.perf_counter()
+        if self._labels:
+            self.spent[self._labels[-1]] += (now - self._since) * 1e3
+        self._since = now
+
+
+CLOCK = Clock()
+
+
+def run_stage(name: str, tree: Any, slots: Sequence[Any], rows: Any) -> Iterator[Any]:
+    """The product's stage, timed."""
+    _wrap_once()
+    folder, begin = Path(os.environ[FOLDER]), time.time()
+    CLOCK.spent.clear()
+    if (folder / "sample").exists():
+        stacks.sample_this_process(folder)
+    CLOCK.enter("stage")
+    try:
+        yield from _timed("stage", _STAGE(name, tree, slots, rows))
+    finally:
+        CLOCK.leave()
+        line = {"stage": name, "begin": begin * 1e3, "end": time.time() * 1e3, "spent": dict(CLOCK.spent)}
+        with (folder / f"spans.{os.getpid()}.jsonl").open("a") as out:
+            out.write(json.dumps(line) + "\n")
+
+
+_STAGE = stage.run_stage
+
+
+def label(node: pipeline.Pipeline) -> str:
+    """What a node's own time is called."""
+    if isinstance(node, pipeline.Kernel):
+        return f"operator {type(node.spec).__name__.removesuffix('Spec')}"
+    return f"operator {type(node).__name__.removesuffix('Kernel')}"
+
+
+def _timed(name: str, updates: Iterator[Any]) -> Iterator[Any]:
+    """The same batches; the time that each takes to come is the label's."""
+    while True:
+        CLOCK.enter(name)
+        try:
+            batch = next(updates)
+        except StopIteration:
+            return
+        finally:
+            CLOCK.leave()
+        yield batch
+
+
+def _calls(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def timed(*arguments: Any, **named: Any) -> Any:
+        CLOCK.enter(name)
+        try:
+            return function(*arguments, **named)
+        finally:
+            CLOCK.leave()
+
+    return timed
+
+
+@functools.cache
+def _wrap_once() -> None:
+    """Wrap what is worth a line of its own; in this worker, for ever."""
+    evaluate = stage.Stage.evaluate
+    stage.Stage.evaluate = lambda self, tree: _timed(label(tree), evaluate(self, tree))  # type: ignore[method-assign]
+    Description.read = staticmethod(_calls("description", Description.read))  # type: ignore[method-assign]
+    for holder, name, called in (
+        (BatchCache, "segments", "batches opened"),
+        (step.BatchWriter, "write_scratch", "batches written"),
+        (Report, "write", "report written"),
+        (stage, "merge", "merges"),
+        (stage, "plan_merges", "merges"),
+        (runs, "merge_segments", "merges"),
+    ):
+        setattr(holder, name, _calls(called, getattr(holder, name)))

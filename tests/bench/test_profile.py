@@ -1,0 +1,68 @@
+"""The profile of a step: what its instruments count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.harness.tpch import Table
+from bench.profiling import stacks
+from bench.profiling.plans import lines_changed
+from bench.profiling.spans import Clock
+
+LINES = pa.table(
+    {
+        "l_orderkey": pa.array(np.arange(40)),
+        "l_linenumber": pa.array(np.full(40, 1, np.int32)),
+        "l_extendedprice": pa.array(np.arange(40, dtype=np.int16)).cast(pa.decimal128(15, 2)),
+    }
+)
+
+
+def test_time_counts_for_the_innermost_label_under_way() -> None:
+    """What an operator waits for its input is the input's."""
+    clock = Clock()
+    clock.enter("reduce")
+    clock.enter("source")
+    time.sleep(0.05)
+    clock.leave()
+    clock.leave()
+    assert clock.spent["source"] >= 50 > clock.spent["reduce"]
+
+
+def test_deltas_take_lines_away_and_put_dearer_ones_into_the_same_orders(tmp_path: Path) -> None:
+    """Every line goes once; so every delta can be applied after those before it."""
+    file = tmp_path / "lineitem.parquet"
+    pq.write_table(LINES, file)
+    changes = lines_changed(Table(file, LINES.schema), count=4, rows=10)
+    gone = pa.concat_tables([delta.retracted for delta in changes])
+    come = pa.concat_tables([delta.inserted for delta in changes])
+    assert len(set(gone["l_orderkey"].to_pylist())) == gone.num_rows == 20
+    assert gone["l_orderkey"].equals(come["l_orderkey"])
+    assert come["l_extendedprice"].to_pylist() == [2 * price for price in gone["l_extendedprice"].to_pylist()]
+
+
+def test_a_thread_that_is_busy_is_seen_in_the_stacks(tmp_path: Path) -> None:
+    """The file appears while the process still runs: workers are killed, not asked to end."""
+    done = threading.Event()
+
+    def conspicuous() -> None:
+        while not done.is_set():
+            sum(range(1000))
+
+    busy = threading.Thread(target=conspicuous)
+    busy.start()
+    stacks.sample_this_process(tmp_path)
+    deadline = time.monotonic() + 60
+    try:
+        while not any("test_profile.conspicuous" in stack for stack in stacks.collected(tmp_path)):
+            assert time.monotonic() < deadline, "no sample of the busy thread within a minute"
+            time.sleep(0.05)
+    finally:
+        done.set()
+        busy.join()
