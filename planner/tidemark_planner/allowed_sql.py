@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from tidemark_planner.call_classes import NAMES as CLASS_NAMES
+from tidemark_planner.changes import FUNCTION as CHANGES
 from tidemark_planner.errors import refuse
 from tidemark_planner.nested_expressions import NAMES as NESTED
 from tidemark_planner.nested_expressions import TABLE_FUNCTIONS
@@ -118,6 +119,8 @@ def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
         name = phrase.text.lower().strip("`")
         if name in SCALARS or name in AGGREGATES or name in _WINDOWS or name in NESTED or name in TABLE_FUNCTIONS:
+            continue
+        if name == CHANGES and phrase.parent == "TableFunctionCallContext":
             continue
         if name in _LATER_AGGREGATES:
             _refuse_at(phrase, f"the aggregate {name}")

@@ -5,7 +5,8 @@ The columns that all objects read of an import are put together, so that it is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.emit import emit
@@ -33,14 +34,29 @@ def check_settings(settings: Settings, dialect: str = "spark") -> None:
         refuse("UNSUPPORTED", "only ANSI mode and the time zone UTC are supported")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What a dataflow has beside the objects of its views: shards imported whole, objects that are built before all
+    others, and collections that its objects read and nobody imports."""
+
+    whole: frozenset[GlobalId] = frozenset()
+    before: tuple[BuildDesc, ...] = ()
+    known: Mapping[GlobalId | LocalId, Schema] = field(default_factory=dict)
+
+
 def assemble(
-    catalyst: Catalyst, request: PlanRequest | PlanQueryRequest, built: Objects, exports: tuple[PlannedExport, ...]
+    catalyst: Catalyst,
+    request: PlanRequest | PlanQueryRequest,
+    built: Objects,
+    exports: tuple[PlannedExport, ...],
+    beside: Beside | None = None,
 ) -> Planned:
     """The dataflow of these objects, checked as the replica will check it."""
-    imports = Imports(request.catalogue, (hir for _, hir in built))
-    objects = tuple(BuildDesc(built_as, emit(hir, imports)) for built_as, hir in built)
+    beside = beside or Beside()
+    imports = Imports(request.catalogue, (hir for _, hir in built), beside.whole)
+    objects = (*beside.before, *(BuildDesc(built_as, emit(hir, imports)) for built_as, hir in built))
     sources, indexes = imports.of([o.plan for o in objects])
-    _check(sources, indexes, objects)
+    _check(sources, indexes, objects, beside)
     try:
         check_round_trip(catalyst, [o.plan for o in objects])
     finally:
@@ -50,10 +66,13 @@ def assemble(
     return _fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
 
 
-def _check(sources: tuple[SourceImport, ...], indexes: tuple[IndexImport, ...], objects: tuple[BuildDesc, ...]) -> None:
+def _check(
+    sources: tuple[SourceImport, ...], indexes: tuple[IndexImport, ...], objects: tuple[BuildDesc, ...], beside: Beside
+) -> None:
     """The replica's own checks, so that nothing is answered that it would refuse."""
     scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in sources}
     scope.update({i.id: i.schema for i in indexes})
+    scope.update(beside.known)
     try:
         for built in objects:
             check_plan(built.plan, scope)

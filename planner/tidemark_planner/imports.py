@@ -8,7 +8,7 @@ Which of them are imported follows from the plans that were made: what a Get nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir import Hir, Scan, inputs_of
@@ -26,9 +26,11 @@ from tidemark_protocol.types import ColumnType
 class Imports:
     """The catalogue as the objects of one dataflow read it."""
 
-    def __init__(self, catalogue: Catalogue, objects: Iterable[Hir] = ()) -> None:
+    def __init__(self, catalogue: Catalogue, objects: Iterable[Hir] = (), whole: Collection[GlobalId] = ()) -> None:
+        """`whole`: shards that are imported in any case, with all of their columns."""
         self._relations = {r.id: r for r in catalogue.relations}
-        used: dict[GlobalId, set[int]] = {}
+        self._whole = frozenset(whole)
+        used = {id: set(range(len(self._relations[id].columns))) for id in self._whole}
         for hir in objects:
             for scan in _scans(hir):
                 used.setdefault(scan.id, set()).update(scan.columns)
@@ -61,7 +63,7 @@ class Imports:
 
     def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
         """What the plans import."""
-        read = {node.id for plan in plans for node in _nodes(plan) if isinstance(node, lir.Get)}
+        read = self._whole | {node.id for plan in plans for node in _nodes(plan) if isinstance(node, lir.Get)}
         sources = [
             SourceImport(id, relation.shard, self._columns[id], monotonic=relation.monotonic)
             for id, relation in sorted(self._relations.items())

@@ -10,7 +10,7 @@ are mapped back, so that errors point into what the user wrote.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark_planner.catalyst import quoted
 from tidemark_planner.errors import Refusal, refuse
@@ -37,11 +37,17 @@ class Scope:
 
     one_part: Mapping[str, tuple[Known, ...]]
     two_parts: Mapping[tuple[str, str], tuple[Known, ...]]
+    changes: Mapping[str, Known] = field(default_factory=dict)
+    """What table_changes() gives, by the name of what is watched; nothing outside continual tasks."""
+    unusable: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """Names that mean something that cannot be read here, and why."""
 
     def resolve(self, name: RelationName) -> Known:
         """What the name means; raises Refusal where that is nothing, or two things."""
         folded = tuple(p.lower() for p in name.parts)
         dotted = ".".join(name.parts)
+        if folded in self.unusable:
+            refuse("UNSUPPORTED", self.unusable[folded], *_at(name, dotted))
         if len(folded) > 2:
             refuse("UNRESOLVED_RELATION", f"{dotted}: names of three parts are reserved", *_at(name, dotted))
         found = self.one_part.get(folded[0], ()) if len(folded) == 1 else self.two_parts.get((folded[0], folded[1]), ())

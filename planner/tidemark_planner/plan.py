@@ -17,6 +17,7 @@ from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.names import VIEW_LEAF, Known, scope_of
 from tidemark_planner.query import lower_query
 from tidemark_planner.rules import optimise
+from tidemark_planner.task import Task, task_of
 from tidemark_planner.tree import Node
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Planned, PlanRequest, Refused, ViewRequest
@@ -29,6 +30,7 @@ class Built:
 
     views: dict[str, View] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
+    task: Task | None = None
 
 
 def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
@@ -41,12 +43,16 @@ def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
 
 def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
     check_settings(request.settings, request.dialect)
-    built = Built()
+    task = task_of(request)
+    built = Built(task=task)
     for view in request.views:
         try:
             add_view(catalyst, request, view, built)
         except Refusal as refusal:
             raise refusal.in_view(view.name) from None
+    if task is not None:
+        export, beside = task.finish(built.views, built.objects)
+        return assemble(catalyst, task.request, built.objects, (export,), beside)
     exports = tuple(plan_export(export, built.views) for export in request.exports)
     return assemble(catalyst, request, built.objects, exports)
 
@@ -55,6 +61,8 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built:
     if view.name.lower() in built.views:
         refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
     scope = scope_of(request.catalogue, (v.known for v in built.views.values()))
+    if built.task is not None:
+        scope = built.task.scope(built.views)
     prefix = f"{request.id_prefix}{view.name}"
     query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view)
     hir = optimise(query.lowered.hir)

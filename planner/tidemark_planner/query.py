@@ -13,6 +13,7 @@ from typing import Any
 
 from tidemark_planner.allowed_sql import check_statement
 from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.changes import changes_in
 from tidemark_planner.clock import check_clock
 from tidemark_planner.errors import NeedsOperators, Refusal, refuse
 from tidemark_planner.hir import Hir
@@ -67,7 +68,7 @@ def _lower_part(
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
-    meanings = _meanings(tree, scope)
+    meanings = [*_meanings(tree, scope), *changes_in(sql, tree, scope)]
     rewritten = rewrite(sql, meanings, (*binary_edits(sql, tree), *try_edits(sql, tree), *like_edits(sql, tree)))
     leaves = {known.leaf: known for _, known in meanings}
     try:

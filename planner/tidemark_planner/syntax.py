@@ -60,6 +60,15 @@ class RelationName:
     ctes: frozenset[str]
 
 
+@dataclass(frozen=True)
+class TableCall:
+    """A function in the place of a relation; the span is without its alias."""
+
+    arguments: tuple[str, ...]
+    aliased: bool
+    span: Span
+
+
 class ParseTree:
     """One statement, parsed by Spark's grammar; ask it after `Catalyst.parse` took the same text."""
 
@@ -97,6 +106,15 @@ class ParseTree:
             if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
                 arguments = called.functionArgument()
                 yield phrase, _phrase(called).span, [_phrase(arguments.get(at)) for at in range(arguments.size())]
+
+    def table_calls(self, name: str) -> Iterator[TableCall]:
+        """Every call of the function in a FROM clause."""
+        for context in self._found("tableFunctionCall"):
+            if context.functionName().getText().lower().strip("`") == name:
+                given = context.functionTableArgument()
+                arguments = tuple(given.get(at).getText() for at in range(given.size()))
+                aliased = bool(context.getParent().tableAlias().getText())
+                yield TableCall(arguments, aliased, _phrase(context).span)
 
     def casts(self, keyword: str) -> Iterator[tuple[Phrase, Span]]:
         """Every cast by this keyword: the keyword, and all of the cast."""

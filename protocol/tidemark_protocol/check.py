@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from tidemark_protocol.check_nodes import check_node, fits
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
+from tidemark_protocol.check_task import check_task
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import LIR_VERSION, Get, Let, LetRec, Plan, Schema, inputs_of
 
@@ -34,13 +35,15 @@ def check_dataflow(dataflow: DataflowDescription) -> None:
         refuse(f"version {dataflow.lir_version} of the plan is not one that is understood ({LIR_VERSION})")
     if len(dataflow.export_ids) > MAX_EXPORTS:
         refuse(f"{len(dataflow.export_ids)} exports are more than the limit of {MAX_EXPORTS}")
-    _check_distinct("import or object", (*dataflow.import_ids, *(o.id for o in dataflow.objects)))
+    own = [e.sink.own for e in dataflow.sink_exports if isinstance(e.sink, ContinualTaskSink) and e.sink.own]
+    _check_distinct("import or object", (*dataflow.import_ids, *own, *(o.id for o in dataflow.objects)))
     _check_distinct("export", dataflow.export_ids)
     scope = _imported(dataflow)
     for built in dataflow.objects:
         check_plan(built.plan, scope)
         scope[built.id] = built.plan.schema
     _check_exports(dataflow, scope)
+    check_task(dataflow, (node for built in dataflow.objects for node in _nodes(built.plan)))
 
 
 def _imported(dataflow: DataflowDescription) -> Scope:
@@ -60,6 +63,9 @@ def _imported(dataflow: DataflowDescription) -> Scope:
         for key in index.key:
             check_expr(key, index.schema)
         scope[index.id] = index.schema
+    for export in dataflow.sink_exports:
+        if isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None:
+            scope[export.sink.own] = export.sink.shard.schema
     return scope
 
 
@@ -72,7 +78,7 @@ def _check_exports(dataflow: DataflowDescription, scope: Scope) -> None:
             refuse(f"the columns of index {index.id} are not those of {index.on}")
     for sink in dataflow.sink_exports:
         schema = _exported(sink.id, sink.on, scope)
-        if isinstance(sink.sink, MaterializedViewSink | ContinualTaskSink):
+        if isinstance(sink.sink, ShardSink):
             columns = sink.sink.shard.columns
         else:
             columns = sink.sink.columns

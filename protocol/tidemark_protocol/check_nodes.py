@@ -11,6 +11,7 @@ from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.lir import (
     ArrangeBy,
+    Changes,
     Constant,
     DeltaPath,
     FlatMap,
@@ -168,8 +169,8 @@ def check_arrange_by(plan: ArrangeBy) -> None:
         _check_keys(key, plan.input.schema)
 
 
-def check_nothing(plan: Negate | Threshold) -> None:
-    """Their schema is their input's."""
+def check_nothing(plan: Negate | Threshold | Changes) -> None:
+    """Their schema follows from their input's."""
 
 
 def _check_keys(keys: tuple[ScalarExpr, ...], schema: Schema) -> None:
@@ -199,6 +200,7 @@ _BY_KIND: dict[type, Callable[[Any], None]] = {
     Threshold: check_nothing,
     Union: check_union,
     ArrangeBy: check_arrange_by,
+    Changes: check_nothing,
 }
 
 

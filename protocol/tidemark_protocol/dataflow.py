@@ -92,8 +92,20 @@ class CopyToSink:
 
 @dataclass(frozen=True)
 class ContinualTaskSink:
+    """At each time at which the import `watches` changes, what the collection holds is added to the shard, at that
+    time; a row of negative multiplicity is taken out of it.
+
+    `own`: the name under which the dataflow's objects read the shard, all of its columns, as it was just before the
+    time at which they read everything else.
+    """
+
     shard: ShardMetadata
     watches: GlobalId
+    own: GlobalId | None = None
+
+
+ShardSink = MaterializedViewSink | ContinualTaskSink
+"""Sinks that write a shard."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +142,11 @@ class DataflowDescription:
     initial_storage_as_of: Time | None = None
     settings: Settings = Settings()
     lir_version: int = LIR_VERSION
+
+    @property
+    def continual_task(self) -> SinkExport | None:
+        """The export that is a continual task; it is the only one."""
+        return next((e for e in self.sink_exports if isinstance(e.sink, ContinualTaskSink)), None)
 
     @property
     def export_ids(self) -> tuple[GlobalId, ...]:

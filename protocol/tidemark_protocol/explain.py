@@ -75,8 +75,15 @@ def explain_dataflow(description: DataflowDescription) -> str:
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
         parts.append(f"index on {export.on} by [{key}]\n")
-    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}\n" for sink in description.sink_exports]
+    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}{_task(sink.sink)}\n" for sink in description.sink_exports]
     return "".join(parts)
+
+
+def _task(sink: object) -> str:
+    if not isinstance(sink, ContinualTaskSink):
+        return ""
+    own = "" if sink.own is None else f", reading its own output as {sink.own}"
+    return f" at each change of {sink.watches}{own}"
 
 
 _SINKS = {

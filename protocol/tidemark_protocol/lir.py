@@ -32,7 +32,7 @@ from tidemark_protocol.reductions import OrderKey as OrderKey
 from tidemark_protocol.reductions import ReducePlan as ReducePlan
 from tidemark_protocol.reductions import WindowCall as WindowCall
 from tidemark_protocol.reductions import WindowFrame as WindowFrame
-from tidemark_protocol.types import ColumnType
+from tidemark_protocol.types import STRING, TIMESTAMP, ColumnType
 
 LIR_VERSION = 1
 
@@ -290,6 +290,21 @@ class ArrangeBy:
         return self.input.schema
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What changes in the input, as a collection: at each time the rows that it gained or lost then, and at no other.
+
+    A row of the input that is there n times more is a row `insert` n times, one that is there less `delete`; beside it
+    the time of the change. What the input holds at the as_of is no change. Only over what a continual task watches.
+    """
+
+    input: Plan
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, ColumnType(STRING, False), ColumnType(TIMESTAMP, False))
+
+
 Plan = (
     Constant
     | Get
@@ -305,6 +320,7 @@ Plan = (
     | Threshold
     | Union
     | ArrangeBy
+    | Changes
 )
 
 

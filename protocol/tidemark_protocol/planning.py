@@ -63,13 +63,27 @@ class ViewRequest:
 
 
 @dataclass(frozen=True)
+class TaskRequest:
+    """Of a continual task: the relation `watch` (`a.b` or `a`), and the view whose rows are taken out of the output.
+
+    `columns`: the output's, needed where the view that is exported reads the output itself.
+    """
+
+    watch: str
+    delete: str | None = None
+    columns: tuple[Column, ...] | None = None
+
+
+@dataclass(frozen=True)
 class ExportRequest:
-    """An export `name` of view `view`; `key`: column names of an index, None for the default."""
+    """An export `name` of view `view`; `key`: column names of an index, None for the default. `task`: of a continual
+    task, which is its Dataflow's only export."""
 
     name: str
     kind: str
     view: str
     key: tuple[str, ...] | None = None
+    task: TaskRequest | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,14 @@ class PlanRequest:
 
 
 @dataclass(frozen=True)
+class PlannedTask:
+    """The import that a continual task watches, and the name under which its objects read its output, if they do."""
+
+    watches: GlobalId
+    own: GlobalId | None = None
+
+
+@dataclass(frozen=True)
 class PlannedExport:
     """`on`: the object exported; `key`: positions of the index key (also kept for a materialized view: a unique key
     of the rows when one is known, else all columns)."""
@@ -100,6 +122,7 @@ class PlannedExport:
     key: tuple[int, ...]
     unique: bool = False
     monotonic: bool = False
+    task: PlannedTask | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Get, Plan, inputs_of
 from tidemark_replica.arrangement.layout import Layout
@@ -137,6 +137,11 @@ def imported_flow(scope: Scope, id: GlobalId) -> Flow:
             schema = tuple(source.shard.schema[c] for c in source.columns)
             flow = Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
             return flow if source.mfp is None else scope.flows.mfp(flow, source.mfp)
+    for export in scope.description.sink_exports:
+        if isinstance(export.sink, ContinualTaskSink) and export.sink.own == id:
+            shard = export.sink.shard
+            names = tuple(c.name for c in shard.columns)
+            return Flow(Source(id, names, arrow_types(shard.schema), delayed=True), shard.schema)
     index = next(i for i in scope.description.index_imports if i.id == id)
     return Flow(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
 
@@ -157,5 +162,5 @@ def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
 def check_sinks(description: DataflowDescription) -> None:
     """Raise NotRendered for sinks that nobody here would feed with what a step changes."""
     for export in description.sink_exports:
-        if not isinstance(export.sink, MaterializedViewSink):
+        if not isinstance(export.sink, ShardSink):
             raise NotRendered(f"export {export.id} of dataflow {description.name}: {type(export.sink).__name__}")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec, at_limit
+from tidemark_replica.arrangement.kernels.changes import ChangesSpec, changes
 from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec, extremes
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec, flat_map
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
@@ -23,6 +24,7 @@ from tidemark_replica.arrangement.updates import Updates
 
 Spec = (
     AtLimitSpec
+    | ChangesSpec
     | ExtremesSpec
     | FlatMapSpec
     | GroupsSpec
@@ -49,4 +51,5 @@ KERNELS: Mapping[type, Run] = {
     TopKSpec: top_k,
     IteratedSpec: _iterate,
     AtLimitSpec: at_limit,
+    ChangesSpec: changes,
 }

@@ -21,7 +21,10 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import (
     Updates,
     as_error_rows,
+    diffs,
+    errors,
     make_updates,
+    row_columns,
     split_errors,
     times,
     update_schema,
@@ -48,7 +51,9 @@ def read_source(description: Description, source: Source) -> Iterator[Updates]:
         for batch in read_part(part, columns=columns):
             arrays = [_as(column, type) for column, type in zip(batch.columns, schema.types, strict=True)]
             updates = canonical_rows(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            yield _advanced(updates, description.lower) if description.hydrates else updates
+            if description.hydrates:
+                updates = _advanced(updates, description.lower)
+            yield _delayed(updates, description) if source.delayed else updates
 
 
 def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:
@@ -96,6 +101,13 @@ def read_constants(dataflow: Path, description: Description, source: Constants) 
     if description.hydrates:
         for batch in read_updates(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
+
+
+def _delayed(updates: Updates, description: Description) -> Updates:
+    """Seen a millisecond later; what the as_of's snapshot holds is there from the as_of on."""
+    time = times(updates)
+    first = description.lower if description.hydrates else -1
+    return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
 
 
 def _advanced(updates: Updates, since: int) -> Updates:

@@ -3,7 +3,7 @@
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
 Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union,
-ArrangeBy. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+ArrangeBy, Changes. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import (
     ArrangeBy,
+    Changes,
     Constant,
     FlatMap,
     Get,
@@ -35,6 +36,7 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.constants import constant_updates
+from tidemark_replica.render.continual_task import at_each_change, lower_changes
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.flow import Flow, Flows, arrow_types
@@ -104,6 +106,8 @@ def _exports(
     for position, sink in enumerate(scope.description.sink_exports):
         if sink.on == id:
             sinks[sink.id] = types
+            if isinstance(sink.sink, ContinualTaskSink):
+                tree = at_each_change(scope, sink.sink, tree, types)
             tree = Publish(sink_file(position), tree, types)
     return tree
 
@@ -189,6 +193,10 @@ def _arrange_by(scope: Scope, plan: ArrangeBy) -> Flow:
     return lower(scope, plan.input)
 
 
+def _changes(scope: Scope, plan: Changes) -> Flow:
+    return lower_changes(scope, plan, lower(scope, plan.input))
+
+
 def _join(scope: Scope, plan: Join) -> Flow:
     return lower_join(scope, plan, lambda below: lower(scope, below))
 
@@ -216,4 +224,5 @@ _RULES: dict[type, Callable[[Scope, Any], Flow]] = {
     TopK: _top_k,
     Union: _union,
     ArrangeBy: _arrange_by,
+    Changes: _changes,
 }

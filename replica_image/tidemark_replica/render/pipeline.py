@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject
+from tidemark_replica.arrangement.kernels.at_changes import AtChangesSpec
 from tidemark_replica.arrangement.kernels.delta_join import DeltaSpec
 from tidemark_replica.arrangement.kernels.join import JoinSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
@@ -36,11 +37,15 @@ class Slot:
 
 @dataclass(frozen=True)
 class Source:
-    """The updates of an imported shard: its columns `names`, from the parts in the step's description."""
+    """The updates of an imported shard: its columns `names`, from the parts in the step's description.
+
+    `delayed`: as it was just before, so an update at t is seen from t + 1 on.
+    """
 
     id: GlobalId
     names: tuple[str, ...]
     types: Types
+    delayed: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,14 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class AtChanges:
+    """A continual task: what the second input holds at each time at which the first one, the watched shard, changes."""
+
+    spec: AtChangesSpec
+    inputs: tuple[Pipeline, ...]
+
+
+@dataclass(frozen=True)
 class ArrangeKernel:
     """Keeps the input as an arrangement, and passes it on."""
 
@@ -257,7 +270,7 @@ Leaf = Slot | Source | IndexSource | Published | PublishedErrors | Entering | Va
 _OfOne = (
     Project | Compute | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
 )
-Pipeline = Leaf | Together | JoinKernel | DeltaKernel | _OfOne
+Pipeline = Leaf | Together | JoinKernel | DeltaKernel | AtChanges | _OfOne
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
@@ -269,7 +282,7 @@ def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
 
 def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
     """The same node over other inputs, `change` being asked in the order in which it reads them."""
-    if isinstance(tree, Together | DeltaKernel):
+    if isinstance(tree, Together | DeltaKernel | AtChanges):
         return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
     if isinstance(tree, JoinKernel):
         left = change(tree.left)
@@ -279,7 +292,7 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
 
 def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
     """The pipelines directly below; none for a leaf."""
-    if isinstance(tree, Together | DeltaKernel):
+    if isinstance(tree, Together | DeltaKernel | AtChanges):
         return tree.inputs
     if isinstance(tree, JoinKernel):
         return (tree.left, tree.right)

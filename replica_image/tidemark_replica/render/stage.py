@@ -22,6 +22,7 @@ from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
+from tidemark_replica.arrangement.kernels.at_changes import at_changes
 from tidemark_replica.arrangement.kernels.delta_join import delta_join
 from tidemark_replica.arrangement.kernels.join import Side, join
 from tidemark_replica.arrangement.spine import plan_merges
@@ -173,6 +174,10 @@ class Stage:
     def _delta_join(self, node: p.DeltaKernel) -> Iterator[Updates]:
         return delta_join(self._context, node.spec, [self.evaluate(i) for i in node.inputs])
 
+    def _at_changes(self, node: p.AtChanges) -> Iterator[Updates]:
+        watched, view = map(self.evaluate, node.inputs)
+        return at_changes(self._context, node.spec, watched, view)
+
     def _kernel(self, node: p.Kernel) -> Iterator[Updates]:
         return KERNELS[type(node.spec)](self._context, node.spec, self.evaluate(node.input))
 
@@ -261,6 +266,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Together: Stage._together,
     p.JoinKernel: Stage._join,
     p.DeltaKernel: Stage._delta_join,
+    p.AtChanges: Stage._at_changes,
     p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,

@@ -27,9 +27,14 @@ def chunks(
     context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType]
 ) -> Iterator[tuple[Updates, Updates]]:
     """(oks, errs) of the input, chunk by chunk; one of them may be empty."""
+    yield from map(split_errors, checked(context, updates, types))
+
+
+def checked(context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType]) -> Iterator[Updates]:
+    """The input, chunk by chunk, as it should be."""
 
     def check(_: None, batch: Updates) -> None:
         check_updates(batch, types, context.lower, context.upper)
 
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
-        yield split_errors(chunk)
+        yield chunk
