@@ -12,28 +12,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark_protocol.dataflow import MaterializedViewSink as MaterializedViewExport
-from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.dataflow import ContinualTaskSink as ContinualTaskExport
+from tidemark_protocol.dataflow import ShardSink, SinkExport
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Response, Status
 from tidemark_replica.arrangement.errors import ArrangementError
-from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing
+from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing, total
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
 from tidemark_replica.metrics import Metrics
+from tidemark_replica.own_output import OwnOutput
 from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 
@@ -61,7 +63,8 @@ class DataflowDriver:
     def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
         self._dataflow, self._around, self._refused = dataflow, around, refused
         self._rendered: RenderedDataflow | None = None
-        self._inputs = StepInputs(dataflow.description.source_imports, around.handles)
+        self._own = OwnOutput.of(dataflow.description, around.handles)
+        self._inputs = StepInputs(dataflow.description.source_imports, around.handles, self._own)
         self._job: Job | None = None
         self._backoff = Backoff()
         self._stopped = False
@@ -70,18 +73,20 @@ class DataflowDriver:
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self)
         self._sinks = {
-            e.id: self._materialized_view(e.id, e.sink.shard)
-            for e in dataflow.description.sink_exports
-            if isinstance(e.sink, MaterializedViewExport)
+            e.id: self._sink(e, e.sink) for e in dataflow.description.sink_exports if isinstance(e.sink, ShardSink)
         }
 
     def advance(self) -> None:
-        for sink in self._sinks.values():
+        for id, sink in self._sinks.items():
             sink.advance()
+            if isinstance(sink, ContinualTaskSink):
+                self._erroring[id].stand(sink.standing)
         if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
             return
         upper = self.input_frontier()
         if upper <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
+            return
+        if self._own is not None and not self._has_written(self._own):
             return
         if self._rendered is None:
             render = self._around.renderer.render
@@ -131,9 +136,13 @@ class DataflowDriver:
         else:
             self._job.cancel()
 
-    def _materialized_view(self, id: GlobalId, shard: ShardMetadata) -> MaterializedViewSink:
-        a = self._around
-        return MaterializedViewSink(id, shard, self._dataflow.as_of, a.handles, a.watch, a.io_jobs, a.respond)
+    def _sink(self, export: SinkExport, sink: ShardSink) -> MaterializedViewSink:
+        a, kind = self._around, ContinualTaskSink if isinstance(sink, ContinualTaskExport) else MaterializedViewSink
+        return kind(export.id, sink.shard, self._dataflow.as_of, a.handles, a.watch, a.io_jobs, a.respond)
+
+    def _has_written(self, own: OwnOutput) -> bool:
+        """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""
+        return all(s.term is not None and s.write_frontier > Frontier.at(own.waits_for) for s in self._sinks.values())
 
     def _submit(self, jobs: Jobs, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """One job; `done` goes on with what it gave, unless it failed or the dataflow was dropped meanwhile."""
@@ -161,15 +170,18 @@ class DataflowDriver:
         began = time.monotonic()
         lower = self._dataflow.processed
 
-        def plan(inputs: Parts) -> None:
+        def plan(listed: tuple[Parts, Frontier] | None) -> None:
+            if listed is None:
+                return
+            inputs, reach = listed
             try:
-                step = rendered.plan_step(upper, inputs)
+                step = rendered.plan_step(reach, inputs)
             except ReplicaError as error:
                 self._failed("step", error)
             else:
                 self._submit(self._around.spark_jobs, "step", lambda: _run(rendered, step), commit)
 
-        def commit(ran: tuple[StepOutcome, Mapping[GlobalId, Errors]]) -> None:
+        def commit(ran: tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]) -> None:
             outcome, errors = ran
             try:
                 rendered.commit(outcome)
@@ -179,37 +191,46 @@ class DataflowDriver:
             self._let_go()
             self._backoff.reset()
             self._around.metrics.step(time.monotonic() - began)
-            self._take(outcome, rendered.frontier)
+            self._take(outcome, rendered.frontier, errors)
             self._tell_errors(rendered, errors)
 
-        self._submit(self._around.io_jobs, "step", lambda: self._listed(lower, upper), plan)
+        terms = [sink.term for sink in self._sinks.values()]
+        self._submit(self._around.io_jobs, "step", lambda: self._listed(lower, upper, terms), plan)
 
-    def _listed(self, lower: Frontier, upper: Frontier) -> Parts:
-        """On the pool: where the updates of [lower, upper) are, and to hydrate, the contents at the as_of."""
-        if self._dataflow.hydrated:
-            return self._inputs.step(lower.encode(), upper.encode())
-        return self._inputs.hydration(lower.encode(), upper.encode())
+    def _listed(
+        self, lower: Frontier, upper: Frontier, terms: Sequence[WriterTerm | None]
+    ) -> tuple[Parts, Frontier] | None:
+        """On the pool: where the updates of [lower, upper) are, and to hydrate, the contents at the as_of; and up to
+        when. None: a task that reads its own output must wait."""
+        if self._own is not None:
+            reach = self._own.reach(lower.encode(), upper.encode(), next(t for t in terms if t is not None))
+            if reach is None:
+                return None
+            upper = Frontier.decode(reach)
+        list_parts = self._inputs.step if self._dataflow.hydrated else self._inputs.hydration
+        return list_parts(lower.encode(), upper.encode()), upper
 
     def _let_go(self) -> None:
         """The step has ended, one way or the other."""
         if leases := self._inputs.ended():
             self._around.io_jobs.submit("release what a step read", partial(release, leases), lambda _: None)
 
-    def _take(self, outcome: StepOutcome, reached: Frontier) -> None:
+    def _take(self, outcome: StepOutcome, reached: Frontier, errors: Mapping[GlobalId, dict[int, Errors]]) -> None:
         """The step has happened: its output goes to the sinks, the frontier moves."""
         lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
         release = _after(len(self._sinks), outcome.release)
         for id, sink in self._sinks.items():
-            sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release))
+            sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
         self._dataflow.processed, self._dataflow.hydrated = reached, True
         if hydrating:
             self._around.metrics.hydrated()
             for id in self._dataflow.exports:
                 self._around.respond(Status(id, "hydration", {"state": "hydrated"}))
 
-    def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, Errors]) -> None:
-        for id, change in changes.items():
-            self._erroring[id].change(change)
+    def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, dict[int, Errors]]) -> None:
+        for id, by_time in changes.items():
+            if not isinstance(self._sinks.get(id), ContinualTaskSink):
+                self._erroring[id].change(total(by_time))
         for id, index in rendered.indexes.items():
             if self._erroring[id].any or may_be_in_error(index):
                 self._around.io_jobs.submit(
@@ -239,8 +260,8 @@ class DataflowDriver:
             self._around.io_jobs.submit("free a dropped dataflow", lambda: free(rendered), _freed)
 
 
-def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, Errors]]:
-    """On the pool: the step, and how it changes the errors of each sink."""
+def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]:
+    """On the pool: the step, and how it changes the errors of each sink, by time."""
     outcome = rendered.run(step)
     return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -16,31 +16,43 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response, Status
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.arrangement.updates import Updates, diffs, errors
+from tidemark_replica.arrangement.updates import Updates, diffs, errors, times
 from tidemark_replica.render import IndexTrace, SinkDelta
 
 Errors = Counter[str]
 
 
-def changes(delta: SinkDelta) -> Errors:
-    """By how much each error's multiplicity changes."""
-    total: Errors = Counter()
+def changes(delta: SinkDelta) -> dict[int, Errors]:
+    """By how much each error's multiplicity changes, at each time."""
+    total: dict[int, Errors] = {}
     for batch in delta.batches():
-        total.update(errors_in(batch))
+        for time, error, weight in _error_rows(batch):
+            total.setdefault(time, Counter())[error] += weight
     return total
+
+
+def total(by_time: Mapping[int, Errors]) -> Errors:
+    """The changes of all times together."""
+    found: Errors = Counter()
+    for change in by_time.values():
+        found.update(change)
+    return found
 
 
 def errors_in(updates: Updates) -> Errors:
     """The error rows of a batch; none costs a look at a count."""
-    column = errors(updates)
-    if column.null_count == len(column):
-        return Counter()
-    positions = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    weights = diffs(updates)[positions]
     total: Errors = Counter()
-    for error, weight in zip(column.take(positions).to_pylist(), weights.tolist(), strict=True):
+    for _, error, weight in _error_rows(updates):
         total[error] += weight
     return total
+
+
+def _error_rows(updates: Updates) -> Iterator[tuple[int, str, int]]:
+    column = errors(updates)
+    if column.null_count < len(column):
+        positions = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        rows = (times(updates)[positions].tolist(), column.take(positions).to_pylist(), diffs(updates)[positions])
+        yield from ((time, error, int(weight)) for time, error, weight in zip(*rows, strict=True))
 
 
 def may_be_in_error(index: IndexTrace) -> bool:

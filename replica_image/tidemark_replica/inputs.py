@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from tidemark_persist import Lease, Part, PersistError
 from tidemark_protocol.dataflow import SourceImport
 from tidemark_protocol.ids import GlobalId
+from tidemark_replica.own_output import OwnOutput
 from tidemark_replica.shards import ShardHandles
 
 LOG = logging.getLogger(__name__)
@@ -24,8 +25,8 @@ Parts = dict[GlobalId, list[Part]]
 class StepInputs:
     """Of one dataflow, one step at a time; used on a pool."""
 
-    def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles) -> None:
-        self._imports, self._handles = tuple(imports), handles
+    def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles, own: OwnOutput | None = None) -> None:
+        self._imports, self._handles, self._own = tuple(imports), handles, own
         self._leases: list[Lease] = []
 
     def hydration(self, as_of: int, upper: int) -> Parts:
@@ -36,12 +37,17 @@ class StepInputs:
             shard = self._handles.reader(source.shard.location)
             self._leases.append(shard.lease())
             parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
+        if self._own is not None:
+            parts[self._own.id] = self._own.hydration(upper, self._leases)
         return parts
 
     def step(self, lower: int, upper: int) -> Parts:
         """The updates of [lower, upper). Raises PersistError and OSError."""
         readers = {s.id: self._handles.reader(s.shard.location) for s in self._imports}
-        return {id: shard.listen(lower, upper) for id, shard in readers.items()}
+        parts = {id: shard.listen(lower, upper) for id, shard in readers.items()}
+        if self._own is not None:
+            parts[self._own.id] = self._own.step(lower, upper)
+        return parts
 
     def ended(self) -> list[Lease]:
         """The step is over: what has kept its files, to be given back by `release`."""

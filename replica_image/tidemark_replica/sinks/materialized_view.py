@@ -43,11 +43,12 @@ class MaterializedViewSink:
         watch: ShardWatch,
         jobs: Jobs,
         respond: Callable[[Response], None],
+        progress: SinkProgress | None = None,
     ) -> None:
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
-        self._progress = SinkProgress(self._as_of, lambda: uuid.uuid4().hex)
+        self._progress = progress or SinkProgress(self._as_of, new_commit_id)
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._tidying: Job | None = None
@@ -58,6 +59,11 @@ class MaterializedViewSink:
     @property
     def write_frontier(self) -> Frontier:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
+
+    @property
+    def term(self) -> WriterTerm | None:
+        """Under which it may write; None: not yet, or no more."""
+        return None if self._stopped else self._term
 
     @property
     def is_full(self) -> bool:
@@ -143,7 +149,7 @@ class MaterializedViewSink:
     def _tidied(self, outcome: Outcome[None]) -> None:
         self._tidying = None
         if isinstance(outcome, Failed):
-            LOG.warning("materialized view %s: its shard is not tidied up for now: %s", self._id, outcome.error)
+            LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
 
     def _appended(self, append: Append, outcome: Outcome[Appended | UpperMismatch]) -> None:
         self._job = None
@@ -165,8 +171,12 @@ class MaterializedViewSink:
         else:
             self._backoff.failed()
         kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
-        LOG.warning("materialized view %s: %s", self._id, error)
+        LOG.warning("the sink of %s: %s", self._id, error)
         self._respond(Status(self._id, kind, {"message": str(error), "retrying": str(not self._stopped).lower()}))
+
+
+def new_commit_id() -> str:
+    return uuid.uuid4().hex
 
 
 def _release(gone: tuple[Staged, ...]) -> None:

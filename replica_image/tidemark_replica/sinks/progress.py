@@ -14,9 +14,10 @@ only skipped.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from tidemark_replica.erroring import Errors
 from tidemark_replica.render.contract import SinkDelta
 
 
@@ -31,6 +32,8 @@ class Staged:
     upper: int
     delta: SinkDelta | None
     release: Callable[[], None] = lambda: None
+    errors: Mapping[int, Errors] = field(default_factory=dict)
+    """The errors in it, by time."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,19 @@ class Comparison:
 class SinkProgress:
     """Times here are encoded frontiers: 2^63-1 is the empty one."""
 
-    def __init__(self, as_of: int, new_commit_id: Callable[[], str]) -> None:
+    def __init__(self, as_of: int, new_commit_id: Callable[[], str], *, synced: bool = False) -> None:
+        """`synced`: what is written is never in question."""
         self._as_of, self._new_commit_id = as_of, new_commit_id
         self._staged: deque[Staged] = deque()
         self._pending: Append | None = None
         self.frontier = as_of
         self.upper: int | None = None
-        self.synced = False
+        self.synced = synced
+
+    @property
+    def reach(self) -> int:
+        """Up to where what is staged may be written."""
+        return self.frontier
 
     @property
     def waiting_rows(self) -> int:
@@ -94,11 +103,10 @@ class SinkProgress:
 
     def next(self) -> Append | None:
         """What to append now, if anything. The same answer until it is `resolved`."""
-        if self._pending is None and self.upper is not None and self.frontier > max(self.upper, self._no_earlier):
+        reach = self.reach
+        if self._pending is None and self.upper is not None and reach > max(self.upper, self._no_earlier):
             staged = tuple(s for s in self._staged if s.upper > self.upper or not self.synced)
-            self._pending = Append(
-                self.upper, self.frontier, self._no_earlier, not self.synced, staged, self._new_commit_id()
-            )
+            self._pending = Append(self.upper, reach, self._no_earlier, not self.synced, staged, self._new_commit_id())
         return self._pending
 
     def resolved(self, append: Append, *, won: bool, upper: int) -> tuple[Staged, ...]:

@@ -58,7 +58,9 @@ def staged_bytes(append: Append | Comparison) -> int:
 def moved(table: Table, append: Append) -> Table:
     """Only what is still to be written, at times that may still be written."""
     if not append.correct:
-        return table.filter(pc.greater_equal(table.column(TIME), append.expected_upper))
+        time = table.column(TIME)
+        wanted = pc.and_(pc.greater_equal(time, append.expected_upper), pc.less(time, append.new_upper))
+        return table.filter(wanted)
     return at_least(table, append.no_earlier)
 
 
