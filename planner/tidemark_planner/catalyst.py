@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
+from tidemark_planner.remembered import Remembered
 from tidemark_planner.spark_errors import diagnose
 from tidemark_planner.spark_types import as_text, spark_field, type_of
 from tidemark_planner.tree import Node, parse_tree
@@ -56,6 +58,8 @@ _DECORRELATION = (
     "optimizer.RewriteLateralSubquery",
 )
 _MOST_PASSES = 20
+_MOST_FRAMES = 256
+_MOST_PROVED = 16_384
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
@@ -75,10 +79,19 @@ class Catalyst:
         self._spark = spark
         self._session = spark._jsparkSession
         self._jvm = spark._jvm
+        self._state = self._session.sessionState()
+        self._parser = self._state.sqlParser()
+        # Each name on the way to a class is a call to the JVM, so classes are looked up once.
+        sql = self._jvm.org.apache.spark.sql
         self._rules = self._named(_RULES)
         self._decorrelation = self._named(_DECORRELATION)
-        self._skip_commands = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        self._skip_commands = sql.execution.CommandExecutionMode.SKIP()
+        self._has_plan = sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
+        self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
         self._leaves: set[str] = set()
+        self._frames = lru_cache(_MOST_FRAMES)(self._frame)
+        self.proved = Remembered(_MOST_PROVED)
 
     @staticmethod
     def start() -> Catalyst:
@@ -104,32 +117,35 @@ class Catalyst:
 
     def parse(self, sql: str) -> Any:
         """The unresolved plan; raises Refusal where the text is not SQL."""
-        with_parser = self._session.sessionState().sqlParser()
-        return self._guarded(lambda: with_parser.parsePlan(sql))
+        return self._guarded(lambda: self._parser.parsePlan(sql))
 
     def parse_columns(self, text: str) -> tuple[Column, ...]:
         """Columns as CREATE TABLE writes them: names, types."""
-        parser = self._session.sessionState().sqlParser()
-        schema = json.loads(self._guarded(lambda: parser.parseTableSchema(text)).json())
+        schema = json.loads(self._guarded(lambda: self._parser.parseTableSchema(text)).json())
         return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
         """Make `name` a relation of these columns until `forget`."""
-        schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
-        data_type = self._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)
-        rows = self._spark.sparkContext._jsc.emptyRDD()
-        self._guarded(lambda: self._session.createDataFrame(rows, data_type).createOrReplaceTempView(quoted(name)))
+        frame = self._frames(name, tuple(columns))
+        self._guarded(lambda: frame.createOrReplaceTempView(quoted(name)))
         self._leaves.add(name)
 
     def forget(self) -> None:
         """Drop all declared relations."""
+        catalogue = self._state.catalog()
         while self._leaves:
-            self._spark.catalog.dropTempView(self._leaves.pop())
+            catalogue.dropTempView(self._leaves.pop())
+
+    def _frame(self, name: str, columns: tuple[Column, ...]) -> Any:
+        """A relation without rows; each name has its own, so that no two share identities of columns."""
+        schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
+        rows = self._spark.sparkContext._jsc.emptyRDD()
+        return self._guarded(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
 
     def analyse(self, sql: str) -> Analysed:
         """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
         # Literals print in the zone of the thread's active session.
-        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session)
+        self._sessions.setActiveSession(self._session)
         plan = self._guarded(lambda: self._rewritten(self._execution(sql).analyzed()))
         plans, trees = [plan], {}
         for number, subquery in self._guarded(lambda: list(self._subqueries(plan))):
@@ -155,7 +171,7 @@ class Catalyst:
         return plan
 
     def _has_subquery(self, tree: Any) -> bool:
-        return bool(tree.containsPattern(self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()))
+        return bool(tree.containsPattern(self._has_plan))
 
     def _only_generates(self, plan: Any) -> bool:
         """Whether all subqueries are LATERAL over table functions alone, which need no decorrelation."""
@@ -194,8 +210,7 @@ class Catalyst:
         plan = subquery.plan()
         if subquery.children().isEmpty() or outer.children().size() != 1:
             return plan
-        decorrelate = self._jvm.org.apache.spark.sql.catalyst.optimizer.DecorrelateInnerQuery
-        return decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
+        return self._decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
 
     def inline_rows(self, analysed: Analysed, first_attribute: int, types: Sequence[SqlType]) -> list[tuple[Any, ...]]:
         """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text, binary
@@ -223,7 +238,7 @@ class Catalyst:
         parsed = self.parse(sql)
 
         def analysed() -> Any:
-            execution = self._session.sessionState().executePlan(parsed, self._skip_commands)
+            execution = self._state.executePlan(parsed, self._skip_commands)
             execution.assertAnalyzed()
             return execution
 

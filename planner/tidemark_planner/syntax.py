@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from py4j.java_gateway import JavaObject, get_field
 
@@ -69,20 +70,44 @@ class TableCall:
     span: Span
 
 
+class _Java(NamedTuple):
+    """What is used of ANTLR and Spark's grammar. (Each part of a class's name is a call to the JVM.)"""
+
+    lexer: Any
+    parser: Any
+    upper_case: Any
+    token_stream: Any
+    from_string: Any
+    find_all: Any
+
+
+@lru_cache(1)
+def _java(jvm: Any) -> _Java:
+    antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
+    return _Java(
+        grammar.SqlBaseLexer,
+        grammar.SqlBaseParser,
+        grammar.UpperCaseCharStream,
+        antlr.CommonTokenStream,
+        antlr.CharStreams.fromString,
+        antlr.tree.xpath.XPath.findAll,
+    )
+
+
 class ParseTree:
     """One statement, parsed by Spark's grammar; ask it after `Catalyst.parse` took the same text."""
 
     def __init__(self, jvm: Any, sql: str) -> None:
-        antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
-        lexer = grammar.SqlBaseLexer(grammar.UpperCaseCharStream(antlr.CharStreams.fromString(sql)))
+        java = _java(jvm)
+        lexer = java.lexer(java.upper_case(java.from_string(sql)))
         lexer.removeErrorListeners()
-        self._parser = grammar.SqlBaseParser(antlr.CommonTokenStream(lexer))
+        self._parser = java.parser(java.token_stream(lexer))
         self._parser.removeErrorListeners()
         self._tree = self._parser.singleStatement()
         # What Spark's parser took and is no single statement, such as a script, leaves errors here.
         self.is_statement = self._parser.getNumberOfSyntaxErrors() == 0
-        self._find = antlr.tree.xpath.XPath.findAll
-        self._sql = sql
+        self._find = java.find_all
+        self._sql, self._upper = sql, sql.upper()
 
     def phrases(self, rule: str) -> Iterator[Phrase]:
         """Every non-empty phrase of the rule, in the order of the text."""
@@ -93,7 +118,7 @@ class ParseTree:
 
     def tokens(self, name: str) -> Iterator[Phrase]:
         """Every keyword of this name (`OVER`)."""
-        for node in self._found(name):
+        for node in self._found(name) if name in self._upper else ():
             token = node.getSymbol()
             start, text = token.getStartIndex(), token.getText()
             span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
@@ -101,6 +126,8 @@ class ParseTree:
 
     def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, Span, list[Phrase]]]:
         """Every call of one of these functions: its name, all of it, its arguments."""
+        if not any(name.upper() in self._upper for name in names):
+            return
         for context in self._found("functionName"):
             called, phrase = context.getParent(), _phrase(context)
             if phrase.text.lower().strip("`") in names and _name_of(called) == "FunctionCallContext":
@@ -154,7 +181,7 @@ class ParseTree:
     def _ctes_around(self, context: JavaObject) -> frozenset[str]:
         """Names bound by a WITH of any query around the place."""
         names: set[str] = set()
-        at = context
+        at = context if "WITH" in self._upper else None
         while at is not None:
             if _name_of(at) == "QueryContext" and at.ctes() is not None:
                 bound = at.ctes().namedQuery()

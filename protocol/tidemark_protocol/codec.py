@@ -125,6 +125,7 @@ def _fields(cls: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return typing.get_type_hints(cls), {f.name: f for f in dataclasses.fields(cls)}
 
 
+@functools.cache
 def _choices(expected: Any) -> tuple[Any, ...]:
     if typing.get_origin(expected) in (typing.Union, types.UnionType):
         return tuple(c for arm in typing.get_args(expected) for c in _choices(arm))

@@ -1,0 +1,66 @@
+"""What is proved of an expression's text is remembered, and only that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.errors import Refusal
+from tidemark_planner.remembered import Remembered
+from tidemark_planner.round_trip import check_round_trip
+from tidemark_protocol.expr import Call, ColumnRef, Literal
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import Get, MapFilterProject, Mfp
+from tidemark_protocol.types import BIGINT, INT, STRING, ColumnType, SqlType
+
+
+def plan(expr: Any, *row: SqlType) -> Mfp:
+    schema = tuple(map(ColumnType, row))
+    return Mfp(Get(GlobalId("row"), schema), MapFilterProject(schema, (expr,)))
+
+
+@pytest.fixture
+def analysed(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that Spark was asked about."""
+    texts: list[str] = []
+    analyse = catalyst.analyse
+    monkeypatch.setattr(catalyst, "analyse", lambda sql: (texts.append(sql), analyse(sql))[1])
+    monkeypatch.setattr(catalyst, "proved", Remembered(100))
+    return texts
+
+
+def test_an_expression_is_proved_once_wherever_its_columns_stand(catalyst: Catalyst, analysed: list[str]) -> None:
+    """The same sum over a wider row, of other columns; a sum of other types is another one."""
+    first = plan(Call("+", (ColumnRef(0, INT), ColumnRef(1, INT)), INT), INT, INT)
+    moved = plan(Call("+", (ColumnRef(2, INT), ColumnRef(0, INT)), INT), INT, STRING, INT)
+    wider = plan(Call("+", (ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)), BIGINT), BIGINT, BIGINT)
+    counts = []
+    for one in (first, moved, wider):
+        check_round_trip(catalyst, [one])
+        catalyst.forget()
+        counts.append(len(analysed))
+
+    assert counts == [1, 1, 2]
+
+
+def test_what_was_refused_is_refused_again(catalyst: Catalyst, analysed: list[str]) -> None:
+    """A plan that fails proves nothing, not even of its other expressions."""
+    wrong = plan(Call("+", (ColumnRef(0, INT), Literal("1", INT)), BIGINT), INT)
+    for _ in range(2):
+        with pytest.raises(Refusal):
+            check_round_trip(catalyst, [wrong])
+        catalyst.forget()
+
+    assert len(analysed) == 2
+
+
+def test_the_oldest_is_forgotten_first() -> None:
+    """Unless it was used since."""
+    seen = Remembered(2)
+    seen.add(["a", "b"])
+    assert seen.has("a")
+    seen.add(["c"])
+
+    assert [seen.has(x) for x in "abc"] == [True, False, True]
