@@ -30,7 +30,7 @@ _LATER_AGGREGATES = frozenset(
     "skewness kurtosis regr_slope regr_intercept regr_r2 regr_count bit_and bit_or bit_xor try_sum try_avg "
     "histogram_numeric product".split()
 )
-_CLOCK = frozenset("localtimestamp current_time mz_now unix_timestamp".split())
+_CLOCK = frozenset("localtimestamp current_time mz_now".split())
 SCALARS = (
     frozenset(
         "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
@@ -85,10 +85,18 @@ _KEYWORDS = {
     "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
     "COLLATE": "COLLATE",
 }
-# Functions that make large values, and how large their second argument may be.
-_MOST = {"lpad": MOST_CHARACTERS, "rpad": MOST_CHARACTERS, "repeat": MOST_TIMES, "array_repeat": MOST_ELEMENTS}
+# Functions that make large values, and how large the argument that says so may be.
+_MOST = {
+    "lpad": MOST_CHARACTERS,
+    "rpad": MOST_CHARACTERS,
+    "repeat": MOST_TIMES,
+    "array_repeat": MOST_ELEMENTS,
+    "space": MOST_CHARACTERS,
+}
 _GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
+_FORMATS = frozenset({"format_string", "printf"})
+_WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 
 
@@ -138,10 +146,18 @@ def _check_sizes(tree: ParseTree) -> None:
     """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
     for phrase, _, arguments in tree.calls(_MOST):
         name = phrase.text.lower().strip("`")
-        size = arguments[1].text if len(arguments) > 1 else ""
+        at = 0 if name == "space" else 1
+        size = arguments[at].text if len(arguments) > at else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MOST[name]
         if not small or any(_GROWING.search(a.text) for a in arguments):
             message = f"{name} takes a literal number, at most {_MOST[name]}, and nothing that was made longer already"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+    for phrase, _, arguments in tree.calls(_FORMATS):
+        form = arguments[0].text if arguments else ""
+        if not form.startswith(("'", '"')) or _WIDE.search(form):
+            name = phrase.text.lower().strip("`")
+            message = f"{name} takes a literal format, with widths of at most three digits"
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 

@@ -5,9 +5,9 @@ Year(date)  ->  year: int          Sqrt(double)  ->  sqrt: double          Abs(x
 
 from __future__ import annotations
 
+from tidemark_protocol.functions_intervals import DAYS, MONTHS
+from tidemark_protocol.nested_functions import STRINGS
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, SqlType
-
-_BINARY = SqlType("binary")
 
 
 def _by_type(result: SqlType | None, classes: str) -> dict[str, tuple[str, SqlType | None]]:
@@ -28,19 +28,21 @@ CLASSES: dict[str, tuple[str, SqlType | None]] = {
         "Year Month DayOfMonth:day Quarter DayOfWeek Hour Minute Second Length DateDiff Ascii StringInstr:instr "
         "StringLocate:locate FindInSet:find_in_set Levenshtein BitLength:bit_length OctetLength:octet_length "
         "BitwiseCount:bit_count RegExpInStr:regexp_instr WeekDay DayOfYear WeekOfYear YearOfWeek "
-        "UnixDate:unix_date",
+        "UnixDate:unix_date Murmur3Hash:hash",
     ),
     **_by_type(
         STRING,
         "Upper Lower StringTrim:trim StringTrimLeft:ltrim StringTrimRight:rtrim Substring StringReplace:replace "
         "InitCap SoundEx Chr StringTranslate:translate ConcatWs:concat_ws SubstringIndex:substring_index Overlay "
         "StringLPad:lpad StringRPad:rpad StringRepeat:repeat RegExpExtract:regexp_extract "
-        "RegExpReplace:regexp_replace Hex Md5 Sha1 Sha2 Bin DateFormatClass:date_format DayName MonthName",
+        "RegExpReplace:regexp_replace Hex Md5 Sha1 Sha2 Bin DateFormatClass:date_format DayName MonthName Mask Elt "
+        "Conv FormatNumber:format_number FormatString:format_string ToCharacter:to_char FromUnixTime:from_unixtime",
     ),
     **_by_type(
         None,
         "BitwiseAnd:& BitwiseOr:| BitwiseXor:^ BitwiseNot:~ ShiftLeft ShiftRight ShiftRightUnsigned Abs Greatest "
-        "Least Coalesce NaNvl",
+        "Least Coalesce NaNvl MultiplyDTInterval:interval_times MultiplyYMInterval:interval_times "
+        "DivideDTInterval:interval_divided DivideYMInterval:interval_divided",
     ),
     **_by_type(
         DOUBLE,
@@ -51,14 +53,22 @@ CLASSES: dict[str, tuple[str, SqlType | None]] = {
     **_by_type(
         BIGINT,
         "Factorial Crc32 WidthBucket:width_bucket UnixSeconds:unix_seconds UnixMillis:unix_millis "
-        "UnixMicros:unix_micros",
+        "UnixMicros:unix_micros XxHash64:xxhash64",
     ),
     **_by_type(DATE, "LastDay:last_day DateFromUnixDate:date_from_unix_date MakeDate:make_date NextDay:next_day"),
     **_by_type(
         TIMESTAMP,
-        "GetTimestamp:to_timestamp SecondsToTimestamp:timestamp_seconds MillisToTimestamp:timestamp_millis",
+        "SecondsToTimestamp:timestamp_seconds MillisToTimestamp:timestamp_millis MicrosToTimestamp:timestamp_micros "
+        "FromUTCTimestamp:from_utc_timestamp ToUTCTimestamp:to_utc_timestamp",
     ),
-    **_by_type(_BINARY, "Unhex"),
+    **_by_type(SqlType("timestamp_ntz"), "ConvertTimezone:convert_timezone"),
+    **_by_type(
+        DAYS, "SubtractTimestamps:timestamps_between SubtractDates:dates_between MakeDTInterval:make_dt_interval"
+    ),
+    **_by_type(MONTHS, "MakeYMInterval:make_ym_interval"),
+    **_by_type(SqlType("binary"), "Unhex UnBase64"),
+    **_by_type(SqlType("tinyint"), "BitwiseGet:getbit"),
+    **_by_type(STRINGS, "RegExpExtractAll:regexp_extract_all"),
     **_by_type(SqlType("decimal", 8, 6), "SecondWithFraction:second_with_fraction"),
 }
 # The names by which users call them, beyond those that have always been on the list (allowed_sql.py).
@@ -70,5 +80,12 @@ NAMES = frozenset(
     "regexp_extract regexp_replace regexp_instr regexp_substr bit_length octet_length hex unhex md5 sha sha1 "
     "sha2 crc32 decode zeroifnull nullifzero last_day weekday dayofyear weekofyear extract dayname monthname "
     "unix_date date_from_unix_date make_date next_day months_between date_format to_date to_timestamp "
-    "timestamp_seconds timestamp_millis unix_seconds unix_millis unix_micros timestampdiff timestampadd".split()
+    "timestamp_seconds timestamp_millis unix_seconds unix_millis unix_micros timestampdiff timestampadd "
+    "hash xxhash64 base64 unbase64 encode to_binary url_encode url_decode try_url_decode parse_url try_parse_url "
+    "luhn_check jaro_winkler_similarity quote mask elt conv bit_get getbit format_number format_string printf "
+    "to_char to_varchar to_number try_to_number regexp_count regexp_extract_all pi e space typeof make_timestamp "
+    "make_timestamp_ltz make_timestamp_ntz try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz "
+    "to_timestamp_ltz to_timestamp_ntz try_to_timestamp try_to_date from_unixtime to_unix_timestamp unix_timestamp "
+    "timestamp_micros from_utc_timestamp to_utc_timestamp convert_timezone make_dt_interval make_ym_interval "
+    "to_json".split()
 )

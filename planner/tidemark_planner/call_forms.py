@@ -18,6 +18,7 @@ from tidemark_planner.tries import TRIED
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.functions import call, entry
+from tidemark_protocol.functions_intervals import PARTS
 from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
 from tidemark_protocol.signatures import describe
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT
@@ -29,6 +30,7 @@ _HINTS = {
     **dict.fromkeys(
         ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
     ),
+    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
     "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
     **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
 }
@@ -87,17 +89,19 @@ def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -
     return lowered
 
 
-def _interval_days(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    of = arguments[0]
-    if not isinstance(of, Literal) or of.value is None:
-        unsupported("an interval that is not a literal")
-    return Literal(str(int(of.value) // 86_400_000_000), INT)
+def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    """A field of an interval; the days of a literal one are a number."""
+    function, _, of, result = PARTS[kind]
 
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        (interval,) = arguments
+        if function == "interval_days" and isinstance(interval, Literal) and interval.value is not None:
+            return Literal(str(int(interval.value) // 86_400_000_000), INT)
+        if interval.type != of:
+            unsupported(f"{function} of {interval.type}")
+        return call(function, arguments, result)
 
-def _timestamp_moved(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    if not isinstance(arguments[1], Literal):
-        unsupported("an interval that is not a literal")
-    return call("+", arguments, arguments[0].type)
+    return lowered
 
 
 def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -128,8 +132,8 @@ BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     "DateSub": _date_moved("date_sub", fold.add_days),
     "AddMonths": _date_moved("add_months", fold.add_months),
     "DateAddYMInterval": _date_moved("add_months", fold.add_months),
-    "ExtractANSIIntervalDays": _interval_days,
-    "TimestampAddInterval": _timestamp_moved,
-    "TimestampAddYMInterval": _timestamp_moved,
+    **{kind: _part(kind) for kind in PARTS},
+    "TimestampAddInterval": lambda a: call("+", a, a[0].type),
+    "TimestampAddYMInterval": lambda a: call("+", a, a[0].type),
     "TruncDate": lambda a: call("trunc", a, DATE),
 }

@@ -17,6 +17,7 @@ from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.likes import escaped, with_backslash
 from tidemark_planner.literals import literal_of
+from tidemark_planner.methods import lower_method
 from tidemark_planner.nested_expressions import empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
@@ -48,9 +49,9 @@ class _Lowering:
         special = _SPECIAL.get(kind)
         if special is not None:
             return special(self, node)
-        nested = lower_nested(node, self.lower)
-        if nested is not None:
-            return nested
+        for family in (lower_nested, lower_method):
+            if (found := family(node, self.lower)) is not None:
+                return found
         arguments = tuple(self.lower(child) for child in node.children)
         if kind in ARITHMETIC:
             return arithmetic(ARITHMETIC[kind], arguments)

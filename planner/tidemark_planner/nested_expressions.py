@@ -50,8 +50,6 @@ _FIXED = {
     "StringSplit": ("split", STRINGS),
     "GetJsonObject": ("get_json_object", STRING),
 }
-# Functions that Spark's analyser turns into calls of a Java method.
-_METHODS = {"lengthOfJsonArray": ("json_array_length", INT), "jsonObjectKeys": ("json_object_keys", STRINGS)}
 
 
 def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
@@ -158,14 +156,6 @@ def _sequence(node: Node, lower: Lower) -> ScalarExpr:
     refuse("UNSUPPORTED", message, word="sequence")
 
 
-def _method(node: Node, lower: Lower) -> ScalarExpr:
-    name, of = str(node.fields.get("functionName")), str(node.fields.get("staticObject"))
-    if name not in _METHODS or not of.endswith(".JsonExpressionUtils"):
-        refuse("FORBIDDEN_FUNCTION", f"the expression {name} is not on the list of allowed functions", word=name)
-    function, result = _METHODS[name]
-    return call(function, tuple(lower(child) for child in node.children), result)
-
-
 _SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
     "CreateArray": _array,
     "CreateNamedStruct": _named_struct,
@@ -177,5 +167,4 @@ _SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
     "ArrayRepeat": _repeated,
     "JsonToStructs": _from_json,
     "Sequence": _sequence,
-    "StaticInvoke": _method,
 }

@@ -17,16 +17,20 @@ from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import entry, is_constant, is_fallible
 from tidemark_protocol.sqltext import string_sql, to_sql
+from tidemark_protocol.types import STRING
 
 
 def check_patterns(catalyst: Catalyst, exprs: Iterable[ScalarExpr]) -> None:
     """Raise Refusal for the first one."""
     calls = dict.fromkeys(n for expr in exprs for n in walk(expr) if isinstance(n, Call) and n.function in _CHECKS)
     for call in calls:
-        if is_constant(call.arguments[1]) and entry(call.function).errors(call):
-            pattern = _value(catalyst, call.arguments[1])
-            if pattern is not None and (wrong := _CHECKS[call.function](catalyst, call, pattern)):
-                refuse("TYPE", f"the {wrong} {string_sql(pattern)} is none", word=pattern)
+        for argument in filter(
+            is_constant, call.arguments if call.function == "convert_timezone" else call.arguments[1:2]
+        ):
+            if argument.type == STRING and entry(call.function).errors(call):
+                pattern = _value(catalyst, argument)
+                if pattern is not None and (wrong := _CHECKS[call.function](catalyst, call, pattern)):
+                    refuse("TYPE", f"the {wrong} {string_sql(pattern)} is none", word=pattern)
 
 
 def _value(catalyst: Catalyst, expr: ScalarExpr) -> str | None:
@@ -54,4 +58,19 @@ def _day(catalyst: Catalyst, call: Call, pattern: str) -> str:
     return "day of the week"
 
 
-_CHECKS: dict[str, Callable[[Catalyst, Call, str], str]] = {"like": _like, "rlike": _regular, "next_day": _day}
+def _zone(catalyst: Catalyst, call: Call, pattern: str) -> str:
+    try:
+        catalyst.jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(pattern)
+    except (PySparkException, Py4JJavaError):
+        return "time zone"
+    return ""
+
+
+_CHECKS: dict[str, Callable[[Catalyst, Call, str], str]] = {
+    "like": _like,
+    "rlike": _regular,
+    "next_day": _day,
+    "from_utc_timestamp": _zone,
+    "to_utc_timestamp": _zone,
+    "convert_timezone": _zone,
+}

@@ -19,7 +19,9 @@ from tidemark_planner.tree import Node
 _MARK = "/try"
 _OPEN = f"if('{_MARK}' = '', NULL, "
 _OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
-NAMES = frozenset(_OPERATORS)
+# Of one argument; with a pattern, the tree shows them.
+_CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
+NAMES = frozenset((*_OPERATORS, *_CASTS))
 # What is tried: the function that raises, and the one that gives NULL instead.
 TRIED = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
 
@@ -33,7 +35,12 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
     for token, whole in tree.casts("TRY_CAST"):
         if not _inside(token.span, tables):
             edits += [Edit(token.span.start, token.span.end, _OPEN + "CAST"), Edit(whole.end, whole.end, ")")]
-    for name, whole, arguments in tree.calls(NAMES):
+    for name, whole, arguments in tree.calls(_CASTS):
+        if len(arguments) == 1 and not _inside(whole, tables):
+            of, target = arguments[0].span, _CASTS[name.text.lower().strip("`")]
+            edits.append(Edit(whole.start, of.start, f"{_OPEN}CAST("))
+            edits.append(Edit(of.end, whole.end, f" AS {target}))"))
+    for name, whole, arguments in tree.calls(_OPERATORS):
         if len(arguments) == 2 and not _inside(whole, tables):
             (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
             edits.append(Edit(whole.start, left.start, _OPEN + "("))

@@ -17,6 +17,7 @@ from tidemark_protocol import decimals
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW, OUT_OF_RANGE, cast_errors
 from tidemark_protocol.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.signatures import rounded_type
+from tidemark_protocol.types import INTERVAL_TYPES
 
 DIVIDE_BY_ZERO = "DIVIDE_BY_ZERO"
 REMAINDER_BY_ZERO = "REMAINDER_BY_ZERO"
@@ -60,6 +61,8 @@ def negation(call: Call) -> frozenset[str]:
     """One-sided `-`. Spark negates decimals in 34 digits: one that has more may be rounded up beyond its type."""
     if call.type.is_decimal:
         return frozenset({OUT_OF_RANGE}) if call.type.precision > _EXACT_DIGITS else NOTHING
+    if call.type.name in INTERVAL_TYPES:
+        return frozenset({ARITHMETIC_OVERFLOW})
     return overflow(call)
 
 

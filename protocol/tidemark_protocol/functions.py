@@ -15,7 +15,9 @@ from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, is_nullable, wal
 from tidemark_protocol.fallible import Errors, always
 from tidemark_protocol.function_entry import Function as Function
 from tidemark_protocol.function_entry import all_arguments, any_argument, maybe, not_null
+from tidemark_protocol.functions_codes import CODES
 from tidemark_protocol.functions_dates import DATES
+from tidemark_protocol.functions_intervals import INTERVALS
 from tidemark_protocol.functions_math import MATH
 from tidemark_protocol.functions_text import TEXT
 from tidemark_protocol.lir import ErrorValue
@@ -58,7 +60,7 @@ _ENTRIES = (
     Function("/", 2, 2, signatures.arithmetic("/"), fallible.division),
     Function("div", 2, 2, signatures.whole_division, fallible.whole_division),
     Function("%", 2, 2, signatures.arithmetic("%"), fallible.remainder),
-    Function("negate", 1, 1, signatures.number, fallible.negation),
+    Function("negate", 1, 1, signatures.negated, fallible.negation),
     Function("abs", 1, 1, signatures.number, fallible.overflow),
     Function("round", 2, 2, signatures.rounded, fallible.rounding),
     Function("floor", 1, 1, signatures.whole, fallible.whole),
@@ -128,8 +130,9 @@ _ENTRIES = (
     Function("get_json_object", 2, 2, fixed(STRING, STRING, STRING), nullable=maybe),
     Function("json_array_length", 1, 1, fixed(INT, STRING), nullable=maybe),
     Function("json_object_keys", 1, 1, fixed(nested.STRINGS, STRING), nullable=maybe),
+    Function("to_json", 1, 1, nested.as_json),
 )
-FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES)}
+FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES, *CODES, *INTERVALS)}
 # The planner turns comparisons with them into temporal bounds: no plan holds one.
 CLOCK: dict[str, Function] = {
     "now": Function("now", 0, 0, fixed(TIMESTAMP), nullable=not_null),

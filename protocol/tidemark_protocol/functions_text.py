@@ -53,6 +53,11 @@ def _replaced(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return _text(STRING, STRING, STRING, INT)(arguments, result) and isinstance(arguments[3], Literal)
 
 
+def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """levenshtein: of two texts; -1 beyond the bound that is the third."""
+    return fixed(INT, STRING, STRING)(arguments[:2], result) and all(a.type == INT for a in arguments[2:])
+
+
 _INVALID: Errors = always(INVALID_PATTERN)
 TEXT = (
     *(Function(n, 1, 1, _text(STRING)) for n in ("initcap", "soundex")),
@@ -63,7 +68,7 @@ TEXT = (
     Function("instr", 2, 2, fixed(INT, STRING, STRING)),
     Function("locate", 3, 3, fixed(INT, STRING, STRING, INT)),
     Function("find_in_set", 2, 2, fixed(INT, STRING, STRING)),
-    Function("levenshtein", 2, 2, fixed(INT, STRING, STRING)),
+    Function("levenshtein", 2, 3, _distance),
     Function("substring_index", 3, 3, _text(STRING, STRING, INT)),
     Function("overlay", 4, 4, _text(STRING, STRING, INT, INT)),
     *(Function(n, 3, 3, padded) for n in ("lpad", "rpad")),

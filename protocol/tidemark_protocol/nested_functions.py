@@ -131,6 +131,10 @@ def parsing(arguments: Arguments, result: SqlType) -> bool:
     return result.is_nested and types_of(arguments) == (STRING,)
 
 
+def as_json(arguments: Arguments, result: SqlType) -> bool:
+    return result == STRING and arguments[0].type.is_nested
+
+
 def subscript_errors(call: Call) -> frozenset[str]:
     return frozenset({INVALID_ARRAY_INDEX})
 

@@ -36,7 +36,7 @@ def of_names(result: SqlType, *names: str) -> Signature:
 
 def comparison(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """Values of one type, compared."""
-    return result == BOOLEAN and len(set(types_of(arguments))) == 1 and not _is_interval(arguments[0].type)
+    return result == BOOLEAN and len(set(types_of(arguments))) == 1
 
 
 def same_type(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -53,14 +53,14 @@ def predicate_of_any(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool
 
 
 def arithmetic(operator: str) -> Signature:
-    """`+ - * / %` over two numbers of one type, two decimals, or (`+`) a timestamp and an interval literal."""
+    """`+ - * / %` over two numbers of one type, two decimals, or (`+`) a timestamp and an interval."""
 
     def fits(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
         left, right = types_of(arguments)
         if left.is_decimal and right.is_decimal:
             return result == decimals.result_type(operator, left, right)
         if operator == "+" and left.name in TIMESTAMPS:
-            return isinstance(arguments[1], Literal) and _is_interval(right) and result == left
+            return _is_interval(right) and result == left
         allowed = left.is_floating or (left.is_integral and operator != "/")
         return left == right == result and allowed and not (operator == "/" and left.name == "float")
 
@@ -75,6 +75,11 @@ def whole_division(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """One number, and one of its own type."""
     return arguments[0].type.is_numeric and arguments[0].type == result
+
+
+def negated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A number or an interval."""
+    return number(arguments, result) or (_is_interval(result) and arguments[0].type == result)
 
 
 def whole_numbers(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:

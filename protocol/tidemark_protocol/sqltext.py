@@ -15,6 +15,7 @@ from decimal import Decimal
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import FUNCTIONS, error_value, is_fallible
+from tidemark_protocol.functions_intervals import FIELDS
 from tidemark_protocol.lir import ErrorValue
 from tidemark_protocol.literals import parts_of
 from tidemark_protocol.types import SqlType
@@ -119,6 +120,11 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "second_with_fraction": lambda call, a: f"extract(SECOND FROM {a[0]})",
     "timestampdiff": _with_unit,
     "timestampadd": _with_unit,
+    "timestamps_between": lambda call, a: f"({a[0]} - {a[1]})",
+    "dates_between": lambda call, a: f"({a[0]} - {a[1]})",
+    "interval_times": lambda call, a: f"({a[0]} * {a[1]})",
+    "interval_divided": lambda call, a: f"({a[0]} / {a[1]})",
+    **dict.fromkeys(FIELDS, lambda call, a: f"extract({FIELDS[call.function]} FROM {a[0]})"),
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),
     "ltrim": _trim("LEADING"),

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
+from decimal import Decimal
+
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
 from tests.oracle.tables import T
 
 PATTERNS = Table(
     (("s", "string"), ("p", "string")), (["a%", "ab", "A_b", "!%", "\\%", "", None], ["a%", "%", "_", None])
+)
+CODES = Table(
+    (("s", "string"), ("n", "int"), ("d", "decimal(12,2)"), ("f", "double"), ("ts", "timestamp")),
+    (
+        ["", "abc", "79927398713", "http://a.b/c?d=e", "2020-02-29", "a%20+b", "ß 🙂 X1", "1.5", "%zz", None],
+        [0, 1, 2, -3, 29, None],
+        [Decimal("0.00"), Decimal("1234.56"), Decimal("-0.05"), None],
+        [0.0, 1.25, -1e10, math.nan, None],
+        [datetime(2020, 2, 29, 23, 59, 59, 1, tzinfo=UTC), datetime(1969, 7, 20, 20, 17, tzinfo=UTC), None],
+    ),
 )
 QUERIES = (
     Case(
@@ -16,6 +30,31 @@ QUERIES = (
         "s ILIKE 'a!_B' ESCAPE '!' AS d, s LIKE ANY ('a%', '_!%') AS e, s NOT LIKE ALL ('a%', '%b', NULL) AS f, "
         "s LIKE 'a%%' ESCAPE '%' AS g, s LIKE SOME (p, '!%') AS h, s NOT ILIKE ANY ('a%', p) AS i FROM p",
         {"p": PATTERNS},
+    ),
+    Case(
+        "codes",
+        "SELECT s, hash(s, n) AS h, xxhash64(n, ts) AS x, base64(CAST(s AS binary)) AS b, unbase64(s) AS u, "
+        "encode(s, 'UTF-16') AS e, url_encode(s) AS v, try_url_decode(s) AS w, luhn_check(s) AS l, "
+        "try_parse_url(s, 'HOST') AS p, quote(s) AS q, mask(s, 'Q', 'q', '1') AS m, conv(s, 16, 2) AS c, "
+        "regexp_extract_all(s, '([a-z])', 1) AS r, regexp_count(s, '[0-9]') AS k, typeof(n) AS t FROM c",
+        {"c": CODES},
+    ),
+    Case(
+        "numbers as text and back",
+        "SELECT n, d, format_number(d, 1) AS a, format_number(n, 2) AS b, format_string('%05d|%s|%.1f', n, s, f) AS c, "
+        "to_char(d, 'S999D99') AS e, try_to_number(s, '9.9') AS g, to_json(named_struct('n', n, 's', s, 'd', d)) AS j, "
+        "elt(n, s, 'two') AS k, jaro_winkler_similarity(s, 'abc') AS w FROM c WHERE n BETWEEN 1 AND 2",
+        {"c": CODES},
+    ),
+    Case(
+        "times made and taken apart",
+        "SELECT ts, n, ts - n * INTERVAL '1' HOUR AS a, "
+        "(ts - TIMESTAMP '2020-03-01 00:00:00') > INTERVAL '1' DAY AS b, "
+        "extract(DAY FROM ts - TIMESTAMP '2020-01-01 12:00:00') AS c, try_make_timestamp(2020, n, 29, 1, 2, 3.5) AS e, "
+        "make_timestamp_ntz(2020, 1, n, 1, 2, 3.5) AS f, from_utc_timestamp(ts, 'Europe/Berlin') AS g, "
+        "from_unixtime(n, 'HH:mm:ss') AS h, unix_timestamp(ts) AS i, try_to_timestamp(s) AS j, "
+        "try_to_date(s, 'yyyy-MM-dd') AS k, ts + make_dt_interval(n, 1) / 2 AS l, timestamp_micros(n) AS m FROM c",
+        {"c": CODES},
     ),
     Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
     Case(

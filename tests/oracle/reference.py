@@ -129,5 +129,5 @@ def _counted(found: pa.Table) -> Rows:
 def _arrow(schema: Any) -> list[pa.DataType]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    types: list[pa.DataType] = to_arrow_schema(schema).types[1:]
+    types: list[pa.DataType] = to_arrow_schema(schema, timezone="UTC").types[1:]
     return types

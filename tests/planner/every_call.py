@@ -8,6 +8,7 @@ from itertools import product
 from tidemark_protocol import decimals
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import FUNCTIONS, call, is_constant
+from tidemark_protocol.functions_intervals import DAYS, MONTHS
 from tidemark_protocol.signatures import RAISED
 from tidemark_protocol.types import BOOLEAN, SIMPLE_TYPES, STRING, ColumnType, SqlType
 
@@ -39,15 +40,38 @@ LITERALS = (
     Literal("yyyy-MM-dd HH:mm", SqlType("string")),
     Literal("^ab.c$", SqlType("string")),
 )
+_FORMAT = "S999,999.99"
+_KNOWN = (*TYPES, SqlType("decimal", 8, 6), DAYS, MONTHS, SqlType("decimal", 8, 2))
+# They take every type, one as any other.
+_OF_ANYTHING = frozenset({"hash", "xxhash64"})
 _COLUMNS = tuple(ColumnRef(2 * n, of) for n, of in enumerate(TYPES))
 _NOT_NULL = tuple(ColumnRef(2 * n + 1, of, False) for n, of in enumerate(TYPES))
 
 
 def _of(name: str) -> ColumnRef:
-    return _COLUMNS[TYPES.index(SqlType(name))]
+    return _COLUMNS[TYPES.index(SqlType.parse(name))]
 
 
-# Calls of three and four arguments whose types are not alike.
+def _literal(text: str) -> Literal:
+    return Literal(text, STRING)
+
+
+# Literals that only a few functions take, so that not all of them meet all others.
+_PATTERNED = (
+    *((_of("string"), _literal(t)) for t in ("UTF-8", "us-ascii", "HOST", _FORMAT, "yyyy-MM-dd")),
+    (_of("binary"), _literal("UTF-8")),
+    (_of("bigint"), _literal("yyyy-MM-dd HH:mm:ss")),
+    (_of("timestamp"), _literal("Europe/Berlin")),
+    *((of, _literal("S9999D99")) for of in _COLUMNS if of.type.is_decimal),
+    *((_literal("%s|%2$05d|%3$.2f%%"), _of("string"), *more) for more in ((_of("int"), _of("double")),)),
+    (_literal("%-9s|%s|%x"), _of("boolean"), _of("smallint"), _of("bigint")),
+    (_literal("%s"), _of("decimal(15,2)")),
+)
+_INTERVALS = (
+    call("timestamps_between", (_of("timestamp"), _of("timestamp")), DAYS),
+    call("make_ym_interval", (_of("int"), LITERALS[0]), MONTHS),
+)
+# Calls of three and more arguments whose types are not alike.
 _MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
     (_of("string"), LITERALS[0], _of("string")),
     (LITERALS[-3], _of("timestamp"), _of("timestamp")),
@@ -56,6 +80,15 @@ _MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
     (_of("double"), _of("double"), _of("double"), _of("bigint")),
     (_of("string"), _of("string"), _of("int"), _of("int")),
     (_of("string"), _of("string"), _of("string"), LITERALS[0]),
+    (_of("string"), _literal("QUERY"), _of("string")),
+    (_of("string"), _of("string"), _of("int")),
+    (_of("string"), _of("int"), _of("int")),
+    (_of("int"), _of("string"), _of("string")),
+    (_literal("UTC"), _literal("Europe/Berlin"), _of("timestamp_ntz")),
+    (_of("int"), _of("int"), LITERALS[0], Literal("1.500000", SqlType("decimal", 18, 6))),
+    (_of("string"), _literal("X"), _literal("y"), Literal(None, STRING), _literal("-")),
+    (*(_of("int") for _ in range(5)), Literal("59.999999", SqlType("decimal", 16, 6))),
+    *(p for p in _PATTERNED if len(p) > 2),
 )
 
 
@@ -65,8 +98,10 @@ def calls_of(function: str) -> Iterator[Call]:
     if function == "raise_error":
         yield from (call(function, (Literal(code, STRING),), BOOLEAN) for code in sorted(RAISED))
         return
-    for count in range(entry.least, min(entry.most or entry.least + 1, 4) + 1):
-        for arguments in _arguments(count):
+    most = entry.least if function in _OF_ANYTHING else min(entry.most or entry.least + 1, max(entry.least, 4))
+    longer = (p for p in _MIXED if entry.most is None and len(p) > most and function not in _OF_ANYTHING)
+    for each in (*(_arguments(count) for count in range(entry.least, most + 1)), longer):
+        for arguments in each:
             if all(map(is_constant, arguments)):
                 continue
             for result in _results(arguments):
@@ -78,6 +113,8 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
     pool: tuple[ScalarExpr, ...] = (*_COLUMNS, *LITERALS)
     if count <= 2:
         yield from product(pool, repeat=count)
+        yield from (p for p in _PATTERNED if len(p) == count)
+        yield from ((i,) for i in _INTERVALS if count == 1)
         return
     boolean = _COLUMNS[TYPES.index(SqlType("boolean"))]
     string, integer = _COLUMNS[TYPES.index(SqlType("string"))], LITERALS[0]
@@ -97,10 +134,10 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
 
 
 def _results(arguments: tuple[ScalarExpr, ...]) -> list[SqlType]:
-    found = dict.fromkeys((*TYPES, SqlType("decimal", 8, 6)))
-    of = [a.type for a in arguments if a.type.is_decimal]
+    found = [*_KNOWN]
+    of = [a.type for a in arguments[:2] if a.type.is_decimal]
     if len(of) == 2:
-        found |= dict.fromkeys(decimals.result_type(op, of[0], of[1]) for op in "+-*/%")
+        found += (decimals.result_type(op, of[0], of[1]) for op in "+-*/%")
     if of:
-        found |= dict.fromkeys(SqlType("decimal", p, s) for p in range(1, 39) for s in (0, 2) if s <= p)
-    return list(found)
+        found += (SqlType("decimal", p, s) for p in range(1, 39) for s in (0, 2) if s <= p)
+    return found

@@ -15,7 +15,7 @@ from tidemark_protocol.types import BOOLEAN
 MAX_NODES = 2_000
 # Of these functions only so many first arguments make a NULL of NULL: concat_ws('-', NULL, 'a') is 'a', and locate is 0
 # where its start is NULL, whatever the others are.
-_STRICT_IN = {"in": 1, "concat_ws": 1, "nanvl": 1, "array_insert": 2, "locate": 0}
+_STRICT_IN = {"in": 1, "levenshtein": 2, "concat_ws": 1, "nanvl": 1, "array_insert": 2, "locate": 0}
 
 
 def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
