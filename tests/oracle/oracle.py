@@ -16,13 +16,14 @@ from tidemark_protocol.dataflow import DataflowDescription, IndexExport, Materia
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
 from tidemark_replica.arrow_types import sql_type
+from tidemark_replica.step_worker.pool import StepWorkers
 
 
 class Oracle:
-    """One session for everything: the planner's, the renderer's, the reference's."""
+    """One session for everything: the planner's, the renderer's, the reference's. Small steps are the workers'."""
 
-    def __init__(self, spark: Any) -> None:
-        self.spark = spark
+    def __init__(self, spark: Any, workers: StepWorkers | None = None) -> None:
+        self.spark, self.workers = spark, workers
         planning = spark.newSession()
         for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
             planning.conf.set(key, value)
@@ -59,18 +60,18 @@ class Oracle:
     def check(self, case: Case, seed: int, folder: Path) -> None:
         """Raise Wrong if anything differs at any frontier, or between two ways to go through the history.
 
-        The second one cuts it into other steps, and leaves every expression to Catalyst.
+        The first one hydrates as a Spark job and takes its steps in a step worker, where it can. The second one cuts
+        the history into other steps, leaves every expression to Catalyst, and needs Spark jobs alone.
         """
         history = random_history(case.tables, seed, changes=case.changes, tick=case.tick)
         with world(self.spark, folder, case.tables, history) as of:
             description = self.describe(case, of)
-            updates = of.run(description, random_bounds(history, seed))
+            updates = of.run(description, random_bounds(history, seed), workers=self.workers)
             again = of.run(description, random_bounds(history, seed + 1000), arrow=False)
         self.check_updates(case, history, description, updates)
         if updates != again:
-            raise Wrong(
-                f"{case.name}: other steps, by Catalyst alone, give other updates: {_difference(updates, again)}"
-            )
+            found = _difference(updates, again)
+            raise Wrong(f"{case.name}: other steps, by Spark and Catalyst alone, give other updates: {found}")
 
     def check_updates(self, case: Case, history: History, description: DataflowDescription, updates: Updates) -> None:
         """The comparison with the batch engines."""

@@ -19,8 +19,10 @@ from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.render.prepare import prepare
-from tidemark_replica.render.runner import Prepared, PreparedLoop
+from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.spark_runner import SparkRunner
+from tidemark_replica.render.worker_runner import ROWS_MOST, WorkerRunner
+from tidemark_replica.step_worker.pool import StepWorkers
 
 
 def build(
@@ -31,11 +33,14 @@ def build(
     indexes: Mapping[GlobalId, IndexTrace] | None = None,
     *,
     arrow: bool = True,
+    workers: StepWorkers | None = None,
+    rows_most: float = ROWS_MOST,
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
     `indexes` are the imported ones, by the import's id; `arrow` False leaves every expression
-    to Catalyst. The description has been checked (`check_dataflow`).
+    to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at most
+    `rows_most` updates; without them every step is Spark jobs.
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
@@ -44,8 +49,16 @@ def build(
     folder.mkdir(parents=True)
     _write_constants(fragments, folder)
     prepared = [_prepared(session, f) for f in fragments.fragments]
-    runner = SparkRunner(session, f"tidemark-{folder.name}")
+    spark = SparkRunner(session, f"tidemark-{folder.name}")
+    runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
     return RenderedDataflow(description, fragments, prepared, imported, store, runner, folder)
+
+
+def _with_workers(
+    spark: SparkRunner, workers: StepWorkers, rows_most: float, name: str, fragments: Fragments
+) -> Runner:
+    parts = [part for f in fragments.fragments for part in (f.body if isinstance(f, LoopFragment) else (f,))]
+    return WorkerRunner(spark, workers, name, parts, rows_most=rows_most)
 
 
 def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:

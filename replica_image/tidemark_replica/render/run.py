@@ -43,7 +43,7 @@ class StepRun:
         self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
         self.merges: list[Merged] = []
         self._published: dict[str, Published] = {}
-        self.jobs = 0
+        self._jobs_before = runner.jobs
 
     def run(self, prepared: Prepared | PreparedLoop) -> None:
         """Run a fragment, or see that there is nothing to run."""
@@ -61,7 +61,6 @@ class StepRun:
         self._describe().write(path)
         what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
         report = self._runner.run(Work(prepared, path, rows, what))
-        self.jobs += 1
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
@@ -77,7 +76,6 @@ class StepRun:
         def run(at: int, description: Path) -> Report:
             part = prepared.parts[at]
             what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
-            self.jobs += 1
             return self._runner.run(Work(part, description, rows, what))
 
         fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
@@ -85,6 +83,11 @@ class StepRun:
         self.written |= fixpoint.written
         self.merges += fixpoint.merges
         self._published |= fixpoint.leaving
+
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs it has taken."""
+        return self._runner.jobs - self._jobs_before
 
     def published(self, name: str) -> tuple[tuple[Path, ...], int]:
         """The files published under a name, and their rows."""

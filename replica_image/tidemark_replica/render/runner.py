@@ -49,6 +49,10 @@ class Work:
 class Runner(Protocol):
     """Runs one dataflow's fragments, one after the other."""
 
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs it has run so far."""
+
     def begin(self) -> None:
         """A step begins: what was cancelled was the one before. Raises StepCancelled once it is closed."""
 

@@ -27,6 +27,12 @@ class SparkRunner:
         self._idle.set()
         self._cancelled = threading.Event()
         self._ended = False
+        self.jobs = 0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the step under way, or the last one, has been cancelled."""
+        return self._cancelled.is_set()
 
     def begin(self) -> None:
         if self._ended:
@@ -39,6 +45,7 @@ class SparkRunner:
 
     def run(self, work: Work) -> Report:
         """One job."""
+        self.jobs += 1
         self._run(work)
         return believed(work.description.parent, stages_of(work.prepared.fragment.stage), work.what)
 

@@ -19,7 +19,12 @@ def freeze_in_spark_worker(arguments: list[str] | None = None) -> bool:
     started_as = " ".join(sys.orig_argv if arguments is None else arguments)
     if "pyspark.daemon" not in started_as and "pyspark.worker" not in started_as:
         return False
+    freeze()
+    return True
+
+
+def freeze() -> None:
+    """What has been imported by now stays, and is not looked at again."""
     pa.array(np.zeros(1, np.int64))
     gc.collect()
     gc.freeze()
-    return True

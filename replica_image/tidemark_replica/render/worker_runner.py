@@ -1,0 +1,107 @@
+"""Small fragments in a step worker, everything else as Spark jobs.
+
+                       no input from Catalyst?   so few updates?   the worker has not died of it?
+    Work ──> WorkerRunner ─────── yes ──────────────── yes ──────────────── yes ─────> step worker
+                       └───────── no ───────────────── no ───────────────── no ──────> Spark, always at hydration
+
+Both run the same tree over the same description, and are believed by the same reports. A worker that dies in the middle
+leaves files that nobody's report names: the work is run again as a Spark job, and a dataflow that has taken two workers
+with it stays with Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterable
+
+from tidemark_replica.render.description import Report
+from tidemark_replica.render.errors import StepCancelled, StepFailed
+from tidemark_replica.render.fragments import Fragment
+from tidemark_replica.render.runner import Work, believed
+from tidemark_replica.render.spark_runner import SparkRunner
+from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.step_worker.tickets import (
+    MemberCancelled,
+    MemberFailed,
+    NoWorker,
+    SentTree,
+    Ticket,
+    WorkerLost,
+)
+
+ROWS_MOST = 10_000
+LOST_MOST = 2
+
+
+class WorkerRunner:
+    """Runs one dataflow's fragments; see `runner.Runner`."""
+
+    def __init__(
+        self,
+        spark: SparkRunner,
+        workers: StepWorkers,
+        name: str,
+        fragments: Iterable[Fragment],
+        *,
+        rows_most: float = ROWS_MOST,
+    ) -> None:
+        """`name` is the dataflow's alone; work of more than `rows_most` updates goes to Spark."""
+        self._spark, self._workers, self._rows_most = spark, workers, rows_most
+        own = [f.stage for f in fragments if not f.stage.inputs]
+        self._trees = {s.name: SentTree(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
+        self._lost = 0
+        self._lock = threading.Lock()
+        self._ticket: Ticket | None = None
+        if self._trees:
+            workers.start()
+
+    @property
+    def jobs(self) -> int:
+        return self._spark.jobs
+
+    def begin(self) -> None:
+        self._spark.begin()
+
+    def run(self, work: Work) -> Report:
+        stage = work.prepared.fragment.stage.name
+        rows = float("inf") if work.rows is None else work.rows
+        if stage not in self._trees or rows > self._rows_most or self._lost >= LOST_MOST:
+            return self._spark.run(work)
+        try:
+            self._run(Ticket(self._trees[stage], work.description), work)
+        except WorkerLost:
+            self._lost += 1
+            return self._spark.run(work)
+        except NoWorker:
+            return self._spark.run(work)
+        return believed(work.description.parent, (stage,), work.what)
+
+    def end(self) -> None:
+        self._spark.end()
+
+    def cancel(self) -> None:
+        self._spark.cancel()
+        with self._lock:
+            ticket = self._ticket
+        if ticket is not None:
+            ticket.cancel()
+
+    def close(self) -> None:
+        self._spark.close()
+        self.cancel()
+
+    def _run(self, ticket: Ticket, work: Work) -> None:
+        with self._lock:
+            self._ticket = ticket
+        try:
+            if self._spark.cancelled:  # a cancel from now on finds the ticket
+                raise StepCancelled(f"{work.what} was cancelled")
+            self._workers.run(ticket)
+        except MemberCancelled as cause:
+            raise StepCancelled(f"{work.what} was cancelled") from cause
+        except MemberFailed as cause:
+            raise StepFailed(f"{work.what} failed: {cause}") from cause
+        finally:
+            with self._lock:
+                self._ticket = None

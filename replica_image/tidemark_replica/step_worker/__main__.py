@@ -1,0 +1,22 @@
+"""`python -m tidemark_replica.step_worker FD`: a step worker at the other end of that socket; replicas start it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+
+from tidemark_replica.arrangement.kernels.worker import freeze
+from tidemark_replica.step_worker.members import Members, end_with_the_driver
+from tidemark_replica.step_worker.wire import Channel
+
+
+def main(members: Members) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too, which ends us
+    end_with_the_driver()
+    freeze()
+    members.serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main(Members())
