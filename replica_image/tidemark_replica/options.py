@@ -9,6 +9,8 @@ from pathlib import Path
 MIB, GIB = 1024**2, 1024**3
 # what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers
 HEAP_MIB_MIN = 512
+# a step worker's own memory, past which another takes over: an eighth of all, but what imports alone take several times
+STEP_WORKER_BYTES_MIN = 256 * MIB
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Options:
     tls: Tls | None
     metrics_port: int | None
     arrow: bool
+    step_workers: int
+    """Processes beside the driver for small steps; 0: all steps are Spark jobs."""
+    step_worker_bytes: int
 
 
 def parse(arguments: list[str]) -> Options:
@@ -49,6 +54,14 @@ def parse(arguments: list[str]) -> Options:
         default="arrow",
         help="arrow: expressions that the Arrow evaluator knows stay in Python (default: %(default)s)",
     )
+    parser.add_argument(
+        "--driver-steps",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes beside the driver that run small steps, at most one per core; 0: Spark runs every step "
+        "(default: %(default)s)",
+    )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
     for name in ("certificate", "key", "client-authority"):
         parser.add_argument(f"--tls-{name}", type=Path, help="PEM file; all three or none")
@@ -58,6 +71,8 @@ def parse(arguments: list[str]) -> Options:
         parser.error("--tls-certificate, --tls-key and --tls-client-authority go together")
     if not given.listen.startswith("unix:") and not files[0]:
         parser.error("a network address needs --tls-*; without, listen on unix:///path in a folder of mode 0700")
+    if given.driver_steps < 0:
+        parser.error("--driver-steps is a number of processes, or 0")
     return Options(
         listen=given.listen,
         scratch=given.scratch.absolute(),
@@ -67,4 +82,6 @@ def parse(arguments: list[str]) -> Options:
         tls=Tls(*files) if files[0] else None,
         metrics_port=given.metrics_port,
         arrow=given.evaluator == "arrow",
+        step_workers=min(given.driver_steps, given.cores),
+        step_worker_bytes=max(given.memory // 8, STEP_WORKER_BYTES_MIN),
     )

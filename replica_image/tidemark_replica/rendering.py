@@ -16,13 +16,16 @@ from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
 from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.step_worker.pool import StepWorkers
 
 
 class Renderer:
     """One per replica: its session, its arrangement store, and which indexes there are."""
 
-    def __init__(self, spark: SparkHolder, scratch: Path, *, arrow: bool = True) -> None:
-        self._spark, self._scratch, self._arrow = spark, scratch / "dataflows", arrow
+    def __init__(
+        self, spark: SparkHolder, scratch: Path, *, arrow: bool = True, workers: StepWorkers | None = None
+    ) -> None:
+        self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements")
         self._lock = threading.Lock()
         self._indexes: dict[GlobalId, IndexTrace] = {}
@@ -34,7 +37,15 @@ class Renderer:
             session = self._spark.get()
             with self._lock:
                 imported = {i.id: self._indexes[i.id] for i in description.index_imports if i.id in self._indexes}
-            rendered = build(description, session, self._store, self._scratch, imported, arrow=self._arrow)
+            rendered = build(
+                description,
+                session,
+                self._store,
+                self._scratch,
+                imported,
+                arrow=self._arrow,
+                workers=self._workers,
+            )
         except (PlanNotAllowed, NotRendered) as error:
             raise DataflowRefused(str(error)) from error
         with self._lock:
@@ -59,4 +70,7 @@ class Renderer:
         return self._store.sweep(())
 
     def close(self) -> None:
+        """Also the step workers end, before the files that they read."""
+        if self._workers is not None:
+            self._workers.close()
         self._store.close()

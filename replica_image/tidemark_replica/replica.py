@@ -1,6 +1,7 @@
 """A replica process put together: scratch, server, worker, pools, Spark.
 
 server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps, peeks), io (shards)
+                                                          └──► step workers: processes for small steps
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tidemark_replica.scratch import Scratch
 from tidemark_replica.server import ComputeService, start_server
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
 from tidemark_replica.worker import Worker
 
@@ -52,7 +54,9 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._metrics = Metrics()
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
-        self._renderer = Renderer(self._spark, self._scratch.folder, arrow=options.arrow)
+        self._renderer = Renderer(
+            self._spark, self._scratch.folder, arrow=options.arrow, workers=_step_workers(options)
+        )
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
@@ -96,6 +100,12 @@ class Replica:
 
     def _installed(self, shards: dict[ShardId, str]) -> Installed:
         return self._state.described(shards)
+
+
+def _step_workers(options: Options) -> StepWorkers | None:
+    if options.step_workers == 0:
+        return None
+    return StepWorkers(options.step_workers, most_bytes=options.step_worker_bytes)
 
 
 def prepare_address(address: str) -> None:

@@ -11,12 +11,12 @@ from tidemark_replica.step_worker.members import Members, end_with_the_driver
 from tidemark_replica.step_worker.wire import Channel
 
 
-def main(members: Members) -> None:
+def main(members: Members, fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too, which ends us
     end_with_the_driver()
     freeze()
-    members.serve(Channel(socket.socket(fileno=int(sys.argv[1]))))
+    members.serve(Channel(socket.socket(fileno=fd)))
 
 
 if __name__ == "__main__":
-    main(Members())
+    main(Members(), int(sys.argv[1]))

@@ -1,0 +1,184 @@
+"""Members of step workers: each ends on its own, whatever becomes of its neighbours or of the process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.faults import Fault
+from tests.step_worker.faulty import command
+from tests.step_worker.rows import ROWS, Rows, all_of, report, until, written
+from tidemark_replica.step_worker import members
+from tidemark_replica.step_worker.members import Members
+from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.step_worker.tickets import (
+    MemberCancelled,
+    MemberFailed,
+    NoWorker,
+    StepWorkerError,
+    Ticket,
+    WorkerLost,
+)
+
+# more than a member takes on a busy machine
+PATIENCE = 3.0
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Rows:
+    return Rows(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[StepWorkers]:
+    made = StepWorkers()
+    yield made
+    made.close()
+
+
+def faulty(rows: Rows, how: str, times: int = 1, patience: float = 60.0) -> tuple[StepWorkers, Fault]:
+    """Workers in which a member meets a fault while it reads."""
+    fault = Fault(rows.folder / "fault", "reading", how, times)
+    return StepWorkers(command=command(fault), patience=patience), fault
+
+
+def begun(workers: StepWorkers, ticket: Ticket) -> list[type[StepWorkerError] | None]:
+    """A ticket on its way: the list has how it ended, once it has."""
+    ended: list[type[StepWorkerError] | None] = []
+    threading.Thread(target=lambda: ended.extend(all_of(workers, [ticket]))).start()
+    return ended
+
+
+def children() -> set[int]:
+    """Step workers of this process that live."""
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    found = {int(child) for task in tasks for child in task.read_text().split()}
+    return {pid for pid in found if "step_worker" in Path(f"/proc/{pid}/cmdline").read_text()}
+
+
+def test_many_members_run_in_one_process(workers: StepWorkers, rows: Rows) -> None:
+    """Tickets of many threads; each has its own report, and the process has learnt the tree once."""
+    tickets = [rows.ticket() for _ in range(20)]
+    assert all_of(workers, tickets) == [None] * 20
+    assert [written(t) for t in tickets] == [ROWS] * 20
+    assert workers.started == 1
+
+
+def test_a_member_that_fails_leaves_its_neighbours_alone(workers: StepWorkers, rows: Rows) -> None:
+    """Its failure is its own; the process lives on."""
+    broken = rows.ticket(key="broken", tree=pickle.dumps("no pipeline"))
+    good = [rows.ticket() for _ in range(5)]
+    assert all_of(workers, [*good[:3], broken, *good[3:]]) == [None, None, None, MemberFailed, None, None]
+    assert workers.started == 1
+
+
+def test_crash_a_killed_process_loses_one_member_and_is_replaced(rows: Rows) -> None:
+    """The one that it was at is told; those behind it are run by the next process."""
+    workers, fault = faulty(rows, "kill")
+    try:
+        ended = all_of(workers, [rows.ticket() for _ in range(8)])
+    finally:
+        workers.close()
+    assert fault.strikes == 1
+    assert sorted(ended, key=str) == [WorkerLost, *[None] * 7]
+    assert workers.started == 2
+
+
+def test_crash_a_process_that_hangs_is_bounded(rows: Rows) -> None:
+    """A member that does not end takes its process with it; the others go on."""
+    workers, _ = faulty(rows, "hang", patience=PATIENCE)
+    try:
+        ended = all_of(workers, [rows.ticket() for _ in range(3)])
+    finally:
+        workers.close()
+    assert sorted(ended, key=str) == [WorkerLost, None, None]
+
+
+def test_crash_a_stopped_process_is_bounded(rows: Rows) -> None:
+    """One that takes no orders and says nothing, too."""
+    others, workers = children(), StepWorkers(patience=PATIENCE)
+    try:
+        assert all_of(workers, [rows.ticket()]) == [None]
+        (pid,) = children() - others
+        os.kill(pid, signal.SIGSTOP)
+        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
+        assert all_of(workers, [rows.ticket()]) == [None]
+    finally:
+        workers.close()
+
+
+def test_a_cancelled_member_ends_soon_running_or_not(rows: Rows) -> None:
+    """The running one takes the process with it, if it does not look; the waiting one has never begun."""
+    workers, fault = faulty(rows, "hang")
+    running, waiting = rows.ticket(), rows.ticket()
+    try:
+        ended = begun(workers, running)
+        until(lambda: fault.strikes)
+        waiting.cancel()
+        assert all_of(workers, [waiting]) == [MemberCancelled]
+        running.cancel()
+        assert until(lambda: ended) < 5.0
+    finally:
+        workers.close()
+    assert ended == [MemberCancelled]
+    assert not Path(waiting.member.description).exists()
+
+
+def test_a_tree_that_was_forgotten_is_sent_again(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
+    """A process keeps so many trees; the driver need not know which."""
+    monkeypatch.setattr(members, "TREES_MOST", 1)
+    process = Members()
+    first, second = rows.ticket(key="one").member, rows.ticket(key="two").member
+    assert process.answer(first).error is None
+    assert process.answer(second).error is None
+    assert process.answer(replace(first, tree=None)).unknown
+
+
+def test_a_process_that_has_grown_is_replaced(rows: Rows) -> None:
+    """Between two orders, so nobody notices."""
+    workers = StepWorkers(most_bytes=1)
+    try:
+        for _ in range(2):
+            assert all_of(workers, [rows.ticket()]) == [None]
+    finally:
+        workers.close()
+    assert workers.started > 1
+
+
+def test_where_no_process_can_be_started_tickets_fail_at_once(rows: Rows) -> None:
+    """Whoever has them turns to Spark; nothing waits for a process that does not come."""
+    workers = StepWorkers(command=("/no/such/program",))
+    try:
+        assert all_of(workers, [rows.ticket(), rows.ticket()]) == [NoWorker, NoWorker]
+    finally:
+        workers.close()
+    assert workers.started == 0
+
+
+def test_closed_workers_leave_no_process(rows: Rows) -> None:
+    """Also the one that is in the middle of a member; who waits for it is told."""
+    others = children()
+    workers, fault = faulty(rows, "hang")
+    ended = begun(workers, rows.ticket())
+    until(lambda: fault.strikes)
+    workers.close()
+    until(lambda: ended)
+    assert ended == [WorkerLost]
+    assert children() == others
+    with pytest.raises(NoWorker):
+        workers.run(rows.ticket())
+
+
+def test_a_report_names_its_attempt(workers: StepWorkers, rows: Rows) -> None:
+    """Two attempts of one stage never write to each other's files."""
+    tickets = [rows.ticket(), rows.ticket()]
+    all_of(workers, tickets)
+    assert [report(t).attempt for t in tickets] == [t.member.number for t in tickets]
+    assert tickets[0].member.number != tickets[1].member.number
