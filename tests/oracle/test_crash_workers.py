@@ -139,14 +139,12 @@ def test_crash_a_worker_that_hangs_is_given_up(oracle: Oracle, disturbed: World,
     assert jobs[:2] == [1, 1]
 
 
-def test_a_drop_in_the_middle_of_a_step_frees_everything_within_a_second(
-    oracle: Oracle, tmp_path: Path, workers: StepWorkers
-) -> None:
+def test_a_drop_in_the_middle_of_a_step_frees_everything_within_a_second(oracle: Oracle, tmp_path: Path) -> None:
     """The worker looks whether it is wanted, and lives on; a join of 10^10 rows would keep it for hours."""
     rows = tuple(((1, n, "x"), 1, 1) for n in range(100_000))
     plan = distinct(joined(GET_T, GET_T), refs(joined(GET_T, GET_T).schema)[1], refs(joined(GET_T, GET_T).schema)[4])
     with world(oracle.spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
-        dataflow = made.build(made.describe(plan), workers=workers, rows_most=math.inf)
+        dataflow = made.build(made.describe(plan), workers=oracle.workers, rows_most=math.inf)
         step = dataflow.plan_step(Frontier.at(2), made.inputs(dataflow, 2))
         ended: list[BaseException] = []
 

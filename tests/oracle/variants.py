@@ -6,10 +6,15 @@ compacted    eight buckets, an index that lets go of all    the same updates; th
 restarted    dropped in the middle, built anew              at its as_of the contents, from there on the same updates
 in pieces    rows of a step in another order, three at a    the same updates
              time, through chunks of three rows
+in a worker  no Spark job at all where the evaluator knows  the same updates
+             every expression, hydration included
+now and then steps of few updates in a worker, of more as   the same updates
+             jobs
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +28,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, contents, counted, delta
+from tests.step_worker.shared import step_workers
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.batch import BatchCache
@@ -34,7 +40,7 @@ from tidemark_replica.render.pipeline import Pipeline, Source, Types
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
 
-BUCKETS, PIECE = 8, 3
+BUCKETS, PIECE, FEW = 8, 3, 8
 Variant = Callable[[World, DataflowDescription, Sequence[int]], tuple[int, Updates]]
 """(the world, the dataflow, uppers of steps) to (from when on, the updates)."""
 
@@ -84,11 +90,22 @@ def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]
         return of.history.as_of, of.run(description, bounds)
 
 
+def in_worker(rows_most: float) -> Variant:
+    """Work of at most so many updates runs in a step worker."""
+
+    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+        return built(workers=step_workers(), rows_most=rows_most)(of, description, bounds)
+
+    return run
+
+
 VARIANTS: Mapping[str, Variant] = {
     "catalyst": built(arrow=False),
     "compacted": compacted,
     "restarted": restarted,
     "in pieces": in_pieces,
+    "in a worker": in_worker(math.inf),
+    "now and then": in_worker(FEW),
 }
 
 

@@ -1,0 +1,16 @@
+"""Step workers that all tests of a process share: starting one takes about a second."""
+
+from __future__ import annotations
+
+import atexit
+from functools import cache
+
+from tidemark_replica.step_worker.pool import StepWorkers
+
+
+@cache
+def step_workers() -> StepWorkers:
+    """One process; it ends with this one."""
+    made = StepWorkers()
+    atexit.register(made.close)
+    return made
