@@ -142,7 +142,7 @@ class DataflowDriver:
 
     def _has_written(self, own: OwnOutput) -> bool:
         """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""
-        return all(s.term is not None and s.write_frontier > Frontier.at(own.waits_for) for s in self._sinks.values())
+        return all(s.term is not None and s.write_frontier >= own.needs for s in self._sinks.values())
 
     def _submit(self, jobs: Jobs, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """One job; `done` goes on with what it gave, unless it failed or the dataflow was dropped meanwhile."""

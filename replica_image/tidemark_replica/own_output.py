@@ -18,6 +18,7 @@ import numpy as np
 
 from tidemark_persist import TIME, Lease, Part, read_part
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_replica.shards import ShardHandles
 
@@ -31,8 +32,8 @@ class OwnOutput:
         self._fenced: WriterTerm | None = None
         self._written = 0
         self._times, self._known = np.empty(0, np.int64), as_of + 1
-        self.waits_for = -1
-        """The change that must be written before there can be another step."""
+        self.needs = Frontier.minimum()
+        """Up to where the output must be written before there can be another step."""
 
     @staticmethod
     def of(description: DataflowDescription, handles: ShardHandles) -> OwnOutput | None:
@@ -45,7 +46,7 @@ class OwnOutput:
         return OwnOutput(export.sink.own, sink.shard, watched, description.as_of, handles)
 
     def reach(self, lower: int, upper: int, term: WriterTerm) -> int | None:
-        """How far, at most to `upper`, a step from `lower` on can go; None: not before `waits_for` is written.
+        """How far, at most to `upper`, a step from `lower` on can go; None: not before the output is at `needs`.
 
         Raises PersistError and OSError.
         """
@@ -59,7 +60,7 @@ class OwnOutput:
         reach = upper if len(unwritten) == 0 else int(unwritten[0]) + 1
         if reach > lower:
             return reach
-        self.waits_for = reach - 1
+        self.needs = Frontier.at(reach)
         return None
 
     def hydration(self, upper: int, leases: list[Lease]) -> list[Part]:

@@ -32,6 +32,9 @@ CASES: list[tuple[str, AsOfRequest, int]] = [
     ("a stored one that never ran", AsOfRequest((shard(5, 100),), stored=Time(12)), 12),
     ("running: where the replica is", AsOfRequest((shard(10, 100),), stored=Time(12), running=(at(40),)), 40),
     ("running: beyond what each export needs", AsOfRequest((shard(10, 100),), running=(at(40), at(45))), 45),
+    ("a task goes on where its table ends", AsOfRequest((shard(60, 100),), (at(61),), Time(12), exact=True), 60),
+    ("a task that never wrote", AsOfRequest((shard(5, 100),), (), Time(12), exact=True), 12),
+    ("a task that is finished", AsOfRequest((shard(50, None),), (EMPTY,), Time(12), exact=True), 50),
     ("running, the input unreadable for now", AsOfRequest((UNKNOWN,), stored=Time(12), running=(at(40),)), 40),
 ]
 
@@ -59,6 +62,15 @@ def test_a_time_that_is_gone_is_refused() -> None:
     """With the time from which on it could be read."""
     with pytest.raises(Rejected, match="from 10 on"):
         select_as_of(AsOfRequest((shard(10, 100),), requested=Time(9)))
+
+
+@pytest.mark.parametrize("running", [(), (at(80),)], ids=["nowhere", "on a replica"])
+def test_a_task_that_would_leave_out_a_time_is_refused(running: tuple[Frontier, ...]) -> None:
+    """With what is there and what can be read; a view in its place would be corrected, and goes on."""
+    request = AsOfRequest((shard(80, 100),), (at(61),), Time(12), running, exact=True)
+    with pytest.raises(Rejected, match="complete up to 61, but its inputs can be read from 80 on") as refused:
+        select_as_of(request)
+    assert refused.value.reason == "HistoryGone"
 
 
 def test_a_stored_dataflow_does_not_wait_for_first_data() -> None:

@@ -18,12 +18,14 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import Owner, build_revision, parse_revision, revision_name
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, export_ids
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, Written, export_ids
 from tidemark_operator.planning.shards import Place, free_version, next_term, version_of, view_shard
 from tidemark_operator.resources.meta import Meta, Namespace, Uid
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import ContinualTaskSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.planning import Planned, PlannedExport
+from tidemark_protocol.planning import Planned, PlannedExport, PlannedTask
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.storage import IngestedTable, IngestionDescription, SourceTable, TpchSource
 from tidemark_protocol.types import STRING, Column
@@ -116,12 +118,36 @@ def test_a_revision_that_is_not_ours_is_unreadable(data: dict[str, object]) -> N
 )
 def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], existing: list[str], version: int) -> None:
     """An address that exists is never taken, unless it is our own."""
-    old = PLACE.shard("v", before, (A,)) if before else None
+    old = Written("materializedView", PLACE.shard("v", before, (A,))) if before else None
+    export = replace(VIEW, columns=columns)
 
-    shard = asyncio.run(view_shard(PLACE, "v", columns, old, look_at(*existing)))  # type: ignore[arg-type]
+    shard = asyncio.run(view_shard(PLACE, export, old, look_at(*existing)))  # type: ignore[arg-type]
 
     assert (version_of(shard), shard.columns) == (version, columns)
     assert shard.location == f"/data/ns/revenue/v/v{version}"
+
+
+def test_a_task_does_not_go_on_with_a_views_table() -> None:
+    """What a view holds is no output of a task, though the columns are the same."""
+    view = Written("materializedView", PLACE.shard("v", 1, (A,)))
+    task = replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("src/a")))
+
+    shard = asyncio.run(view_shard(PLACE, task, view, look_at(view.shard.location)))  # type: ignore[arg-type]
+    again = asyncio.run(view_shard(PLACE, task, Written(task.kind, shard), look_at(shard.location)))  # type: ignore[arg-type]
+
+    assert (version_of(shard), again) == (2, shard)
+
+
+def test_a_task_is_described_with_what_it_watches_and_its_own_table() -> None:
+    """And the table is part of the plan's identity."""
+    planned = replace(
+        PLANNED, exports=(replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("s1/a"), GlobalId("own"))),)
+    )
+    description, _ = describe(NAMED, planned, SHARDS)
+    (sink,) = description.sink_exports
+
+    assert sink.sink == ContinualTaskSink(SHARDS["v"], GlobalId("s1/a"), GlobalId("own"))
+    check_dataflow(description)
 
 
 def test_an_unreadable_place_is_not_taken_for_a_free_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import SPECS, bent, files, long_form, manifest
+from tests.crds.manifests import ABSENT, SPECS, bent, files, long_form, manifest
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.instance import ComputeInstance
@@ -48,6 +48,20 @@ def test_examples_are_taken_and_understood(path: Path, kubectl: Kubectl) -> None
     """As they stand, by the API server and by the operator's views."""
     for document in yaml.safe_load_all(path.read_text()):
         VIEWS[document["kind"]].parse(kubectl.create(document))
+
+
+def test_a_continual_task_at_its_limits_is_taken(kubectl: Kubectl) -> None:
+    """In both forms; what is declared comes back as it was."""
+    columns = [{"name": "c" * 120 + str(i), "type": "decimal(38,18)"} for i in range(256)]
+    short = bent(
+        "Dataflow", {"index": ABSENT, "continualTask": {"watch": "s" * 63 + "." + "t" * 63, "columns": columns}}
+    )
+    task = {"from": "a", "delete": "b", "watch": "s.t", "columns": columns}
+    long = long_form(["a", "b"], [{"name": "log", "continualTask": task}])
+    long["metadata"]["name"] = "long"
+
+    assert kubectl.create(short)["spec"]["continualTask"]["columns"] == columns
+    assert kubectl.create(long)["spec"]["exports"][0]["continualTask"] == task
 
 
 def test_the_largest_manifests_fit_the_cost_of_their_rules(kubectl: Kubectl) -> None:

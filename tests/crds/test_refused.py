@@ -76,10 +76,17 @@ SOURCES = [
     (files(columns=[{"name": "a"}]), r"columns\[0\].type: Required value"),
 ]
 INDEX_OF_A = {"name": "e", "index": {"from": "a"}}
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    return {"name": "e", "continualTask": {"from": "a", "watch": "s.t", **fields}}
+
+
+TASK_OF_A = {**task(), "name": "t"}
 FLOWS = [
     (manifest("Dataflow", {"instance": "default"}), "spec: .* exactly one form"),
-    (bent("Dataflow", {"index": ABSENT}), "spec: .* exactly one of index and materializedView"),
-    (bent("Dataflow", {"materializedView": {}}), "spec: .* exactly one of index and materializedView"),
+    (bent("Dataflow", {"index": ABSENT}), "spec: .* exactly one of index, materializedView and"),
+    (bent("Dataflow", {"materializedView": {}}), "spec: .* exactly one of index, materializedView and"),
     (bent("Dataflow", {"sql": ABSENT}), "spec: .* exactly one form"),
     (bent("Dataflow", {"sql": ""}), "spec.sql: "),
     (bent("Dataflow", {"sql": "x" * 131073}), "spec.sql: Too long"),
@@ -99,9 +106,18 @@ FLOWS = [
     (long_form(["a", "a"], [INDEX_OF_A]), r"spec.views\[1\]: Duplicate value"),
     (long_form(["a"], [INDEX_OF_A, INDEX_OF_A]), r"spec.exports\[1\]: Duplicate value"),
     (long_form(["b"], [INDEX_OF_A]), "spec.exports: .* from must name one of views"),
-    (long_form(["a"], [{"name": "e"}]), r"spec.exports\[0\]: .* exactly one of index and materializedView"),
+    (long_form(["a"], [{"name": "e"}]), r"spec.exports\[0\]: .* exactly one of index, materializedView and"),
     (long_form(["a"], [{"name": "e", "index": {}}]), r"spec.exports\[0\].index.from: Required value"),
     (long_form(["a"], [{"name": f"e{i}", "index": {"from": "a"}} for i in range(33)]), "spec.exports: Too many"),
+    (long_form(["a"], [TASK_OF_A, INDEX_OF_A]), "spec.exports: .* must be the only export"),
+    (long_form(["a"], [task(**{"from": "b"})]), "spec.exports: .* from must name one of views"),
+    (long_form(["a"], [task(delete="b")]), "spec.exports: .* delete must name one of views"),
+    (long_form(["a"], [task(delete="a")]), r"spec.exports\[0\].continualTask.delete: .* another view than from"),
+    (long_form(["a"], [task(watch="a.b.c")]), r"spec.exports\[0\].continualTask.watch: .* should match"),
+    (long_form(["a"], [task(columns=[COLUMN, COLUMN])]), r"continualTask.columns\[1\]: Duplicate value"),
+    (long_form(["a"], [{"name": "e", "continualTask": {"from": "a"}}]), "continualTask.watch: Required value"),
+    (bent("Dataflow", {"continualTask": {"watch": "s.t"}}), "spec: .* exactly one of index, materializedView and"),
+    (bent("Dataflow", {"index": ABSENT, "continualTask": {}}), "spec.continualTask.watch: Required value"),
     (long_form(["a_b"], [{"name": "e", "index": {"from": "a_b"}}]), r"spec.views\[0\].name: .* should match"),
 ]
 TABLE: list[tuple[dict[str, Any], str]] = [*INSTANCES, *REPLICAS, *SOURCES, *FLOWS]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.resources.manifests import body, csv_table, data_source, dataflow
 from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
-from tidemark_operator.resources.dataflow import INDEX, MATERIALIZED_VIEW, Dataflow
+from tidemark_operator.resources.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW, Dataflow
+from tidemark_operator.resources.digest import spec_digest
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
-from tidemark_protocol.planning import ExportRequest, ViewRequest
+from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
 from tidemark_protocol.types import Column, SqlType
 
@@ -41,6 +43,20 @@ def test_long_form_keeps_views_in_order_and_what_each_export_is_from() -> None:
 
     assert [v.name for v in view.views] == ["b", "a"]
     assert view.exports == (ExportRequest("i", INDEX, "a"), ExportRequest("m", MATERIALIZED_VIEW, "b"))
+
+
+def test_a_continual_task_says_what_it_watches() -> None:
+    """In the short form it adds what the SQL gives; in the long one it may also delete."""
+    declared = [{"name": "a", "type": "decimal(9,2)"}, {"name": "b", "type": "ARRAY<INT>"}]
+    short = Dataflow.parse(dataflow({"sql": "S", "continualTask": {"watch": "s.t", "columns": declared}}, name="log"))
+    columns = (Column("a", SqlType("decimal", 9, 2)), Column("b", SqlType.array(SqlType("int"))))
+    task = {"from": "new", "delete": "old", "watch": "s.t"}
+    views = [{"name": "new", "sql": "N"}, {"name": "old", "sql": "O"}]
+    long = Dataflow.parse(dataflow({"views": views, "exports": [{"name": "log", "continualTask": task}]}))
+
+    assert short.exports == (ExportRequest("log", CONTINUAL_TASK, "log", task=TaskRequest("s.t", None, columns)),)
+    assert long.exports == (ExportRequest("log", CONTINUAL_TASK, "new", task=TaskRequest("s.t", "old")),)
+    assert spec_digest(short) != spec_digest(replace(short, exports=long.exports))
 
 
 def test_defaults_are_those_of_the_schema() -> None:
@@ -146,7 +162,7 @@ def test_what_csv_means_where_nothing_is_said_is_told_to_the_reader(
 BAD: list[tuple[type, dict[str, Any], str]] = [
     (Dataflow, dataflow({"sql": 3, "index": {}}), "spec.sql: must be a string, not int 3"),
     (Dataflow, dataflow({"index": {}}), "spec.sql: is required"),
-    (Dataflow, dataflow({"sql": "S"}), "spec: exactly one of index and materializedView"),
+    (Dataflow, dataflow({"sql": "S"}), "spec: exactly one of index, materializedView and"),
     (Dataflow, dataflow({"sql": "S", "index": {}, "materializedView": {}}), "spec: exactly one of index"),
     (Dataflow, dataflow({"sql": "S", "index": {}, "dialect": "mysql"}), "spec.dialect: must be one of spark"),
     (Dataflow, dataflow({"sql": "S", "index": {}, "asOf": True}), "spec.asOf: must be an integer"),

@@ -5,7 +5,8 @@
     sink's upper-1    the view's shard is complete before that: nothing to compute again
     inputs' upper-1   else as late as is complete now, so that hydration is one snapshot
 
-A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs.
+A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs. Only a continual
+task that goes on must not leave out a time: where its inputs have forgotten what it has not done yet, it is refused.
 """
 
 from __future__ import annotations
@@ -32,17 +33,32 @@ class Input:
 @dataclass(frozen=True)
 class AsOfRequest:
     """`sinks`: uppers of the views' shards that hold something already. `stored`: what a stored revision says.
-    `running`: since of each export on a replica that has it. `requested`: spec.asOf."""
+    `running`: since of each export on a replica that has it. `requested`: spec.asOf. `exact`: nothing between what the
+    sinks hold and the as_of may be left out."""
 
     inputs: tuple[Input, ...]
     sinks: tuple[Frontier, ...] = ()
     stored: Time | None = None
     running: tuple[Frontier, ...] = ()
     requested: Time | None = None
+    exact: bool = False
 
 
 def select_as_of(request: AsOfRequest) -> Time:
-    """The as_of; raises Waiting while an input is unknown or empty, Rejected for a requested time that is gone."""
+    """The as_of; raises Waiting while an input is unknown or empty, Rejected for a requested time that is gone, or one
+    that must not be left out."""
+    as_of = _select(request)
+    reached = meet(request.sinks)
+    if request.exact and reached.time is not None and as_of >= reached.time:
+        raise Rejected(
+            "HistoryGone",
+            f"its table is complete up to {reached.time}, but its inputs can be read from {as_of} on: what changed "
+            "between is gone. Edit the SQL to go on without it, or create the Dataflow anew",
+        )
+    return as_of
+
+
+def _select(request: AsOfRequest) -> Time:
     if request.running:
         lower = _lower_if_known(request.inputs)
         return _time(max(lower, join(request.running)))

@@ -74,8 +74,9 @@ class OnReplica:
 
 @dataclass
 class Collection:
-    """One export. `shard`: of a materialized view, where it is written; None for an index. `imports`: the indexes that
-    it is computed from. `holds`: of an index, who still reads it, and from when on."""
+    """One export. `shard`: of a materialized view or a continual task, where it is written; None for an index.
+    `imports`: the indexes that it is computed from. `reads_own`: it reads its shard, a millisecond late. `holds`: of an
+    index, who still reads it, and from when on."""
 
     id: GlobalId
     owner: str
@@ -84,6 +85,7 @@ class Collection:
     lag_ms: int
     shard: ShardId | None = None
     imports: tuple[GlobalId, ...] = ()
+    reads_own: bool = False
     since: Frontier = field(default_factory=Frontier.minimum)
     write: Frontier | None = None
     dropped: bool = False

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
+from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 
@@ -34,6 +35,12 @@ class Dataflow:
     @property
     def inputs(self) -> tuple[ShardId, ...]:
         return tuple(i.shard.shard_id for i in self.description.source_imports)
+
+    @property
+    def reads_own(self) -> bool:
+        """Whether it is a continual task that reads its own output."""
+        export = self.description.continual_task
+        return export is not None and isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None
 
     @property
     def imports(self) -> tuple[GlobalId, ...]:
@@ -72,12 +79,17 @@ class Dataflows:
         if dataflow.owner in self._by_owner:
             raise ValueError(f"{dataflow.owner} has a dataflow already; it must be dropped and gone first")
         self._by_owner[dataflow.owner] = dataflow
-        sinks = {
-            e.id: e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, MaterializedViewSink)
-        }
+        sinks = {e.id: e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink)}
         for id in description.export_ids:
             collection = Collection(
-                id, dataflow.owner, description.as_of, dataflow.inputs, dataflow.lag_ms, sinks.get(id), dataflow.imports
+                id,
+                dataflow.owner,
+                description.as_of,
+                dataflow.inputs,
+                dataflow.lag_ms,
+                sinks.get(id),
+                dataflow.imports,
+                dataflow.reads_own,
             )
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             self._collections[id] = collection
@@ -164,6 +176,8 @@ class Dataflows:
         frontier = collection.input_hold()
         for shard in collection.inputs:
             self._shards.hold(shard, collection.holder, frontier)
+        if collection.reads_own and collection.shard is not None:
+            self._shards.hold(collection.shard, collection.holder, before(frontier))
         for id in collection.imports:
             if index := self._collections.get(id):
                 index.hold(collection.holder, frontier)

@@ -23,14 +23,14 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.resources.dataflow_conditions import PlanRefused
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.responses import Description
 
 
 def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
-    return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, MaterializedViewSink)]
+    return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
 
 
 def hold_stored(book: ShardBook, state: DataflowState) -> None:
@@ -70,6 +70,9 @@ def choose_as_of(
         readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
         inputs.append(Input(names.get(index.id, index.id), readable))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
+    exact = description.continual_task is not None and not first
+    if exact and not sinks:
+        raise Waiting("WaitingForInput", "waiting for a replica to report how far its own table is")
     descriptions = [r.description for r in running.replicas.values() if r.description]
     return select_as_of(
         AsOfRequest(
@@ -78,6 +81,7 @@ def choose_as_of(
             stored=None if first else description.as_of,
             running=tuple(running_sinces(description, descriptions)),
             requested=None if state.requested_as_of is None else Time(state.requested_as_of),
+            exact=exact,
         )
     )
 

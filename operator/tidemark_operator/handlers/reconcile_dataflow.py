@@ -141,6 +141,7 @@ class DataflowReconciler:
         """Plans if need be, then installs; what holds it up goes into the state."""
         try:
             await self._plan(state, dataflow, running)
+            await self._learn(state, running)
             install(running, self._world.registry, state)
             state.waiting = ()
         except Waiting as waiting:
@@ -187,6 +188,16 @@ class DataflowReconciler:
         finally:
             state.claims = ()
 
+    async def _learn(self, state: DataflowState, running: RunningInstance) -> None:
+        """A continual task begins exactly where its table ends: a replica says where that is, if none has."""
+        if state.active is None or (description := state.active.revision.description).continual_task is None:
+            return
+        book = running.core.shards
+        shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
+        if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
+            for described in (await running.describe(unknown)).shards:
+                book.described(described)
+
     async def _ask(self, state: DataflowState, dataflow: Dataflow) -> Planned | None:
         """The planner's plan of this spec; None where it refused, and the state says why. The same question, of the
         same catalogue, is asked once, unless it was the planner that failed."""
@@ -220,8 +231,8 @@ class DataflowReconciler:
         shards: dict[str, ShardMetadata] = {}
         for export in planned.exports:
             if export.kind != "index":
-                before = state.active.revision.view_shard(export.name) if state.active else None
-                shards[export.name] = await view_shard(place, export.name, export.columns, before, look)
+                before = state.active.revision.written(export.name) if state.active else None
+                shards[export.name] = await view_shard(place, export, before, look)
         return shards
 
     async def _activate(self, state: DataflowState, dataflow: Dataflow, revision: DataflowRevision) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidemark_protocol.dataflow import (
+    ContinualTaskSink,
     DataflowDescription,
     IndexExport,
     MaterializedViewSink,
@@ -37,7 +38,8 @@ class Named:
 
 
 def describe(named: Named, planned: Planned, shards: Mapping[str, ShardMetadata]) -> tuple[DataflowDescription, Digest]:
-    """The description at as_of 0, and its identity. `shards`: of the materialized views, by export."""
+    """The description at as_of 0, and its identity. `shards`: where views and tasks are written, by
+    export."""
     plain = _description(named, planned, shards, {e.name: GlobalId(named.id_prefix + e.name) for e in planned.exports})
     identity = plain.plan_digest
     ids = {e.name: GlobalId(f"{named.id_prefix}{e.name}/{identity[:ID_DIGITS]}") for e in planned.exports}
@@ -66,4 +68,6 @@ def _description(
 
 
 def _sink(export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
-    return SinkExport(id, export.on, MaterializedViewSink(shard))
+    if export.task is None:
+        return SinkExport(id, export.on, MaterializedViewSink(shard))
+    return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

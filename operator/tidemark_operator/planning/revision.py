@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.ids import Digest, GlobalId
 from tidemark_protocol.planning import PlannedExport
 
@@ -21,6 +21,14 @@ class Parent:
 
 
 @dataclass(frozen=True)
+class Written:
+    """A shard, and the kind of export that writes it."""
+
+    kind: str
+    shard: ShardMetadata
+
+
+@dataclass(frozen=True)
 class DataflowRevision:
     """`identity`: equal plans have equal ones. `writer_term`: under which its views are written. `spec_digest`: of
     the spec that it was first planned from."""
@@ -33,12 +41,17 @@ class DataflowRevision:
     spec_digest: str
 
     def view_shard(self, export: str) -> ShardMetadata | None:
-        """Where a materialized view is written; None for an index, or for an export that there is not."""
+        """Where a view or a task is written; None for an index, or for an export that there is not."""
         id = self.export_id(export)
         for sink in self.description.sink_exports:
-            if sink.id == id and isinstance(sink.sink, MaterializedViewSink):
+            if sink.id == id and isinstance(sink.sink, ShardSink):
                 return sink.sink.shard
         return None
+
+    def written(self, export: str) -> Written | None:
+        """Where an export of this name is written, and by what; None where that is nowhere."""
+        shard = self.view_shard(export)
+        return Written(next(e.kind for e in self.exports if e.name == export), shard) if shard else None
 
     def export_id(self, export: str) -> GlobalId | None:
         """Exports stand in the order of the plan in both lists of the description."""

@@ -1,7 +1,7 @@
 """Addresses of shards: <location>/<namespace>/<name>/<table or export>/v<n>, and which n.
 
     unchanged columns   the version before: readers of the view are not touched
-    changed columns     the next one
+    changed columns     the next one, also for another kind of export: a task must not go on with a view's rows
     first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
 
 An address that some shard has is never taken: what stands there may be anybody's.
@@ -14,8 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.errors import Waiting
+from tidemark_operator.planning.revision import Written
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.planning import PlannedExport
 from tidemark_protocol.responses import DescribedShard
 from tidemark_protocol.types import Column
 
@@ -68,14 +70,12 @@ def _is_free(shard: DescribedShard | None, id: ShardId) -> bool:
     return not shard.exists
 
 
-async def view_shard(
-    place: Place, export: str, columns: tuple[Column, ...], before: ShardMetadata | None, look: Look
-) -> ShardMetadata:
-    """Where an export is to be written, given where the revision before it wrote."""
-    if before is not None and before.columns == columns:
-        return before
-    first = version_of(before) + 1 if before else 1
-    return place.shard(export, await free_version(place, (export,), first, look), columns)
+async def view_shard(place: Place, export: PlannedExport, before: Written | None, look: Look) -> ShardMetadata:
+    """Where an export is to be written, given what the revision before it wrote."""
+    if before is not None and (before.kind, before.shard.columns) == (export.kind, export.columns):
+        return before.shard
+    first = version_of(before.shard) + 1 if before else 1
+    return place.shard(export.name, await free_version(place, (export.name,), first, look), export.columns)
 
 
 def next_term(*seen: int) -> WriterTerm:

@@ -1,8 +1,8 @@
 """Dataflow: SQL views that are kept up to date, and what is exported of them.
 
-The short form (`sql` with `index` or `materializedView`) is the long form with one view and one export, both
-named after the Dataflow; everything behind this module sees the long form alone, in the words of the planner's
-requests.
+The short form (`sql` with `index`, `materializedView` or `continualTask`) is the long form with one view and one
+export, both named after the Dataflow; everything behind this module sees the long form alone, in the words of the
+planner's requests.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from tidemark_operator.resources.columns import parse_columns
 from tidemark_operator.resources.data_source import DeletionPolicy
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.instance import ReadPolicy
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
 from tidemark_protocol.ids import Time
-from tidemark_protocol.planning import ExportRequest, ViewRequest
+from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
 
 KIND = "Dataflow"
 PLURAL = "dataflows"
@@ -30,6 +31,7 @@ class Dialect(Enum):
 
 INDEX = "index"
 MATERIALIZED_VIEW = "materializedView"
+CONTINUAL_TASK = "continualTask"
 """The kinds of export, as the protocol names them."""
 
 
@@ -81,13 +83,19 @@ def _long_form(spec: Fields) -> tuple[tuple[ViewRequest, ...], tuple[ExportReque
 
 def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:
     """The export that stands in `fields`; where `view` is None, its `from` names the view."""
-    if fields.has("index") == fields.has("materializedView"):
-        raise InvalidValue(fields.path, "exactly one of index and materializedView must be given")
-    if fields.has("index"):
-        index = fields.child("index")
-        return ExportRequest(name, INDEX, view or index.text("from"), index.texts("key") or None)
-    table = fields.child("materializedView")
-    return ExportRequest(name, MATERIALIZED_VIEW, view or table.text("from"))
+    given = [kind for kind in (INDEX, MATERIALIZED_VIEW, CONTINUAL_TASK) if fields.has(kind)]
+    if len(given) != 1:
+        raise InvalidValue(fields.path, "exactly one of index, materializedView and continualTask must be given")
+    kind = given[0]
+    child = fields.child(kind)
+    source = view or child.text("from")
+    if kind == INDEX:
+        return ExportRequest(name, kind, source, child.texts("key") or None)
+    if kind == MATERIALIZED_VIEW:
+        return ExportRequest(name, kind, source)
+    delete = child.text("delete") if child.has("delete") else None
+    columns = parse_columns(child) if child.has("columns") else None
+    return ExportRequest(name, kind, source, task=TaskRequest(child.text("watch"), delete, columns))
 
 
 def _check_sources(spec: Fields, views: tuple[ViewRequest, ...], exports: tuple[ExportRequest, ...]) -> None:
@@ -95,3 +103,7 @@ def _check_sources(spec: Fields, views: tuple[ViewRequest, ...], exports: tuple[
     for i, export in enumerate(exports):
         if export.view not in known:
             raise InvalidValue(f"{spec.at('exports')}[{i}]", f"from must name one of views, not {export.view!r}")
+        if export.task and export.task.delete is not None and export.task.delete not in known:
+            raise InvalidValue(
+                f"{spec.at('exports')}[{i}]", f"delete must name one of views, not {export.task.delete!r}"
+            )

@@ -12,6 +12,7 @@ import json
 from typing import Any, NewType
 
 from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_protocol.planning import ExportRequest
 
 SpecDigest = NewType("SpecDigest", str)
 
@@ -32,7 +33,13 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         # views in order: one may name an earlier one
         "views": [[view.name, view.sql] for view in dataflow.views],
         # exports by name: their order means nothing
-        "exports": {
-            export.name: {"kind": export.kind, "from": export.view, "key": export.key} for export in dataflow.exports
-        },
+        "exports": {export.name: _export(export) for export in dataflow.exports},
     }
+
+
+def _export(export: ExportRequest) -> dict[str, Any]:
+    fields: dict[str, Any] = {"kind": export.kind, "from": export.view, "key": export.key}
+    if (task := export.task) is not None:
+        fields |= {"watch": task.watch, "delete": task.delete}
+        fields["columns"] = [[c.name, str(c.type)] for c in task.columns] if task.columns else None
+    return fields

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from tidemark_operator.resources.columns import parse_columns
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_protocol.storage import FilesTable, Option
-from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 
 
 class FileFormat(Enum):
@@ -44,7 +44,7 @@ def parse_file_table(fields: Fields, directory: str) -> FilesTable:
         format=format.value,
         path=f"{directory}/{below.rstrip('/')}" if below else directory,
         pattern=fields.text("pattern", "*"),
-        columns=_columns(fields) if fields.has("columns") else None,
+        columns=parse_columns(fields) if fields.has("columns") else None,
         options=_options(fields.child("options"), format),
         on_bad_record=fields.choice("onBadRecord", OnBadRecord, OnBadRecord.ERROR).value,
         max_files_per_tick=fields.integer("maxFilesPerTick", 1000),
@@ -62,23 +62,3 @@ def _options(fields: Fields, format: FileFormat) -> tuple[Option, ...]:
     if format is FileFormat.CSV:
         options = {"header": "true", "escape": options.get("quote", '"')} | options
     return tuple(Option(name, options[name]) for name in sorted(options))
-
-
-def _columns(fields: Fields) -> tuple[Column, ...]:
-    """The declared columns. SQL does not tell `Id` from `id`, so two such columns are refused here: the rule is
-    too dear for the API server."""
-    columns, seen = [], set[str]()
-    for column in fields.children("columns"):
-        name = column.text("name")
-        if name.lower() in seen:
-            raise InvalidValue(column.at("name"), f"{name!r} is there already; SQL ignores upper and lower case")
-        seen.add(name.lower())
-        columns.append(Column(name, _type(column)))
-    return tuple(columns)
-
-
-def _type(column: Fields) -> SqlType:
-    try:
-        return SqlType.parse(column.text("type"))
-    except TypeNotSupported as error:
-        raise InvalidValue(column.at("type"), str(error)) from None

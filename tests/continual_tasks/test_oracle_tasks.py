@@ -1,0 +1,36 @@
+"""Continual tasks against a fold over random histories, however they are stepped, restarted and replicated."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.continual_tasks.cases import TASKS
+from tests.continual_tasks.fold import Task, fold
+from tests.continual_tasks.replicas import Replica, Tables, columns, describe, later, written
+from tests.oracle.histories import random_history
+from tests.oracle.oracle import Oracle
+from tests.oracle.seeds import seeds
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_oracle_a_task_writes_what_the_fold_does(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> None:
+    """Through real shards, in few steps of many changes, restarted in between: at each time exactly the fold's rows."""
+    history, rng = random_history(task.tables, seed), random.Random(seed)
+    tables = Tables(tmp_path, task.tables, history)
+    description = describe(oracle.catalyst, task, tmp_path, history.as_of)
+    expected = fold(task, history, columns(description))
+    end = history.last + 2
+    for number, upper in enumerate(sorted({*rng.sample(range(history.as_of + 1, end), 2), end})):
+        tables.append(upper)
+        replica = Replica(oracle.spark, tmp_path / f"r{number}", later(description) if number else description)
+        replica.write_until(upper)
+        replica.end()
+
+    assert written(tmp_path) == expected
+    assert expected, "a history in which nothing happens proves nothing"

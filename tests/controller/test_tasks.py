@@ -1,0 +1,96 @@
+"""Continual tasks in the controller: what must stay readable so that they go on exactly where they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.controller.worlds import EMPTY, INPUT, LAG, R1, R2, TERM, VIEW_SHARD, World, at
+from tests.protocol.samples import ROW, SHARD, SOURCE, A
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_protocol import commands as c
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import (
+    BuildDesc,
+    ContinualTaskSink,
+    DataflowDescription,
+    ShardMetadata,
+    SinkExport,
+    SourceImport,
+)
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.lir import Get
+
+TASK, OWN = GlobalId("d/task"), GlobalId("d/own")
+
+
+def task(own: GlobalId | None, as_of: int = 300) -> DataflowDescription:
+    """Adds what its own table holds, or its input, at each change of that."""
+    read = own or SOURCE
+    sink = ContinualTaskSink(ShardMetadata(VIEW_SHARD, "file:///data/d", (A,)), SOURCE, own)
+    description = DataflowDescription(
+        name="d",
+        source_imports=(SourceImport(SOURCE, SHARD, (0,)),),
+        index_imports=(),
+        objects=(BuildDesc(GlobalId("d/o"), Get(read, ROW)),),
+        index_exports=(),
+        sink_exports=(SinkExport(TASK, GlobalId("d/o"), sink),),
+        as_of=Time(as_of),
+    )
+    check_dataflow(description)
+    return description
+
+
+def installed(own: GlobalId | None) -> World:
+    world = World(upper=900)
+    world.instance.create(Dataflow("ns/d", task(own), LAG), TERM)
+    world.connect(R1, R2)
+    return world
+
+
+def held(world: World, id: ShardId) -> int | None:
+    shard = world.shards.get(id)
+    assert shard is not None
+    found = [f.time for f in shard.holds.values()]
+    return min((t for t in found if t is not None), default=None)
+
+
+def test_a_task_may_write_and_is_scheduled_like_a_view() -> None:
+    """With the term of its revision; what it reads of itself is no input that it would wait for."""
+    world = installed(OWN)
+
+    assert c.AllowWrites(TASK, TERM) in world.sent(R1)
+    assert world.instance.dataflows.get("ns/d").scheduled  # type: ignore[union-attr]
+
+
+def test_inputs_are_held_where_the_slower_replica_goes_on() -> None:
+    """The output's upper, less one: the last time that is not done again."""
+    world = installed(None)
+    world.report(R1, at(600), TASK)
+    world.maintain()
+    assert held(world, INPUT) == 300
+    world.report(R2, at(500), TASK)
+    world.maintain()
+
+    assert held(world, INPUT) == 499
+    assert held(world, VIEW_SHARD) is None
+
+
+def test_what_a_task_reads_of_itself_is_held_a_millisecond_longer() -> None:
+    """It reads what was written at 499 at 500, as an update of its own: not yet put together with what was before."""
+    world = installed(OWN)
+    for replica in (R1, R2):
+        world.report(replica, at(500), TASK)
+    world.maintain()
+
+    assert (held(world, INPUT), held(world, VIEW_SHARD)) == (499, 498)
+    world.instance.drop("ns/d")
+    for replica in (R1, R2):
+        world.report(replica, EMPTY, TASK)
+    world.maintain()
+    assert (held(world, INPUT), held(world, VIEW_SHARD)) == (None, None)
+
+
+def test_reading_itself_is_part_of_what_a_task_is() -> None:
+    """Another plan, with another identity."""
+    assert task(None).plan_digest != task(OWN).plan_digest
+    assert replace(task(OWN), as_of=Time(7)).plan_digest == task(OWN).plan_digest

@@ -1,0 +1,164 @@
+"""Continual tasks, planned: what is watched, what is read of the output, and what is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE
+from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.plan import plan
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
+from tidemark_protocol.explain import explain
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.planning import (
+    ExportRequest,
+    Planned,
+    PlannedTask,
+    PlanRequest,
+    Refused,
+    TaskRequest,
+    ViewRequest,
+)
+from tidemark_protocol.types import BIGINT, STRING, Column
+
+pytestmark = pytest.mark.spark
+
+ALL = "SELECT k, s, _change_type AS what FROM table_changes('s.u')"
+EXPIRED = "SELECT log.* FROM log WHERE k IN (SELECT k FROM table_changes('s.u'))"
+ONCE = "SELECT k FROM table_changes('s.u') c WHERE NOT EXISTS (SELECT * FROM log.log l WHERE l.k = c.k)"
+K = (Column("k", BIGINT),)
+
+
+def request(views: dict[str, str], task: TaskRequest | None, *more: ExportRequest) -> PlanRequest:
+    exports = (ExportRequest("log", "continualTask", next(iter(views)), task=task), *more)
+    return PlanRequest("log", tuple(ViewRequest(n, s) for n, s in views.items()), exports, CATALOGUE, "u1/")
+
+
+def planned(catalyst: Catalyst, views: dict[str, str], task: TaskRequest) -> Planned:
+    """The plan, which makes a description that a replica accepts."""
+    outcome = plan(catalyst, request(views, task))
+    assert isinstance(outcome, Planned), outcome
+    (export,) = outcome.exports
+    assert export.task is not None
+    shard = ShardMetadata(ShardId("out"), "shards/out", export.columns)
+    sink = SinkExport(GlobalId("t"), export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))
+    check_dataflow(DataflowDescription("log", outcome.source_imports, (), outcome.objects, (), (sink,), Time(0)))
+    return outcome
+
+
+def test_what_is_watched_is_imported_whole(catalyst: Catalyst) -> None:
+    """A change in a column that the SQL does not read is a change as well; names are compared without case."""
+    outcome = planned(catalyst, {"v": ALL.replace("s.u", "S.U")}, TaskRequest("s.U"))
+
+    assert [(i.id, i.columns) for i in outcome.source_imports] == [("s.u", (0, 1, 2))]
+    assert outcome.exports[0].task == PlannedTask(GlobalId("s.u"))
+    assert (outcome.exports[0].monotonic, outcome.exports[0].unique) == (True, False)
+    assert [(o.id, explain(o.plan)) for o in outcome.objects] == [
+        ("u1/log/changes", "Changes\n  Get s.u\n"),
+        ("u1/v", "Mfp project [c0, c2, c3]\n  Get u1/log/changes\n"),
+    ]
+
+
+def test_changes_that_nobody_reads_are_not_built(catalyst: Catalyst) -> None:
+    """The watched shard is imported all the same: it says when."""
+    outcome = planned(catalyst, {"v": "SELECT count(*) AS n FROM s.t"}, TaskRequest("clicks.log"))
+
+    assert [i.id for i in outcome.source_imports] == ["clicks.log", "s.t"]
+    assert [o.id for o in outcome.objects] == ["u1/v"]
+    assert outcome.references == ("clicks.log", "s.t")
+
+
+def test_what_is_deleted_is_at_most_what_is_there(catalyst: Catalyst) -> None:
+    """The delete view reads the output by its name, and is met with it; a task that deletes does not only grow."""
+    outcome = planned(catalyst, {"v": ALL, "old": EXPIRED}, TaskRequest("s.u", "old"))
+    export, rows = outcome.exports[0], outcome.objects[-1]
+
+    assert (export.on, export.task, export.monotonic) == (
+        rows.id,
+        PlannedTask(GlobalId("s.u"), GlobalId("u1/log/own")),
+        False,
+    )
+    assert explain(rows.plan).count("Get u1/log/own") == 1
+    assert "Threshold" in explain(rows.plan)
+    assert "u1/log/own" not in outcome.references
+
+
+def test_a_task_whose_rows_depend_on_its_output_declares_its_columns(catalyst: Catalyst) -> None:
+    """Its own name means the output, whatever else is called so."""
+    outcome = planned(catalyst, {"log": ONCE}, TaskRequest("s.u", columns=K))
+
+    assert outcome.exports[0].columns == (Column("k", BIGINT, False),)
+    assert outcome.exports[0].task == PlannedTask(GlobalId("s.u"), GlobalId("u1/log/own"))
+
+
+def test_recursion_may_begin_with_what_changed(catalyst: Catalyst) -> None:
+    """Changes are a relation like any other."""
+    reached = "SELECT k FROM table_changes('s.u') UNION SELECT t.k FROM r JOIN s.t ON t.x = r.k"
+    sql = f"WITH RECURSIVE r AS ({reached}) SELECT k FROM r"
+    assert planned(catalyst, {"v": sql}, TaskRequest("s.u"))
+
+
+WATCH = TaskRequest("s.u")
+REFUSED: list[tuple[str, str, PlanRequest]] = [
+    ("UNRESOLVED_RELATION", "relation s.nix does not exist", request({"v": ALL}, TaskRequest("s.nix"))),
+    ("UNRESOLVED_RELATION", "relation s does not exist; s has s.t, s.u", request({"v": ALL}, TaskRequest("s"))),
+    ("UNSUPPORTED", "live is an index, and cannot be watched", request({"v": ALL}, TaskRequest("live"))),
+    ("UNSUPPORTED", "live.live is an index: a continualTask goes on", request({"v": "SELECT n FROM live"}, WATCH)),
+    ("UNSUPPORTED", "must be the only export", request({"v": ALL}, WATCH, ExportRequest("i", "index", "v"))),
+    ("UNSUPPORTED", "needs what it watches", request({"v": ALL}, None)),
+    (
+        "UNSUPPORTED",
+        "this continualTask watches s.u, and nothing else",
+        request({"v": ALL.replace("s.u", "s.t")}, WATCH),
+    ),
+    ("UNSUPPORTED", "takes one argument", request({"v": "SELECT * FROM table_changes('s.u', 1)"}, WATCH)),
+    ("UNSUPPORTED", "takes one argument", request({"v": "SELECT * FROM table_changes(s)"}, WATCH)),
+    ("UNSUPPORTED", "declare them in continualTask.columns", request({"v": ONCE}, WATCH)),
+    (
+        "TYPE",
+        "v gives (k bigint), but continualTask.columns declares (k string)",
+        request({"v": ONCE.replace("l.k", "CAST(l.k AS BIGINT)")}, TaskRequest("s.u", columns=(Column("k", STRING),))),
+    ),
+    (
+        "TYPE",
+        "v gives (k bigint, s string, what string), but continualTask.columns declares (k bigint)",
+        request({"v": ALL}, TaskRequest("s.u", columns=K)),
+    ),
+    (
+        "TYPE",
+        "old gives rows of (bigint), but the output has columns of (bigint, string, string)",
+        request({"v": ALL, "old": "SELECT k FROM log"}, TaskRequest("s.u", "old")),
+    ),
+    ("UNRESOLVED_RELATION", "there is no view nix", request({"v": ALL}, TaskRequest("s.u", "nix"))),
+    ("DUPLICATE_NAME", "view log has the name by which views read the output", request({"v": ALL, "log": ALL}, WATCH)),
+    (
+        "FORBIDDEN_FUNCTION",
+        "table_changes is not on the list",
+        request({"v": "SELECT table_changes('s.u') AS x"}, WATCH),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "asked"), REFUSED, ids=[f"{i}-{s[:40]}" for i, (_, s, _) in enumerate(REFUSED)]
+)
+def test_a_task_is_refused_by_name(catalyst: Catalyst, code: str, said: str, asked: PlanRequest) -> None:
+    """What is wrong, and what to do."""
+    outcome = plan(catalyst, asked)
+    assert isinstance(outcome, Refused), outcome
+    (diagnostic,) = outcome.diagnostics
+
+    assert diagnostic.code == code
+    assert said in diagnostic.message
+
+
+def test_changes_are_for_tasks(catalyst: Catalyst) -> None:
+    """A view has no moment at which something changed."""
+    asked = PlanRequest("d", (ViewRequest("v", ALL),), (ExportRequest("v", "index", "v"),), CATALOGUE, "u1/")
+    outcome = plan(catalyst, asked)
+    assert isinstance(outcome, Refused)
+    (diagnostic,) = outcome.diagnostics
+
+    assert (diagnostic.code, diagnostic.line, diagnostic.column) == ("UNSUPPORTED", 1, 40)
+    assert "table_changes is for the views of a continualTask" in diagnostic.message
