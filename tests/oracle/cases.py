@@ -141,22 +141,22 @@ QUERIES = (
     ),
 )
 
-PARTS = (
-    QUERIES,
-    AGGREGATES,
-    PLANS,
-    CLOCK,
-    JOINS,
-    SUBQUERIES,
-    TOP_K,
-    GROUPS,
-    TYPES,
-    WINDOWS,
-    OVER,
-    FLAT_MAP,
-    REVIEW,
-    SHARING,
-    RECURSION,
-    MORE_SQL,
-)
-CASES = tuple(case for part in PARTS for case in part)
+PARTS = {
+    "basics": QUERIES,
+    "aggregates": AGGREGATES,
+    "plans": PLANS,
+    "clock": CLOCK,
+    "joins": JOINS,
+    "subqueries": SUBQUERIES,
+    "top k": TOP_K,
+    "groups": GROUPS,
+    "types": TYPES,
+    "windows": WINDOWS,
+    "over": OVER,
+    "flat map": FLAT_MAP,
+    "review": REVIEW,
+    "sharing": SHARING,
+    "recursion": RECURSION,
+    "more sql": MORE_SQL,
+}
+CASES = tuple(case for part in PARTS.values() for case in part)

@@ -1,0 +1,169 @@
+"""A world without Spark's jobs: fragments that need no Catalyst run in this process, a hundred times as many a second.
+
+What a Spark job computes is what the same trees compute here; that Spark runs them rightly is for the other tests.
+
+InProcessRunner    one attempt of each fragment
+InPieces           rows in another order, few at a time
+Interrupted        attempts that fail after so many batches, or are made twice and both report
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.histories import History, Table
+from tests.oracle.variants import PiecewiseStage
+from tests.oracle.world import SINK, Updates, World, consolidated, delta
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render import stage as stage_module
+from tidemark_replica.render.description import Report
+from tidemark_replica.render.fragments import Fragment
+from tidemark_replica.render.frames import stages_of
+from tidemark_replica.render.pipeline import Pipeline
+from tidemark_replica.render.runner import Work, believed
+from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.stage import Stage
+
+ATTEMPTS = count(1)
+PATIENCE = (0, 1, 2, 4, 8, math.inf)
+_BUILD = import_module("tidemark_replica.render.build")  # the package has a function of this name
+
+
+class NeedsCatalyst(Exception):
+    """A part of this dataflow is a Spark plan."""
+
+
+class InProcessRunner:
+    """In the place of SparkRunner: one after the other, here."""
+
+    jobs = 0
+    stage: type[Stage] = Stage
+
+    def __init__(self, session: Any, tag: str) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def run(self, work: Work) -> Report:
+        self.attempt(work)
+        frame = work.prepared.fragment.stage
+        return believed(work.description.parent, stages_of(frame), work.what)
+
+    def attempt(self, work: Work) -> None:
+        """From the leaves to the report."""
+        frame = work.prepared.fragment.stage
+        attempt = self.stage(work.description, next(ATTEMPTS), Slots((), ()))
+        for _ in attempt.evaluate(frame.tree):
+            pass
+        attempt.report(frame.name)
+
+
+class InPieces(InProcessRunner):
+    """Rows in another order, few at a time."""
+
+    stage = PiecewiseStage
+
+
+class ImpatientStage(Stage):
+    """A stage that fails when its operators have handed on so many batches."""
+
+    patience = math.inf
+
+    def evaluate(self, tree: Pipeline) -> Iterator[Any]:
+        for batch in super().evaluate(tree):
+            if ImpatientStage.patience <= 0:
+                raise StepFailed("cut short")
+            ImpatientStage.patience -= 1
+            yield batch
+
+
+class Interrupted(InProcessRunner):
+    """Attempts that may be cut short; those that are not are made twice, and both report."""
+
+    stage = ImpatientStage
+
+    def attempt(self, work: Work) -> None:
+        super().attempt(work)
+        super().attempt(work)
+
+
+def interrupted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    """Every step fails at several points before it succeeds; no failure shows, and no file of one is left."""
+    dataflow = of.build(description, runner=Interrupted)
+    made: Updates = Counter()
+    for upper in bounds:
+        step = dataflow.plan_step(Frontier.at(upper), of.inputs(dataflow, upper))
+        outcome = None
+        for patience in PATIENCE:
+            before = _state(of)
+            with pytest.MonkeyPatch.context() as patch, suppress(StepFailed):
+                patch.setattr(ImpatientStage, "patience", patience)
+                outcome = dataflow.run(step)
+                break
+            assert _state(of) == before, f"{description.name}: a step cut short after {patience} batches shows"
+        assert outcome is not None
+        dataflow.commit(outcome)
+        made.update(delta(outcome, SINK))
+        outcome.release()
+    of.store.sweep(())
+    root = of.store.directory
+    assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
+    dataflow.drop()
+    return of.history.as_of, consolidated(made)
+
+
+def _state(of: World) -> list[Any]:
+    return sorted(of.store.arrangements(), key=lambda m: m.arrangement)
+
+
+class InProcessWorld(World):
+    """Its dataflows run here; raises NeedsCatalyst for those that cannot."""
+
+    def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
+        runner = how.pop("runner", InProcessRunner)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_BUILD, "prepare", _itself)
+            patch.setattr(_BUILD, "SparkRunner", runner)
+            return super().build(description, **how)
+
+    def close(self) -> None:
+        stage_module._CACHES.pop(self.store.directory, None)
+        super().close()
+
+
+@contextmanager
+def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[InProcessWorld]:
+    """A world that ends with the block."""
+    made = InProcessWorld(None, folder, tables, history)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _itself(session: Any, fragment: Fragment) -> Fragment:
+    if fragment.stage.inputs:
+        raise NeedsCatalyst(fragment.name)
+    return fragment
