@@ -1,5 +1,6 @@
 """Spines against a dictionary: whatever is appended, merged and compacted, every readable time reads the same."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import Merge, apply, newest_run, plan_merges
+from tidemark_replica.arrangement.spine import FAN_IN, SMALL_ROWS, Merge, apply, newest_run, plan_merges
 from tidemark_replica.arrangement.trace import Trace
 
 
@@ -102,29 +103,43 @@ def test_lookup_finds_exactly_the_rows_of_a_key(t: pa.DataType, tmp_path: Path) 
         assert found == expected
 
 
+K = 1000
+
+
 def test_sizes_double_from_batch_to_batch() -> None:
     """A batch less than twice as long as the next is merged with all newer ones, and with older ones if need be."""
-    assert newest_run([1000, 60, 9, 1, 1]) == 3
-    assert newest_run([1000, 60, 20, 10, 1]) == 4
-    assert newest_run([100, 60, 20]) == 0
-    assert newest_run([7]) == 0
+    assert newest_run([1000 * K, 60 * K, 9 * K, 5 * K, 5 * K]) == 2
+    assert newest_run([1000 * K, 60 * K, 20 * K, 10 * K, 5 * K]) == 4
+    assert newest_run([100 * K, 60 * K, 20 * K]) == 0
+    assert newest_run([7 * K]) == 0
     assert newest_run([]) == 0
 
 
-def test_merging_costs_logarithmically_often(tmp_path: Path) -> None:
-    """Steps of equal size leave O(log n) batches and rewrite each row O(log n) times."""
-    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
-    written, most = 0, 0
-    for step in range(256):
-        context = driver.context(step, step + 1)
-        list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
-        before = driver.manifests[A]
-        driver.commit(context)
-        after = driver.manifests[A]
-        written += sum(b.rows for b in after.batches if b.file not in before.files)
-        most = max(most, len(after.batches))
-    assert most <= 9
-    assert written <= 256 * 9
+def test_small_batches_wait_for_more_of_their_kind() -> None:
+    """Seven of them are looked into, the eighth makes them one, together with what is less than twice as long."""
+    assert newest_run([100 * K, *[1] * 7]) == 7
+    assert newest_run([100 * K, *[1] * 8]) == 1
+    assert newest_run([100 * K, 10 * K, *[K] * 8]) == 1
+    assert newest_run([100 * K, 8 * K, 5 * K, 1, 1]) == 1
+    assert newest_run([1, 2, 5 * K]) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 100, SMALL_ROWS // 3, SMALL_ROWS, 10 * SMALL_ROWS])
+def test_merging_costs_logarithmically_often(rows: int) -> None:
+    """Steps of equal size leave O(log n) batches, beside small ones, and rewrite each row O(log n) times."""
+    steps, written, most = 5000, 0, 0
+    sizes: list[int] = []
+    for _ in range(steps):
+        sizes.append(rows)
+        begin = newest_run(sizes)
+        if begin < len(sizes) - 1:
+            sizes[begin:] = [sum(sizes[begin:])]
+            written += sizes[-1]
+        most = max(most, len(sizes))
+    doublings = math.log2(max(steps * rows / SMALL_ROWS, 2))
+    fills = SMALL_ROWS / rows / FAN_IN  # how often a small batch is merged before it is none
+    assert most <= FAN_IN + doublings
+    assert written <= steps * rows * (doublings + min(fills, steps / FAN_IN) + 1)
 
 
 def test_an_idle_arrangement_collapses_its_history(tmp_path: Path) -> None:
@@ -146,7 +161,7 @@ def test_an_idle_arrangement_collapses_its_history(tmp_path: Path) -> None:
 def test_a_merge_that_cancels_everything_leaves_no_file(tmp_path: Path) -> None:
     """+1 and -1 merge to nothing: no batch, no empty file."""
     driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
-    for step, diff in ((0, 1), (1, -1)):
+    for step, diff in enumerate([1, -1] * (FAN_IN // 2)):
         context = driver.context(step, step + 1)
         list(arrange(context, A, [updates([pa.int64()], [((1,), step, diff)])]))
         driver.commit(context, compact=True)
@@ -157,7 +172,7 @@ def test_a_merge_that_cancels_everything_leaves_no_file(tmp_path: Path) -> None:
 def test_a_merge_of_batches_that_are_gone_is_refused(tmp_path: Path) -> None:
     """A merge result is put in place once only, and never into an arrangement that must read earlier times."""
     driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0), merging=False)
-    for step in range(2):
+    for step in range(FAN_IN):
         context = driver.context(step, step + 1)
         list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
         driver.commit(context)
@@ -188,12 +203,12 @@ def test_a_manifest_survives_json(tmp_path: Path) -> None:
 def test_a_since_at_the_upper_hides_nothing_from_later_steps(tmp_path: Path) -> None:
     """Whoever allows too much compaction loses history, but a merge never moves an update past the upper."""
     driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
-    for step in range(2):
+    for step in range(FAN_IN):
         context = driver.context(step, step + 1)
         list(arrange(context, A, [updates([pa.int64()], [((step,), step, 1)])]))
         driver.commit(context)
     compacted = driver.merged(driver.manifests[A].allow_compaction(2**62))
-    assert [b.last_time for b in compacted.batches] == [1]
+    assert [b.last_time for b in compacted.batches] == [FAN_IN - 1]
 
 
 def test_an_arrangements_id_is_a_plain_name() -> None:

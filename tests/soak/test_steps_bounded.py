@@ -17,6 +17,7 @@ from tests.oracle.tables import TU
 from tests.oracle.world import INDEX, World, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.manifest import Manifest, live_files
+from tidemark_replica.arrangement.spine import FAN_IN, SMALL_ROWS
 
 pytestmark = pytest.mark.spark
 
@@ -33,8 +34,8 @@ def on_disk(made: World) -> set[str]:
 
 
 def batches_at_most(manifest: Manifest) -> int:
-    """Sizes at least double along a spine."""
-    return 1 + math.ceil(math.log2(manifest.rows + 1))
+    """Sizes at least double along a spine, but for small ones, of which eight are merged."""
+    return FAN_IN + math.ceil(math.log2(1 + manifest.rows / SMALL_ROWS))
 
 
 def test_a_dataflow_stepped_for_long_keeps_what_is_alive(spark: Any, tmp_path: Path) -> None:

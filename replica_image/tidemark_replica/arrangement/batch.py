@@ -11,7 +11,7 @@ import mmap
 import os
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from tidemark_replica.arrangement.errors import BatchUnreadable
 from tidemark_replica.arrangement.hashing import ERRS_HASH
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.updates import Hashes
+
+KEPT_BYTES = 1 << 16
+"""A batch that takes no more memory than that stays open from when it is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,14 @@ class BatchRef:
     bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in _REF}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "BatchRef":
         return BatchRef(**value)
+
+
+_REF = tuple(field.name for field in fields(BatchRef))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +168,18 @@ class BatchCache:
         if self._misses % 64 == 0:
             self._let_go_of_deleted()
         segments = open_batch(self._directory, ref, layout, random_access=self._random_access)
-        self._open[ref.file] = segments
+        self._add(ref.file, segments)
+        return segments
+
+    def keep(self, ref: BatchRef, rows: Any) -> None:
+        """What this process has just written as `ref`, one segment of few bytes: it need not be opened any more."""
+        if rows.get_total_buffer_size() <= KEPT_BYTES:
+            self._add(ref.file, (Segment.of(rows),))
+
+    def _add(self, file: str, segments: tuple[Segment, ...]) -> None:
+        self._open[file] = segments
         if len(self._open) > self._limit:
             self._open.popitem(last=False)
-        return segments
 
     def _let_go_of_deleted(self) -> None:
         for file in [f for f in self._open if not (self._directory / f).exists()]:

@@ -15,9 +15,10 @@ are a slice of every file.
 """
 
 import base64
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -105,15 +106,18 @@ class Layout:
         arrays = [pa.array(hashes), *columns, pa.array(times), tag, *(pa.array(w) for w in weights)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON-able values; `from_json` reads it back."""
+    @cached_property
+    def text(self) -> str:
+        """As JSON; `from_text` reads it back. A step writes and reads it for every arrangement."""
         row = pa.schema([(f"c{i}", t) for i, t in enumerate(self.types)])
         types = base64.b64encode(row.serialize().to_pybytes()).decode()
         order = None if self.order is None else [[k.column, k.descending, k.nulls_last] for k in self.order]
-        return {"types": types, "key": list(self.key), "accumulators": self.accumulators, "order": order}
+        return json.dumps({"types": types, "key": self.key, "accumulators": self.accumulators, "order": order})
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> "Layout":
+    @lru_cache(maxsize=4096)
+    def from_text(text: str) -> "Layout":
+        value = json.loads(text)
         row = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["types"])))
         order = None if value["order"] is None else tuple(OrderKey(*k) for k in value["order"])
         return Layout(tuple(row.types), tuple(value["key"]), value["accumulators"], order)

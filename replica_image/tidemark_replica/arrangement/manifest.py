@@ -80,7 +80,7 @@ class Manifest:
         return {
             "format": FORMAT,
             "arrangement": self.arrangement,
-            "layout": self.layout.to_json(),
+            "layout": self.layout.text,
             "buckets": self.buckets,
             "lower": self.lower,
             "upper": self.upper,
@@ -94,7 +94,7 @@ class Manifest:
             raise StaleManifest(f"a manifest of format {value['format']}; this replica reads format {FORMAT}")
         return Manifest(
             ArrangementId(value["arrangement"]),
-            Layout.from_json(value["layout"]),
+            Layout.from_text(value["layout"]),
             value["buckets"],
             value["lower"],
             value["upper"],

@@ -41,6 +41,7 @@ class StepRuns:
             if ref is None:
                 continue
             runs = self._runs.setdefault(bucket, [])
+            self._context.cache.keep(ref, part)
             runs.append(_Run(ref, 0, self._readable(ref, part)))
             self._merge_full_levels(bucket, runs)
 

@@ -1,12 +1,14 @@
 """Spines: how an arrangement's batches are merged so that there are few of them.
 
-    bucket 0:   [1,000,000 rows] [60,000] [900] [100] [100]      oldest ... newest
-                                          └────────────────┘ merged: everything from the first batch on that is
-                                                             not at least twice as long as the one after it
+    bucket 0:   [1,000,000 rows] [60,000] [50,000] [9,000] | [900] [100] [100]      oldest ... newest
+                                 └─────────────────────────────────────┘ merged: everything from the first batch
+                                 on that is not at least twice as long as the one after it
 
 So sizes at least double from batch to batch, there are O(log n) of them, and a row is rewritten O(log n) times in its
-life. A merge consolidates and advances times to `since`. A batch whose times have all become one since it was
-written is rewritten alone, once: otherwise an idle arrangement would keep its history for ever.
+life. Behind the bar, small batches wait until there are eight: merging them costs more than looking into them does.
+
+A merge consolidates and advances times to `since`. A batch whose times have all become one since it was written is
+rewritten alone, once: otherwise an idle arrangement would keep its history for ever.
 
 Planning is pure; `merge` does the work, in any process; `apply` puts its result in the place of what it merged.
 """
@@ -26,6 +28,9 @@ from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.row_ranges import row_ranges
 from tidemark_replica.arrangement.updates import Hashes, rows_that_fit
 from tidemark_replica.arrangement.value_ranges import value_ranges
+
+SMALL_ROWS, FAN_IN = 1 << 12, 8
+"""So many batches of fewer rows than that are merged at once, and not before."""
 
 RANGE_ROWS = 1 << 18
 """How many rows a merge holds and consolidates at a time: a range of hashes, a long hash being split further."""
@@ -63,11 +68,20 @@ def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
 
 def newest_run(sizes: Sequence[int]) -> int:
     """Where the run of newest batches to merge begins, given sizes oldest first; the last position: nowhere."""
-    crowded = (i for i in range(len(sizes) - 1) if sizes[i] < 2 * sizes[i + 1])
-    begin = next(crowded, len(sizes) - 1)
+    small = len(sizes)
+    while small > 0 and sizes[small - 1] < SMALL_ROWS:
+        small -= 1
+    begin = small if len(sizes) - small >= FAN_IN else _crowded(sizes[:small])
+    if begin is None:
+        return max(len(sizes) - 1, 0)
     while begin > 0 and sizes[begin - 1] < 2 * sum(sizes[begin:]):
         begin -= 1
-    return max(begin, 0)
+    return begin
+
+
+def _crowded(sizes: Sequence[int]) -> int | None:
+    """The first batch that is less than twice as long as the next."""
+    return next((i for i in range(len(sizes) - 1) if sizes[i] < 2 * sizes[i + 1]), None)
 
 
 def _collapses(batch: BatchRef, since: int) -> bool:

@@ -21,7 +21,7 @@ from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, Unk
 from tidemark_replica.arrangement.hashing import bucket_edges
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import Merge, coalesce, merge_segments
+from tidemark_replica.arrangement.spine import SMALL_ROWS, Merge, coalesce, merge_segments
 from tidemark_replica.arrangement.trace import Trace
 
 StepId = NewType("StepId", str)
@@ -116,7 +116,13 @@ def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -
     """Carry out a planned merge; None when everything cancelled. `spine.apply` puts the result in place."""
     runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
     merged = coalesce(merge_segments(runs, layout, task.since))
-    return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
+    if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
+        return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
+    rows = list(merged)
+    ref = writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, rows)
+    if ref is not None:
+        cache.keep(ref, rows[0])
+    return ref
 
 
 @dataclass(frozen=True)
