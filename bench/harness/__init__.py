@@ -1,7 +1,9 @@
 """What every benchmark needs.
 
-cache    where data that is made once is kept           tpch      TPC-H tables of a size
-deltas   seeded updates of a table                      query     a query, and the planner's plan of it
-engine   one view over shards, stepped                  answers   results, compared before times
-clock    times and CPU time                             context   the machine, the versions, the last line
+cache    where data that is made once is kept           tpch     TPC-H's tables of a size
+deltas   seeded updates of lineitem                     queries  the views that are measured
+query    a view's plan, by the planner's process        engine   one view over shards, stepped
+world    shards and DuckDB's tables, moved together     measure  views that take turns, checked at every step
+answers  results, compared before times                 clock    times and CPU time
+context  the machine, the versions, the last line       ratios   statistics and ratios as figures
 """

@@ -24,6 +24,7 @@ from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, errors, row_columns
+from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
 
 AS_OF = 0
@@ -76,11 +77,12 @@ class View:
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
         self._dataflow: SteppedDataflow = build(description, session, self._store, folder / "scratch")
+        self._as_of = description.as_of
         (self._index,) = self._dataflow.indexes.values()
 
     def hydrate(self) -> StepTimes:
-        """The first step: all that the sources hold."""
-        return self._step(AS_OF + 1, lambda source: source.reader.snapshot_parts(AS_OF))
+        """The first step: all that the sources hold at the as_of."""
+        return self._step(self._as_of + 1, lambda source: source.reader.snapshot_parts(self._as_of))
 
     def step(self) -> StepTimes:
         """The tick that was appended last."""
@@ -93,8 +95,9 @@ class View:
         found = list(Trace(manifest, self._cache).rows_at(manifest.upper - 1))
         if any(errors(u).null_count < u.num_rows or (diffs(u) != 1).any() for u in found):
             raise ValueError("the view holds errors, or a group more than once")
-        names = [column.name for column in self._index.columns]
-        return pa.concat_tables([pa.table(row_columns(updates), names=names) for updates in found])
+        schema = arrow_schema(self._index.columns)
+        rows = [pa.table(row_columns(updates), names=schema.names) for updates in found]
+        return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in rows)])
 
     @property
     def state(self) -> tuple[int, int]:

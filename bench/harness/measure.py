@@ -1,67 +1,84 @@
-"""The measurement itself: a view per size, and rounds in which every one of them takes a step.
+"""The measurement itself: views over worlds, and rounds in which each takes a step; an empty Spark job takes turns.
 
-Every answer is compared before the next step; `WrongAnswer` ends the run.
+Answers are compared before the next step; `WrongAnswer` ends the run.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.harness.answers import check
-from bench.harness.case import Case
 from bench.harness.clock import Cost, measured
 from bench.harness.context import progress
-from bench.harness.engine import AS_OF, Source, StepTimes, View
+from bench.harness.engine import StepTimes, View
+from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
+from bench.harness.world import World
 
 
 @dataclass
 class Measured:
-    """One size's figures; `phases` says for each of the `steps` where its time went."""
+    """One view's figures; `phases` says for each of the `steps` where its time went, `duckdb` what it costs there."""
 
+    query: Query
+    label: str
     hydration: Cost
     rows_read: int
     steps: list[Cost] = field(default_factory=list)
     phases: list[StepTimes] = field(default_factory=list)
+    duckdb: list[Cost] = field(default_factory=list)
     state_rows: int = 0
     state_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """All sizes, and the empty jobs that took turns with them."""
+    """All views, and the empty jobs that took turns with them."""
 
-    sizes: Sequence[Measured]
+    views: Sequence[Measured]
     empty_job: Sequence[Cost]
+
+    def of(self, query: Query) -> list[Measured]:
+        """The view on every world, in the order of worlds."""
+        return [view for view in self.views if view.query == query]
 
 
 class Run:
-    """One size under way."""
+    """One view under way over one world."""
 
-    def __init__(self, session: Any, folder: Path, plan: Planner, sql: str, case: Case) -> None:
-        self.case, self._lineitem, self._done = case, Source(folder, "lineitem", case.tables.lineitem), 0
-        self._part = Source(folder, "part", case.tables.part)
-        sources = {"lineitem": self._lineitem, "part": self._part}
+    def __init__(self, session: Any, plan: Planner, world: World, query: Query) -> None:
+        self.world, self.query = world, query
+        home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
+        sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        self.view = View(session, folder, describe(plan, sql, shards, AS_OF), sources)
-        rows = case.tables.lineitem.rows + case.tables.part.rows
-        self.measured = Measured(measured(self.view.hydrate)[0], rows)
-        self._check()
+        self.view = View(session, home, describe(plan, query.sql, shards, world.now), sources)
+        rows = sum(world.tables[name].rows for name in query.tables)
+        hydration, _ = measured(self.view.hydrate)
+        self.measured = Measured(query, world.label, hydration, rows)
+        progress(f"{query.name} over {world.label}: hydrated in {hydration.wall / 1e3:.1f} s")
+        self.check()
 
-    def step(self, *, counts: bool) -> None:
-        """The next delta; one that does not count warms up."""
-        delta = self.case.deltas.all[self._done]
-        self._lineitem.append(delta.updates(self._done + 1))
-        self._part.append(None)
+    def step(self, applied: Cost, *, counts: bool, last: bool) -> None:
+        """The delta that the world took last; one that does not count warms up."""
         cost, phases = measured(self.view.step)
-        self._done += 1
-        self._check()
         if counts:
             self.measured.steps.append(Cost(phases.all, cost.cpu))
             self.measured.phases.append(phases)
+        if self.query.exact or last:
+            answered = self.check()
+            if counts:
+                self.measured.duckdb.append(Cost(applied.wall + answered.wall, applied.cpu + answered.cpu))
+
+    def check(self) -> Cost:
+        """The view's rows are DuckDB's; what computing them cost DuckDB."""
+        cost, wanted = self.world.answer(self.query)
+        what = f"{self.query.name} over {self.world.label} rows after {self.world.ticks} deltas, compared with DuckDB"
+        check(what, self.view.answer(), wanted)
+        return cost
 
     def finish(self) -> Measured:
         """The figures; the view and its state go."""
@@ -69,29 +86,22 @@ class Run:
         self.view.close()
         return self.measured
 
-    def _check(self) -> None:
-        what = f"the view over {self.case.label} rows after {self._done} deltas, compared with DuckDB"
-        check(what, self.view.answer(), self.case.answers[self._done])
 
-
-def measure(session: Any, folder: Path, plan: Planner, sql: str, cases: Sequence[Case], warm_up: int) -> Rounds:
-    """All cases side by side; the first `warm_up` deltas of each do not count."""
-    runs = []
-    for case in cases:
-        home = folder / case.label
-        home.mkdir()
-        run = Run(session, home, plan, sql, case)
-        progress(f"{case.label}: hydrated in {run.measured.hydration.wall / 1e3:.1f} s")
-        runs.append(run)
-    job, empty = _empty_job(session), []
-    for number in range(len(cases[0].deltas.all)):
+def measure(
+    session: Any, plan: Planner, worlds: Sequence[World], queries: Sequence[Query], steps: int, warm_up: int
+) -> Rounds:
+    """All views over all worlds side by side, for so many deltas of each world; the first `warm_up` do not count."""
+    runs = [Run(session, plan, world, query) for world in worlds for query in queries]
+    job, empty = empty_job(session), []
+    for number in range(warm_up + steps):
         empty.append(measured(job)[0])
+        applied = {world.label: world.tick() for world in worlds}
         for run in runs:
-            run.step(counts=number >= warm_up)
+            run.step(applied[run.world.label], counts=number >= warm_up, last=number == warm_up + steps - 1)
     return Rounds([run.finish() for run in runs], empty[warm_up:])
 
 
-def _empty_job(session: Any) -> Callable[[], object]:
+def empty_job(session: Any) -> Callable[[], object]:
     """The least that Spark does for a DataFrame: one task that makes one row."""
     frame = session.range(0, 1, 1, 1)
     return lambda: frame.collect()

@@ -1,4 +1,4 @@
-"""A query over the tables, and its plan by the planner, which is a process of its own as it is for the operator."""
+"""The plan of a query over shards, by the planner, which is a process of its own as it is for the operator."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRe
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import sql_type
 
-JOIN_AND_SUM = """
-    SELECT p_brand, l_returnflag, count(*) AS lines, sum(l_extendedprice * (1 - l_discount)) AS revenue,
-           avg(l_quantity) AS quantity
-    FROM {lineitem} JOIN {part} ON l_partkey = p_partkey
-    GROUP BY p_brand, l_returnflag
-"""
 _SECONDS = 120.0
 Planner = Callable[[PlanRequest], Planned | Refused]
 

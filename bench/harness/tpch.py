@@ -1,14 +1,13 @@
-"""TPC-H tables of a given size: a fact table of about n rows and a dimension of a tenth.
+"""TPC-H tables of a given size, of the types that TPC-H says, by the number of lines: scale factor 1 has 6 million.
 
-Lineitem at scale factor n / 2M, the first of three parts (n rows), and all of part (n / 10 rows), so that every line
-finds its part. Types are TPC-H's own; free-text columns that no query reads are left out of the shards.
+Free-text columns that no query reads are left out of the shards.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,34 +16,61 @@ import pyarrow.parquet as pq
 
 from bench.harness.cache import cache_folder, cached
 
-ROWS_PER_SCALE_FACTOR = 2_000_000
+LINES_PER_SCALE_FACTOR = 6_000_000
 MONEY = pa.decimal128(15, 2)
-LINEITEM = pa.schema(
-    {
-        "l_orderkey": pa.int64(),
-        "l_partkey": pa.int64(),
-        "l_suppkey": pa.int64(),
-        "l_linenumber": pa.int32(),
-        "l_quantity": MONEY,
-        "l_extendedprice": MONEY,
-        "l_discount": MONEY,
-        "l_tax": MONEY,
-        "l_returnflag": pa.string(),
-        "l_linestatus": pa.string(),
-        "l_shipdate": pa.date32(),
-    }
-)
-PART = pa.schema(
-    {
-        "p_partkey": pa.int64(),
-        "p_mfgr": pa.string(),
-        "p_brand": pa.string(),
-        "p_type": pa.string(),
-        "p_size": pa.int32(),
-        "p_container": pa.string(),
-        "p_retailprice": MONEY,
-    }
-)
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "lineitem": pa.schema(
+        {
+            "l_orderkey": pa.int64(),
+            "l_partkey": pa.int64(),
+            "l_suppkey": pa.int64(),
+            "l_linenumber": pa.int32(),
+            "l_quantity": MONEY,
+            "l_extendedprice": MONEY,
+            "l_discount": MONEY,
+            "l_tax": MONEY,
+            "l_returnflag": pa.string(),
+            "l_linestatus": pa.string(),
+            "l_shipdate": pa.date32(),
+        }
+    ),
+    "orders": pa.schema(
+        {
+            "o_orderkey": pa.int64(),
+            "o_custkey": pa.int64(),
+            "o_orderstatus": pa.string(),
+            "o_totalprice": MONEY,
+            "o_orderdate": pa.date32(),
+            "o_orderpriority": pa.string(),
+            "o_shippriority": pa.int32(),
+        }
+    ),
+    "customer": pa.schema(
+        {
+            "c_custkey": pa.int64(),
+            "c_name": pa.string(),
+            "c_nationkey": pa.int64(),
+            "c_acctbal": MONEY,
+            "c_mktsegment": pa.string(),
+        }
+    ),
+    "part": pa.schema(
+        {
+            "p_partkey": pa.int64(),
+            "p_mfgr": pa.string(),
+            "p_brand": pa.string(),
+            "p_type": pa.string(),
+            "p_size": pa.int32(),
+            "p_container": pa.string(),
+            "p_retailprice": MONEY,
+        }
+    ),
+    "supplier": pa.schema(
+        {"s_suppkey": pa.int64(), "s_name": pa.string(), "s_nationkey": pa.int64(), "s_acctbal": MONEY}
+    ),
+    "nation": pa.schema({"n_nationkey": pa.int64(), "n_name": pa.string(), "n_regionkey": pa.int64()}),
+    "region": pa.schema({"r_regionkey": pa.int64(), "r_name": pa.string()}),
+}
 
 
 @dataclass(frozen=True)
@@ -67,24 +93,24 @@ class Table:
                 yield batch.cast(wanted)
 
 
-@dataclass(frozen=True)
-class Tables:
-    """The fact table and the dimension."""
-
-    lineitem: Table
-    part: Table
+Tables = Mapping[str, Table]
 
 
-def tables(rows: int) -> Tables:
-    """Tables with about so many lines; made the first time they are asked for."""
-    folder = cached(cache_folder() / f"tpch-{rows}", lambda folder: _generate(folder, rows / ROWS_PER_SCALE_FACTOR))
-    return Tables(
-        Table(folder / "lineitem" / "lineitem.1.parquet", LINEITEM), Table(folder / "part" / "part.1.parquet", PART)
-    )
+def tables(lines: int) -> Tables:
+    """All tables, lineitem of about so many rows; made the first time they are asked for."""
+    scale_factor = lines / LINES_PER_SCALE_FACTOR
+    folder = cached(cache_folder() / f"tpch-sf{scale_factor:g}", lambda folder: _generate(folder, scale_factor))
+    return {name: Table(folder / f"{name}.parquet", schema) for name, schema in SCHEMAS.items()}
+
+
+def label(lines: int) -> str:
+    """1M, 10M, 100k: a size in figures' names."""
+    if lines % 1_000_000 == 0:
+        return f"{lines // 1_000_000}M"
+    return f"{lines // 1000}k" if lines % 1000 == 0 else str(lines)
 
 
 def _generate(folder: Path, scale_factor: float) -> None:
-    for table, parts in (("lineitem", 3), ("part", 1)):
-        program = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
-        sized = ["-s", f"{scale_factor:g}", "--parts", str(parts), "--part", "1"]
-        subprocess.run([program, "parquet", "-q", "-T", table, *sized, "-o", folder], check=True)
+    program = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
+    sized = ["-s", f"{scale_factor:g}", "-T", ",".join(SCHEMAS)]
+    subprocess.run([program, "parquet", "-q", *sized, "-o", folder], check=True)

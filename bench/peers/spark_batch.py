@@ -1,4 +1,4 @@
-"""Spark computing the query anew, as a batch: from Parquet, and from tables that it has cached.
+"""Spark computing a query anew, as a batch: from Parquet, and from tables that it has cached.
 
 A process of its own with Spark's default settings (adaptive execution, all optimiser rules, full JIT), as a user of
 Spark would run it: `python -m bench.peers.spark_batch JOB`, where JOB is JSON of a `SparkJob`.
@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,19 +18,21 @@ from typing import Any
 import pyarrow as pa
 
 from bench.harness.clock import Cost, measured
+from bench.harness.queries import Query
 from bench.harness.tpch import Tables
 
 
 @dataclass(frozen=True)
 class SparkJob:
-    """What to run: the query over two files, so many times."""
+    """What to run: the query over files, so many times; `columns` are what is read of each, for the cache."""
 
     sql: str
-    lineitem: str
-    part: str
+    files: Mapping[str, str]
+    columns: Mapping[str, Sequence[str]]
     answer: str
     memory: str
     repeat: int
+    cached: bool
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,16 @@ class SparkCosts:
         return SparkCosts(**{name: [Cost(**cost) for cost in costs] for name, costs in json.loads(text).items()})
 
 
-def recompute(tables: Tables, sql: str, folder: Path, memory: str, repeat: int = 3) -> tuple[SparkCosts, pa.Table]:
+def recompute(
+    tables: Tables, query: Query, folder: Path, memory: str, repeat: int = 3, *, cached: bool = True
+) -> tuple[SparkCosts, pa.Table]:
     """The costs, and the query's rows."""
-    answer = folder / "spark-answer.arrow"
-    job = SparkJob(sql, str(tables.lineitem.file), str(tables.part.file), str(answer), memory, repeat)
+    answer = folder / f"spark-{query.name}.arrow"
+    files = {name: str(tables[name].file) for name in query.tables}
+    columns = {name: [c for c in tables[name].schema.names if c in query.sql] for name in query.tables}
+    job = SparkJob(query.plain, files, columns, str(answer), memory, repeat, cached)
     command = [sys.executable, "-m", "bench.peers.spark_batch", json.dumps(asdict(job))]
-    with (folder / "spark.log").open("wb") as log:
+    with (folder / "spark.log").open("ab") as log:
         printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, check=True).stdout
     with pa.ipc.open_file(str(answer)) as file:
         return SparkCosts.from_json(printed.splitlines()[-1]), file.read_all()
@@ -68,19 +74,19 @@ def run(job: SparkJob) -> SparkCosts:
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()
     try:
-        for name, file in (("lineitem", job.lineitem), ("part", job.part)):
+        for name, file in job.files.items():
             session.read.parquet(file).createOrReplaceTempView(name)
-        sql = job.sql.format(lineitem="lineitem", part="part")
-        parquet, rows = _measure(lambda: session.sql(sql).toArrow(), job.repeat)
-        for name, key in (("lineitem", "l_"), ("part", "p_")):
-            used = [c for c in session.table(name).columns if c.startswith(key) and c in job.sql]
-            session.table(name).select(used).cache().createOrReplaceTempView(name)
-        cached, _ = _measure(lambda: session.sql(sql).toArrow(), job.repeat)
+        parquet, rows = _measure(lambda: session.sql(job.sql).toArrow(), job.repeat)
+        kept = []
+        if job.cached:
+            for name, columns in job.columns.items():
+                session.table(name).select(list(columns)).cache().createOrReplaceTempView(name)
+            kept, _ = _measure(lambda: session.sql(job.sql).toArrow(), job.repeat)
     finally:
         session.stop()
     with pa.OSFile(job.answer, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return SparkCosts(parquet, cached)
+    return SparkCosts(parquet, kept)
 
 
 def _measure(query: Callable[[], pa.Table], repeat: int) -> tuple[list[Cost], Any]:

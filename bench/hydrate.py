@@ -1,0 +1,98 @@
+"""What a view costs until it is there: `python -m bench.hydrate [--json]`.
+
+Views like TPC-H's Q1, Q3, Q5 and Q18, from shards to an index. Rows are compared before times: ours with DuckDB's at
+the same data, and those of all other engines with the same.
+
+    spark_batch_ratio_QUERY   ours over Spark computing the query from Parquet, as a batch; plain: the greatest
+    pathway_ratio_QUERY       Pathway, from CSV files, over ours; plain: the least
+    dd_ratio_QUERY            ours over differential-dataflow, from rows in memory; plain: the greatest
+
+Ratios are by the clock; ..._cpu_ratio are by CPU time, which neighbours change less.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+
+from bench.harness.answers import check
+from bench.harness.clock import Cost
+from bench.harness.context import context, last_line, load, progress
+from bench.harness.measure import Run
+from bench.harness.queries import HYDRATED, Query
+from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
+from bench.harness.world import World
+from bench.peers import differential_peer, pathway_peer
+from bench.peers.absent import PeerAbsent
+from bench.peers.exchange import Handed, PeerRun, expected, hand_over
+from bench.peers.spark_batch import recompute
+from bench.steps.setting import Options, Setting, setting
+
+NAMES = [query.name for query in HYDRATED]
+PEERS: Mapping[str, Callable[[Handed], PeerRun]] = {"pathway": pathway_peer.run, "dd": differential_peer.run}
+WARM_UP_LINES = 6000
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--lines", type=int, default=6_000_000, help="rows of lineitem (%(default)s: SF1)")
+    parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
+    parser.add_argument("--repeat", type=int, default=2, help="how often each is hydrated and computed (%(default)s)")
+    parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that runs batches (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="small tables: does it run at all")
+    given = parser.parse_args(arguments)
+    lines = 60_000 if given.quick else given.lines
+    circumstances = context() | {"load_before": load(), "lines": lines, "repeat": given.repeat}
+    queries = [query for query in HYDRATED if query.name in given.queries.split(",")]
+    figures, absent = _run(queries, lines, given.repeat, given.spark_memory)
+    if not given.json:
+        for name, value in figures.items():
+            print(f"{name:36} {value}")
+    print(last_line("hydrate", figures, circumstances | {"absent": absent, "load_after": load()}))
+
+
+def _run(queries: Sequence[Query], lines: int, repeat: int, memory: str) -> tuple[Figures, dict[str, str]]:
+    figures, absent = Figures(), dict[str, str]()
+    options = Options((), lines, (), 0, 0, 0, 0, memory)
+    with setting(options) as given:
+        with given.worlds([WARM_UP_LINES], queries, [2]) as (small,):
+            for query in queries:
+                _ours(given, small, query, 1)
+        with given.worlds([lines], HYDRATED, [2]) as (world,):
+            folder = hand_over(world, world.folder / "handed", ())
+            for query in queries:
+                ours = _ours(given, world, query, repeat)
+                figures |= statistics("hydration", ours, query.name)
+                figures |= ratio("spark_batch", ours, _spark(world, query, memory, repeat), query.name)
+                rows = expected(world, query)
+                for peer, run in PEERS.items():
+                    progress(f"{peer}: {query.name}")
+                    try:
+                        theirs = [run(Handed(query, folder, rows, rows)).hydration]
+                    except PeerAbsent as reason:
+                        absent[peer] = str(reason)
+                        continue
+                    pair = (ours, theirs) if peer == "dd" else (theirs, ours)
+                    figures |= statistics(peer, theirs, query.name) | ratio(peer, *pair, query.name)
+    names = [query.name for query in queries]
+    for name, pick in (("spark_batch", max), ("pathway", min), ("dd", max)):
+        figures |= worst(figures, name, names, pick)
+    return rounded(figures), absent
+
+
+def _ours(given: Setting, world: World, query: Query, repeat: int) -> list[Cost]:
+    """Each time from shards to an index, checked, and thrown away."""
+    return [Run(given.session, given.plan, world, query).finish().hydration for _ in range(repeat)]
+
+
+def _spark(world: World, query: Query, memory: str, repeat: int) -> Sequence[Cost]:
+    progress(f"Spark as a batch: {query.name}")
+    costs, answer = recompute(world.tables, query, world.folder, memory, repeat, cached=False)
+    check(f"Spark, {query.name}, compared with DuckDB", answer, world.answer(query)[1])
+    return costs.parquet
+
+
+if __name__ == "__main__":
+    main()

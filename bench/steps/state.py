@@ -1,0 +1,26 @@
+"""Does a step follow the delta, or the state? Each kind of state at two sizes, taking turns.
+
+state_ratio_KIND   a step on the largest state over one on the smallest
+"""
+
+from __future__ import annotations
+
+from bench.harness.queries import STATE, Query
+from bench.harness.ratios import Figures, ratio, statistics
+from bench.steps.setting import WARM_UP, Setting
+
+
+def figures(given: Setting, kinds: tuple[Query, ...] = STATE) -> Figures:
+    """Of every kind; one after the other, over the same worlds."""
+    options, found = given.options, Figures()
+    ticks = [options.delta_rows] * ((WARM_UP + options.steps) * len(kinds))
+    with given.worlds(options.state_lines, kinds, ticks) as worlds:
+        for kind in kinds:
+            sizes = given.measure(worlds, [kind]).views
+            for size in sizes:
+                found |= statistics("step", size.steps, f"{kind.name}_{size.label}")
+                found[f"hydration_s_{kind.name}_{size.label}"] = size.hydration.wall / 1e3
+                found[f"state_rows_{kind.name}_{size.label}"] = size.state_rows
+                found[f"state_mib_{kind.name}_{size.label}"] = size.state_bytes / 2**20
+            found |= ratio("state", sizes[-1].steps, sizes[0].steps, kind.name)
+    return found
