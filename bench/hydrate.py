@@ -23,7 +23,8 @@ from bench.harness.queries import HYDRATED, Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
 from bench.harness.world import World
 from bench.peers import differential_peer, pathway_peer
-from bench.peers.absent import PeerAbsent
+from bench.peers.absent import PEERS as PEER_NAMES
+from bench.peers.absent import PeerAbsent, check_wanted
 from bench.peers.exchange import Handed, PeerRun, expected, hand_over
 from bench.peers.spark_batch import recompute
 from bench.steps.setting import Options, Setting, setting
@@ -40,22 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=6_000_000, help="rows of lineitem (%(default)s: SF1)")
     parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
     parser.add_argument("--repeat", type=int, default=2, help="how often each is hydrated and computed (%(default)s)")
+    parser.add_argument("--peers", default=",".join(PEER_NAMES), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that runs batches (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="small tables: does it run at all")
     given = parser.parse_args(arguments)
     lines = 60_000 if given.quick else given.lines
     circumstances = context() | {"load_before": load(), "lines": lines, "repeat": given.repeat}
     queries = [query for query in HYDRATED if query.name in given.queries.split(",")]
-    figures, absent = _run(queries, lines, given.repeat, given.spark_memory)
+    options = Options(spark_memory=given.spark_memory, peers=given.peers)
+    figures, absent = _run(queries, lines, given.repeat, options)
     if not given.json:
         for name, value in figures.items():
             print(f"{name:36} {value}")
     print(last_line("hydrate", figures, circumstances | {"absent": absent, "load_after": load()}))
 
 
-def _run(queries: Sequence[Query], lines: int, repeat: int, memory: str) -> tuple[Figures, dict[str, str]]:
+def _run(queries: Sequence[Query], lines: int, repeat: int, options: Options) -> tuple[Figures, dict[str, str]]:
     figures, absent = Figures(), dict[str, str]()
-    options = Options((), lines, (), 0, 0, 0, 0, memory)
     with setting(options) as given:
         with given.worlds([WARM_UP_LINES], queries, [2]) as (small,):
             for query in queries:
@@ -65,11 +67,12 @@ def _run(queries: Sequence[Query], lines: int, repeat: int, memory: str) -> tupl
             for query in queries:
                 ours = _ours(given, world, query, repeat)
                 figures |= statistics("hydration", ours, query.name)
-                figures |= ratio("spark_batch", ours, _spark(world, query, memory, repeat), query.name)
+                figures |= ratio("spark_batch", ours, _spark(world, query, options.spark_memory, repeat), query.name)
                 rows = expected(world, query)
                 for peer, run in PEERS.items():
-                    progress(f"{peer}: {query.name}")
                     try:
+                        check_wanted(peer, given.options.peers)
+                        progress(f"{peer}: {query.name}")
                         theirs = [run(Handed(query, folder, rows, rows)).hydration]
                     except PeerAbsent as reason:
                         absent[peer] = str(reason)

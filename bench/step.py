@@ -22,6 +22,7 @@ from typing import Any
 from bench.harness.context import context, last_line, load
 from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
+from bench.peers.absent import PEERS
 from bench.steps import peers, plans, recompute, state
 from bench.steps.setting import WARM_UP, Options, setting
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         large_steps=given.large_steps,
         large_rows=given.large_rows,
         spark_memory=given.spark_memory,
+        peers=given.peers,
     )
     circumstances: dict[str, Any] = context() | {"load_before": load()}
     figures, absent = _run(options, given.parts.split(","))
@@ -71,6 +73,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--delta-rows", type=int, default=100, help="rows of a delta (%(default)s)")
     parser.add_argument("--large-rows", type=int, default=10_000, help="rows of a large delta (%(default)s)")
     parser.add_argument("--large-steps", type=int, default=10, help="large deltas that are timed (%(default)s)")
+    parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that computes anew (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="small tables and few steps: does it run at all")
     given = parser.parse_args(arguments)

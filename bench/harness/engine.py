@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.harness.tpch import Table
-from tidemark_persist import DIFF, TIME, Part, Shard, create_or_open, open_shard, write_staged
+from tidemark_persist import DIFF, TIME, MaintenancePolicy, Part, Shard, create_or_open, open_shard, write_staged
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -28,6 +28,7 @@ from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
 
 AS_OF = 0
+DEFAULT_POLICY = MaintenancePolicy()
 TERM = 1
 
 
@@ -49,9 +50,9 @@ class StepTimes:
 class Source:
     """A shard that holds a table at time 0, and updates from then on."""
 
-    def __init__(self, folder: Path, name: str, table: Table) -> None:
+    def __init__(self, folder: Path, name: str, table: Table, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
         self.location, self.schema = folder / name, table.schema
-        self._shard: Shard = create_or_open(str(self.location), table.schema, shard_id=name)
+        self._shard: Shard = create_or_open(str(self.location), table.schema, shard_id=name, policy=policy)
         staged = write_staged(str(self.location), map(_at_start, table.batches()))
         self._append([staged] if staged else None)
         self.reader = open_shard(str(self.location))
@@ -61,6 +62,10 @@ class Source:
         self._append(updates)
         for work in self._shard.maintenance_due():
             self._shard.run_maintenance(work)
+
+    def forget(self, before: int) -> None:
+        """What happened before a time need not be told apart any more."""
+        self._shard.downgrade_since(before)
 
     def _append(self, updates: Any) -> None:
         upper = self._shard.state().upper
@@ -84,10 +89,10 @@ class View:
         """The first step: all that the sources hold at the as_of."""
         return self._step(self._as_of + 1, lambda source: source.reader.snapshot_parts(self._as_of))
 
-    def step(self) -> StepTimes:
-        """The tick that was appended last."""
+    def step(self, ticks: int = 1) -> StepTimes:
+        """The ticks that were appended last."""
         lower = self._dataflow.frontier.encode()
-        return self._step(lower + 1, lambda source: source.reader.listen(lower, lower + 1))
+        return self._step(lower + ticks, lambda source: source.reader.listen(lower, lower + ticks))
 
     def answer(self) -> pa.Table:
         """The view's rows, as the index holds them now; raises ValueError for errors and for odd multiplicities."""

@@ -50,12 +50,14 @@ class Rounds:
 class Run:
     """One view under way over one world."""
 
-    def __init__(self, session: Any, plan: Planner, world: World, query: Query) -> None:
+    def __init__(
+        self, session: Any, plan: Planner, world: World, query: Query, key: tuple[str, ...] | None = None
+    ) -> None:
         self.world, self.query = world, query
         home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        self.view = View(session, home, describe(plan, query.sql, shards, world.now), sources)
+        self.view = View(session, home, describe(plan, query.sql, shards, world.now, key), sources)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
         self.measured = Measured(query, world.label, hydration, rows)

@@ -48,11 +48,17 @@ def planner(folder: Path) -> Iterator[Planner]:
         process.wait(timeout=30)
 
 
-def describe(plan: Planner, sql: str, shards: Mapping[str, tuple[Path, pa.Schema]], as_of: int) -> DataflowDescription:
-    """The query over shards, by table name, exported as an index by its default key."""
+def describe(
+    plan: Planner,
+    sql: str,
+    shards: Mapping[str, tuple[Path, pa.Schema]],
+    as_of: int,
+    key: tuple[str, ...] | None = None,
+) -> DataflowDescription:
+    """The query over shards, by table name, exported as an index by these columns, or by its default key."""
     relations = tuple(_relation(name, *shard) for name, shard in shards.items())
     text = sql.format_map({name: f"tpch.{name}" for name in shards})
-    view, export = ViewRequest("view", text), ExportRequest("index", "index", "view")
+    view, export = ViewRequest("view", text), ExportRequest("index", "index", "view", key)
     planned = plan(PlanRequest("bench", (view,), (export,), Catalogue(relations), "bench/"))
     if isinstance(planned, Refused):
         raise ValueError(f"the query cannot be planned: {planned.diagnostics[0].message}")

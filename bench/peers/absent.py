@@ -1,7 +1,15 @@
-"""A peer that this machine cannot run: its figures are null, and the reason is in the context."""
+"""A peer that does not run: its figures are null, and the reason is in the context."""
 
 from __future__ import annotations
+
+PEERS = ("pathway", "dd")
 
 
 class PeerAbsent(Exception):
     """Why, and what would install it."""
+
+
+def check_wanted(peer: str, wanted: str) -> None:
+    """Raises PeerAbsent for one that the command line leaves out."""
+    if peer not in wanted.split(","):
+        raise PeerAbsent("left out by --peers")

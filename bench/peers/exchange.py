@@ -30,10 +30,11 @@ from bench.harness.world import World
 _DAYS = "({} - DATE '1970-01-01')::BIGINT"
 _CENTS = "({} * 100)::BIGINT"
 _FLAGS = "ascii(l_returnflag) * 256 + ascii(l_linestatus)"
+_AMOUNTS = {"l_quantity": "quantity", "l_extendedprice": "price", "l_discount": "discount", "l_tax": "tax"}
 _LINES = ", ".join(
     [
         "l_orderkey AS ok, l_suppkey AS sk",
-        *(f"{_CENTS.format(c)} AS {c[2:]}" for c in ("l_quantity", "l_extendedprice", "l_discount", "l_tax")),
+        *(f"{_CENTS.format(column)} AS {name}" for column, name in _AMOUNTS.items()),
         f"{_FLAGS} AS flags, {_DAYS.format('l_shipdate')} AS shipdate",
     ]
 )

@@ -21,7 +21,7 @@ from bench.harness.queries import HYDRATED, Q1, Q3, Query
 from bench.harness.ratios import Figures, ratio, statistics, worst
 from bench.harness.tpch import label
 from bench.peers import differential_peer, pathway_peer
-from bench.peers.absent import PeerAbsent
+from bench.peers.absent import PeerAbsent, check_wanted
 from bench.peers.exchange import Handed, PeerRun, expected, hand_over
 from bench.steps.setting import WARM_UP, Setting
 
@@ -51,6 +51,7 @@ def figures(given: Setting) -> tuple[Figures, dict[str, str]]:
                 found |= statistics("step", costs, f"{label(size)}_{name}")
         for peer, variants in PEERS.items():
             try:
+                check_wanted(peer, options.peers)
                 found |= _against(peer, variants, handed, ours)
             except PeerAbsent as reason:
                 absent[peer] = str(reason)

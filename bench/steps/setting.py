@@ -23,14 +23,15 @@ WARM_UP = 5
 class Options:
     """`lines` of the two states, and of the database that plans and peers run on; all sizes are rows of lineitem."""
 
-    state_lines: Sequence[int]
-    lines: int
-    recompute_lines: Sequence[int]
-    steps: int
-    delta_rows: int
-    large_steps: int
-    large_rows: int
-    spark_memory: str
+    state_lines: Sequence[int] = ()
+    lines: int = 0
+    recompute_lines: Sequence[int] = ()
+    steps: int = 0
+    delta_rows: int = 0
+    large_steps: int = 0
+    large_rows: int = 0
+    spark_memory: str = "1g"
+    peers: str = ""
 
 
 @dataclass(frozen=True)

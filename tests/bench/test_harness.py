@@ -10,14 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from bench.harness.answers import WrongAnswer, check
+from bench.harness.answers import MANY, WrongAnswer, check
 from bench.harness.cache import cache_folder, cached
 from bench.harness.clock import CPU_RESOLUTION_MS, measured, p50, p95
 from bench.harness.deltas import deltas
+from bench.harness.queries import Query
 from bench.harness.tpch import Table, tables
+from bench.peers.duckdb_apply import DuckDb
 
 RIGHT = {"brand": ["a", "b", None], "n": [1, 2, 3], "sum": [Decimal("1.50"), Decimal("2.25"), None]}
 
@@ -53,36 +56,68 @@ def test_a_decimal_agrees_with_a_double_to_its_last_place() -> None:
         check("avg", ours, pa.table({"avg": [25.33334]}))
 
 
-def test_lines_and_parts_of_a_size_fit_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """About as many lines as asked for, a tenth as many parts, and every line finds its part."""
+def test_tables_of_a_size_fit_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """About as many lines as asked for, and every line finds its order, its part and its supplier."""
     monkeypatch.setenv("TIDEMARK_CACHE", str(tmp_path))
-    made = tables(4000)
-    assert 3600 < made.lineitem.rows < 4400
-    assert made.part.rows == 400
-    of_lines = {key for batch in made.lineitem.batches(["l_partkey"]) for key in batch.column(0).to_pylist()}
-    parts = {key for batch in made.part.batches(["p_partkey"]) for key in batch.column(0).to_pylist()}
-    assert of_lines <= parts
-    assert tables(4000) == made
+    made = tables(6000)
+    assert 5400 < made["lineitem"].rows < 6600
+    for line, table, key in (
+        ("l_orderkey", "orders", "o_orderkey"),
+        ("l_partkey", "part", "p_partkey"),
+        ("l_suppkey", "supplier", "s_suppkey"),
+    ):
+        assert values(made["lineitem"], line) <= values(made[table], key)
+    assert tables(6000) == made
 
 
-def test_deltas_lead_from_the_base_to_the_final_table(tmp_path: Path) -> None:
-    """Base - retractions + insertions = final, half of each delta are retractions, and no row is retracted twice."""
+def values(table: Table, column: str) -> set[object]:
+    return {value for batch in table.batches([column]) for value in batch.column(0).to_pylist()}
+
+
+def test_deltas_lead_duckdb_from_the_base_to_the_last_table(tmp_path: Path) -> None:
+    """Base - retractions + insertions = DuckDB's table; half of each delta retracts, and no row is retracted twice."""
     n = 1000
     rows = {"l_orderkey": np.arange(n) // 4, "l_partkey": np.arange(n) % 7, "l_suppkey": np.arange(n)}
     table = pa.table({**rows, "l_linenumber": pa.array(np.arange(n) % 4, pa.int32())})
     pq.write_table(table, tmp_path / "base.parquet", row_group_size=128)
-    made = deltas(Table(tmp_path / "base.parquet", table.schema), 20, 10)
-    contents = counted(table)
-    for time, delta in enumerate(made.all):
+    base = Table(tmp_path / "base.parquet", table.schema)
+    all_of_it = Query("all", f"SELECT {', '.join(table.schema.names)} FROM {{lineitem}}")
+    duckdb = DuckDb({"lineitem": base}, [all_of_it])
+    contents, sizes = counted(table), [10] * 10 + [40] * 5
+    for time, (delta, size) in enumerate(zip(deltas(base, sizes), sizes, strict=True)):
+        assert delta.rows == size
         updates = delta.updates(time + 1)
-        assert sorted(updates["__diff"].to_pylist()) == [-1] * 5 + [1] * 5
+        assert sorted(updates["__diff"].to_pylist()) == [-1] * (size // 2) + [1] * (size // 2)
         assert set(updates["__time"].to_pylist()) == {time + 1}
         contents.subtract(counted(delta.retracted))
         assert min(contents.values()) >= 0
         contents.update(counted(delta.inserted))
-    final = made.write_final(tmp_path / "final.parquet")
-    assert +contents == counted(pq.read_table(final.file))
-    assert final.rows == n
+        duckdb.apply(delta)
+    assert +contents == counted(duckdb.answer(all_of_it))
+    duckdb.close()
+
+
+def test_the_same_deltas_may_be_cut_in_two_ways(tmp_path: Path) -> None:
+    """Of the same base and the same number of rows: ten of 4 are one of 40."""
+    table = pa.table({name: np.arange(100) for name in ("l_orderkey", "l_partkey", "l_suppkey")})
+    table = table.append_column("l_linenumber", pa.array(np.ones(100), pa.int32()))
+    pq.write_table(table, tmp_path / "base.parquet")
+    base = Table(tmp_path / "base.parquet", table.schema)
+    (whole,), cut = deltas(base, [40]), deltas(base, [4] * 10)
+    assert whole.retracted == pa.concat_tables([delta.retracted for delta in cut])
+    assert whole.inserted == pa.concat_tables([delta.inserted for delta in cut])
+
+
+def test_many_rows_are_compared_as_columns() -> None:
+    """In any order, to the last digit, whatever width the other engine's decimals have."""
+    many = MANY + 1
+    ours = pa.table({"k": np.arange(many), "sum": pa.array(np.arange(many), pa.decimal128(20, 0))})
+    theirs = pa.table({"key": ours["k"][::-1], "total": ours["sum"][::-1].cast(pa.decimal128(38, 2))})
+    check("q", ours, theirs)
+    one_less = theirs.set_column(0, "key", pa.chunked_array([pc.add(theirs["key"].combine_chunks(), 1)]))
+    for ours_, theirs_ in ((ours, one_less), (ours, theirs.select(["key"])), (ours, theirs.slice(1))):
+        with pytest.raises(WrongAnswer, match="q"):
+            check("q", ours_, theirs_)
 
 
 def counted(table: pa.Table) -> Counter[tuple[object, ...]]:

@@ -1,0 +1,182 @@
+"""Many small dataflows on one replica process: `python -m bench.views [--json]`.
+
+    lag_p99_ticks      200 dataflows, each receiving 10 rows at every tick of a second: how many ticks each is behind
+                       when the next tick comes, all dataflows and all ticks together
+    idle_core          1,000 dataflows whose sources do not move: cores that the replica uses
+    idle_ticking_core  the same while their sources tick every second, without rows
+
+Tables are shared by dataflows (20 read each), as views of one application are. The replica is a process with its real
+command loop, shard watch and sessions; the client only creates, schedules, compacts, and listens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.harness.clock import p50, p95
+from bench.harness.context import context, last_line, load, progress
+from bench.harness.engine import AS_OF, Source
+from bench.harness.query import Planner, describe, planner
+from bench.harness.ratios import Figures, rounded
+from bench.harness.replica import Driven, cpu_seconds, driven, rss_mib
+from bench.harness.tpch import Table
+from tidemark_persist import DIFF, TIME
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.ids import GlobalId
+
+SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
+VIEW = "SELECT k, count(*) AS n, sum(v) AS total FROM {{{table}}} WHERE v <> {number} GROUP BY k"
+ROWS_BEFORE, KEYS, READABLE = 1000, 100, 5
+SETTLE_SECONDS, HYDRATION_SECONDS = 5.0, 3600.0
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    given = _arguments(arguments)
+    circumstances = context() | {"load_before": load(), **vars(given)}
+    with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch, planner(Path(scratch)) as plan:
+        figures = _busy(Path(scratch), plan, given) if given.dataflows else Figures()
+        figures |= _idle(Path(scratch), plan, given) if given.idle else Figures()
+    figures = rounded(figures)
+    if not given.json:
+        for name, value in figures.items():
+            print(f"{name:28} {value}")
+    print(last_line("views", figures, circumstances | {"load_after": load()}))
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser.add_argument("--dataflows", type=int, default=200, help="that receive rows; 0: leave out (%(default)s)")
+    parser.add_argument("--idle", type=int, default=1000, help="that do not; 0: leave out (%(default)s)")
+    parser.add_argument("--tables", type=int, default=10, help="that they share (%(default)s)")
+    parser.add_argument("--rows", type=int, default=10, help="updates of a table at a tick (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of ticks (%(default)s)")
+    parser.add_argument("--idle-seconds", type=float, default=60.0, help="of idleness, twice (%(default)s)")
+    parser.add_argument("--tick", type=float, default=1.0, help="seconds (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few dataflows, some seconds: does it run at all")
+    given = parser.parse_args(arguments)
+    if given.quick:
+        vars(given).update(dataflows=4, idle=6, tables=2, seconds=5.0, idle_seconds=2.0)
+    return given
+
+
+class Tables:
+    """Shards that tick together."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._rng, self.now = np.random.default_rng(7), AS_OF
+        file = folder / "rows.parquet"
+        pq.write_table(self._rows(ROWS_BEFORE), file)
+        self.sources = [Source(folder, f"t{i}", Table(file, SCHEMA)) for i in range(count)]
+
+    def tick(self, rows: int) -> None:
+        """The next time, in all of them."""
+        self.now += 1
+        for source in self.sources:
+            source.append(self._updates(rows) if rows else None)
+            source.forget(max(self.now - READABLE, AS_OF))
+
+    def views(self, plan: Planner, count: int) -> list[DataflowDescription]:
+        """So many dataflows, spread over the tables."""
+        progress(f"planning {count} views")
+        found = []
+        for number in range(count):
+            at = number % len(self.sources)
+            source, sql = self.sources[at], VIEW.format(table=f"t{at}", number=number)
+            found.append(describe(plan, sql, {f"t{at}": (source.location, source.schema)}, self.now))
+        return found
+
+    def _rows(self, count: int) -> pa.Table:
+        columns = [pa.array(self._rng.integers(0, high, count)) for high in (KEYS, 1 << 40)]
+        return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+    def _updates(self, count: int) -> pa.Table:
+        times, ones = (pa.array(np.full(count, value)) for value in (self.now, 1))
+        return self._rows(count).append_column(TIME, times).append_column(DIFF, ones)
+
+
+def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
+    with _installed(folder / "busy", plan, given.tables, given.dataflows) as (replica, tables, exports, hydration):
+        before, began, ticks = replica.steps(), time.monotonic(), round(given.seconds / given.tick)
+        spent, lags, late = cpu_seconds(replica.processes()), list[int](), 0
+        for number in range(ticks):
+            tables.tick(given.rows)
+            late += not _until(began + (number + 1) * given.tick)
+            lags += [tables.now + 1 - upper for upper in replica.uppers(exports)]
+            replica.compact(exports, max(tables.now - READABLE, AS_OF))
+        elapsed = time.monotonic() - began
+        cpu = (cpu_seconds(replica.processes()) - spent) / elapsed
+        replica.wait(exports, tables.now + 1)
+        steps = replica.steps()
+        return {
+            "lag_p99_ticks": float(np.percentile(lags, 99)),
+            "lag_p50_ticks": p50(lags),
+            "lag_p95_ticks": p95(lags),
+            "lag_max_ticks": max(lags),
+            "late_ticks": late,
+            "busy_core": cpu,
+            "steps_per_tick": (steps.count - before.count) / ticks,
+            "hydration_s": hydration,
+            "rss_mib": rss_mib(replica.processes()),
+        }
+
+
+def _idle(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
+    with _installed(folder / "idle", plan, given.tables, given.idle) as (replica, tables, exports, hydration):
+        _until(time.monotonic() + SETTLE_SECONDS)
+        quiet = _cores(replica, lambda: None, given.idle_seconds, given.tick)
+        ticking = _cores(replica, lambda: tables.tick(0), given.idle_seconds, given.tick)
+        replica.wait(exports, tables.now + 1)
+        return {
+            "idle_core": quiet,
+            "idle_ticking_core": ticking,
+            "idle_hydration_s": hydration,
+            "idle_rss_mib": rss_mib(replica.processes()),
+        }
+
+
+def _cores(replica: Driven, tick: Callable[[], None], seconds: float, pause: float) -> float:
+    """CPU over time, of the replica with all that it started."""
+    began, spent = time.monotonic(), cpu_seconds(replica.processes())
+    for number in range(round(seconds / pause)):
+        tick()
+        _until(began + (number + 1) * pause)
+    return (cpu_seconds(replica.processes()) - spent) / (time.monotonic() - began)
+
+
+@contextmanager
+def _installed(
+    folder: Path, plan: Planner, tables: int, views: int
+) -> Iterator[tuple[Driven, Tables, list[GlobalId], float]]:
+    """A replica that has hydrated the views, its tables, the exports, and how many seconds that took."""
+    folder.mkdir()
+    made = Tables(folder, tables)
+    dataflows = made.views(plan, views)
+    with driven(folder) as replica:
+        began = time.perf_counter()
+        exports = replica.install(dataflows)
+        hydration = replica.wait(exports, made.now + 1, HYDRATION_SECONDS) - began
+        progress(f"{views} views are hydrated after {hydration:.0f} s")
+        yield replica, made, exports, hydration
+
+
+def _until(moment: float) -> bool:
+    """Waits for the clock; False if it was past that already."""
+    left = moment - time.monotonic()
+    if left > 0:
+        time.sleep(left)
+    return left > 0
+
+
+if __name__ == "__main__":
+    main()
