@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _figures(at: Setting, lines: int, repeat: int) -> Figures:
     with at.worlds([WARM_UP_LINES], [ROWS], [2]) as (small,):
-        Run(at.session, at.plan, small, ROWS, key=COLUMNS[:1]).finish()
+        Run(at.driver, small, ROWS, key=COLUMNS[:1]).finish()
     with at.worlds([lines], [ROWS, GROUPED], [2]) as (world,):
-        runs = [Run(at.session, at.plan, world, ROWS, key=COLUMNS[:1]).finish() for _ in range(repeat)]
+        runs = [Run(at.driver, world, ROWS, key=COLUMNS[:1]).finish() for _ in range(repeat)]
         progress("Spark grouping the same rows")
         costs, answer = recompute(world.tables, GROUPED, world.folder, at.options.spark_memory, repeat, cached=False)
         check("Spark's groups, compared with DuckDB's", answer, world.answer(GROUPED)[1])

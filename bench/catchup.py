@@ -52,7 +52,7 @@ def _measure(at: Setting, lines: int, ticks: int, rows: int, rounds: int) -> tup
         at.worlds([lines], query, [rows] * (ticks * rounds)) as (cut,),
         at.worlds([lines], query, [rows * ticks] * rounds) as (whole,),
     ):
-        views = [Run(at.session, at.plan, world, JOIN_AND_SUM) for world in (cut, whole)]
+        views = [Run(at.driver, world, JOIN_AND_SUM) for world in (cut, whole)]
         for number in range(rounds):
             progress(f"round {number}: {ticks} ticks of {rows} updates")
             for run, of, found in zip(views, (ticks, 1), costs, strict=True):

@@ -87,7 +87,7 @@ def _run(queries: Sequence[Query], lines: int, repeat: int, options: Options) ->
 
 def _ours(given: Setting, world: World, query: Query, repeat: int) -> list[Cost]:
     """Each time from shards to an index, checked, and thrown away."""
-    return [Run(given.session, given.plan, world, query).finish().hydration for _ in range(repeat)]
+    return [Run(given.driver, world, query).finish().hydration for _ in range(repeat)]
 
 
 def _spark(world: World, query: Query, memory: str, repeat: int) -> Sequence[Cost]:

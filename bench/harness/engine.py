@@ -26,6 +26,7 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, errors, row_columns
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
+from tidemark_replica.step_worker.pool import StepWorkers
 
 AS_OF = 0
 DEFAULT_POLICY = MaintenancePolicy()
@@ -76,13 +77,21 @@ class View:
     """A dataflow of one index, over sources that tick together."""
 
     def __init__(
-        self, session: Any, folder: Path, description: DataflowDescription, sources: Mapping[str, Source]
+        self,
+        session: Any,
+        folder: Path,
+        description: DataflowDescription,
+        sources: Mapping[str, Source],
+        workers: StepWorkers | None = None,
     ) -> None:
+        """`workers` take small steps, as in a replica; without them every step is Spark jobs."""
         self._sources = {GlobalId(name): source for name, source in sources.items()}
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
-        self._dataflow: SteppedDataflow = build(description, session, self._store, folder / "scratch")
+        self._dataflow: SteppedDataflow = build(description, session, self._store, folder / "scratch", workers=workers)
         self._as_of = description.as_of
+        self.jobs = 0
+        """Spark jobs of the last step."""
         (self._index,) = self._dataflow.indexes.values()
 
     def hydrate(self) -> StepTimes:
@@ -126,6 +135,7 @@ class View:
         self._dataflow.commit(outcome)
         marks.append(time.perf_counter())
         outcome.release()
+        self.jobs = outcome.jobs
         self._dataflow.compact(self._index.id, Frontier.at(upper - 1))
         return StepTimes(*((end - begin) * 1e3 for begin, end in pairwise(marks)))
 

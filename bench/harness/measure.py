@@ -18,6 +18,23 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
+from tidemark_replica.step_worker.pool import StepWorkers
+
+TASK, DRIVER = "task", "driver"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where views are planned and run; with `workers` small steps run in a process beside the driver."""
+
+    session: Any
+    plan: Planner
+    workers: StepWorkers | None = None
+
+    @property
+    def shape(self) -> str:
+        """Of small steps: one Spark task, or none."""
+        return TASK if self.workers is None else DRIVER
 
 
 @dataclass
@@ -25,11 +42,13 @@ class Measured:
     """One view's figures; `phases` says for each of the `steps` where its time went, `duckdb` what it costs there."""
 
     query: Query
+    shape: str
     label: str
     hydration: Cost
     rows_read: int
     steps: list[Cost] = field(default_factory=list)
     phases: list[StepTimes] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
     duckdb: list[Cost] = field(default_factory=list)
     state_rows: int = 0
     state_bytes: int = 0
@@ -42,25 +61,24 @@ class Rounds:
     views: Sequence[Measured]
     empty_job: Sequence[Cost]
 
-    def of(self, query: Query) -> list[Measured]:
+    def of(self, query: Query, shape: str) -> list[Measured]:
         """The view on every world, in the order of worlds."""
-        return [view for view in self.views if view.query == query]
+        return [view for view in self.views if view.query == query and view.shape == shape]
 
 
 class Run:
     """One view under way over one world."""
 
-    def __init__(
-        self, session: Any, plan: Planner, world: World, query: Query, key: tuple[str, ...] | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, world: World, query: Query, key: tuple[str, ...] | None = None) -> None:
         self.world, self.query = world, query
         home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        self.view = View(session, home, describe(plan, query.sql, shards, world.now, key), sources)
+        description = describe(engine.plan, query.sql, shards, world.now, key)
+        self.view = View(engine.session, home, description, sources, engine.workers)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
-        self.measured = Measured(query, world.label, hydration, rows)
+        self.measured = Measured(query, engine.shape, world.label, hydration, rows)
         progress(f"{query.name} over {world.label}: hydrated in {hydration.wall / 1e3:.1f} s")
         self.check()
 
@@ -70,6 +88,7 @@ class Run:
         if counts:
             self.measured.steps.append(Cost(phases.all, cost.cpu))
             self.measured.phases.append(phases)
+            self.measured.jobs.append(self.view.jobs)
         if self.query.exact or last:
             answered = self.check()
             if counts:
@@ -90,11 +109,11 @@ class Run:
 
 
 def measure(
-    session: Any, plan: Planner, worlds: Sequence[World], queries: Sequence[Query], steps: int, warm_up: int
+    engines: Sequence[Engine], worlds: Sequence[World], queries: Sequence[Query], steps: int, warm_up: int
 ) -> Rounds:
     """All views over all worlds side by side, for so many deltas of each world; the first `warm_up` do not count."""
-    runs = [Run(session, plan, world, query) for world in worlds for query in queries]
-    job, empty = empty_job(session), []
+    runs = [Run(engine, world, query) for world in worlds for query in queries for engine in engines]
+    job, empty = empty_job(engines[0].session), []
     for number in range(warm_up + steps):
         empty.append(measured(job)[0])
         applied = {world.label: world.tick() for world in worlds}

@@ -1,7 +1,8 @@
 """What views of usual shapes cost, beside the least that Spark does.
 
-empty_job_ratio_SHAPE   a step, shard to index, over an empty DataFrame job of one task in the same session
-duckdb_ratio_SHAPE      DuckDB applying the delta in memory and computing the query over a step
+empty_job_ratio_PLAN          a step, shard to index, as one Spark task, over an empty DataFrame job of one task
+empty_job_driver_ratio_PLAN   a step in the worker beside the driver over the same
+duckdb_ratio_PLAN             DuckDB applying the delta in memory and computing the query over a step in the worker
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import fields
 
 from bench.harness.clock import p50
 from bench.harness.engine import StepTimes
-from bench.harness.measure import Measured
+from bench.harness.measure import DRIVER, TASK, Measured, measure
 from bench.harness.queries import PLANS
 from bench.harness.ratios import Figures, ratio, statistics
 from bench.steps.setting import WARM_UP, Setting
@@ -19,18 +20,21 @@ PHASES = tuple(field.name for field in fields(StepTimes))
 
 
 def figures(given: Setting) -> Figures:
-    """All shapes over one world, taking turns."""
+    """All plans in both ways over one world, taking turns."""
     options, queries = given.options, list(PLANS.values())
     ticks = [options.delta_rows] * (WARM_UP + options.steps)
     with given.worlds([options.lines], queries, ticks) as worlds:
-        rounds = given.measure(worlds, queries)
+        rounds = measure([given.task, given.driver], worlds, queries, options.steps, WARM_UP)
     found = statistics("empty_job", rounds.empty_job)
-    for shape, query in PLANS.items():
-        (view,) = rounds.of(query)
-        found |= statistics("step", view.steps, shape) | phases(view, shape)
-        found |= ratio("empty_job", view.steps, rounds.empty_job, shape) | ratio(
-            "duckdb", view.duckdb, view.steps, shape
-        )
+    for plan, query in PLANS.items():
+        (task,), (driver,) = rounds.of(query, TASK), rounds.of(query, DRIVER)
+        for view in (task, driver):
+            of = f"{view.shape}_{plan}"
+            found |= statistics("step", view.steps, of) | phases(view, of)
+            found[f"jobs_per_step_{of}"] = sum(view.jobs) / len(view.jobs)
+        found |= ratio("empty_job", task.steps, rounds.empty_job, plan)
+        found |= ratio("empty_job_driver", driver.steps, rounds.empty_job, plan)
+        found |= ratio("duckdb", driver.duckdb, driver.steps, plan)
     return found
 
 

@@ -1,20 +1,20 @@
-"""Under which every part of `bench.step` runs: one session, one planner, one folder, and the options."""
+"""Under which every part of `bench.step` runs: one session, one planner, one step worker, one folder."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bench.harness.context import progress
-from bench.harness.measure import Rounds, measure
+from bench.harness.measure import Engine, Rounds, measure
 from bench.harness.queries import Query
-from bench.harness.query import Planner, planner
+from bench.harness.query import planner
 from bench.harness.world import World
 from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.step_worker.pool import StepWorkers
 
 WARM_UP = 5
 
@@ -36,16 +36,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Setting:
-    """What parts share."""
+    """What parts share: steps as one Spark task, and as a replica does them, small ones beside the driver."""
 
-    session: Any
-    plan: Planner
+    task: Engine
+    driver: Engine
     folder: Path
     options: Options
 
     def measure(self, worlds: Sequence[World], queries: Sequence[Query], steps: int | None = None) -> Rounds:
-        """All queries on all worlds, side by side."""
-        return measure(self.session, self.plan, worlds, queries, steps or self.options.steps, WARM_UP)
+        """All queries on all worlds, side by side, as a replica takes steps."""
+        return measure([self.driver], worlds, queries, steps or self.options.steps, WARM_UP)
 
     @contextmanager
     def worlds(self, lines: Iterable[int], queries: Sequence[Query], sizes: Sequence[int]) -> Iterator[list[World]]:
@@ -65,9 +65,11 @@ def setting(options: Options) -> Iterator[Setting]:
     """A session and a planner for as long as the block lasts."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
         folder = Path(scratch)
-        spark = SparkHolder(lambda: start_spark("local[2]", "1g", folder))
+        spark, workers = SparkHolder(lambda: start_spark("local[2]", "1g", folder)), StepWorkers()
         try:
             with planner(folder) as plan:
-                yield Setting(spark.get(), plan, folder, options)
+                task = Engine(spark.get(), plan)
+                yield Setting(task, replace(task, workers=workers), folder, options)
         finally:
+            workers.close()
             spark.stop()

@@ -19,6 +19,7 @@ def figures(given: Setting, kinds: tuple[Query, ...] = STATE) -> Figures:
             sizes = given.measure(worlds, [kind]).views
             for size in sizes:
                 found |= statistics("step", size.steps, f"{kind.name}_{size.label}")
+                found[f"jobs_per_step_{kind.name}_{size.label}"] = sum(size.jobs) / len(size.jobs)
                 found[f"hydration_s_{kind.name}_{size.label}"] = size.hydration.wall / 1e3
                 found[f"state_rows_{kind.name}_{size.label}"] = size.state_rows
                 found[f"state_mib_{kind.name}_{size.label}"] = size.state_bytes / 2**20

@@ -12,10 +12,11 @@ import pytest
 
 from bench.harness.answers import WrongAnswer
 from bench.harness.engine import View
-from bench.harness.measure import measure
+from bench.harness.measure import DRIVER, TASK, Engine, measure
 from bench.harness.queries import JOIN_AND_SUM, Q1
 from bench.harness.query import Planner, planner
 from bench.harness.world import World
+from tidemark_replica.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark
 QUERIES = [JOIN_AND_SUM, Q1]
@@ -58,20 +59,26 @@ def test_must_fail_on_a_planted_wrong_answer(
 
     monkeypatch.setattr(View, "answer", planted)
     with pytest.raises(WrongAnswer, match=f"after {wrong_at} deltas"):
-        measure(spark, plan, [world], [JOIN_AND_SUM], steps=2, warm_up=0)
+        measure([Engine(spark, plan)], [world], [JOIN_AND_SUM], steps=2, warm_up=0)
 
 
 def test_steps_of_a_right_engine_are_measured(spark: Any, plan: Planner, world: World) -> None:
     """A time for every delta, warm-up apart, for each of the views that take turns; the next ones go on from there."""
-    rounds = measure(spark, plan, [world], QUERIES, steps=1, warm_up=1)
-    assert len(rounds.empty_job) == 1
-    for query in QUERIES:
-        (view,) = rounds.of(query)
-        assert len(view.steps) == len(view.duckdb) == 1
-        assert view.steps[0].wall >= view.phases[0].run > 0
-        assert view.rows_read == sum(world.tables[name].rows for name in query.tables)
-    assert rounds.of(JOIN_AND_SUM)[0].state_rows >= world.tables["lineitem"].rows
+    workers = StepWorkers()
+    task, driver = Engine(spark, plan), Engine(spark, plan, workers)
+    try:
+        rounds = measure([task, driver], [world], QUERIES, steps=1, warm_up=1)
+        assert len(rounds.empty_job) == 1
+        for query, shape, jobs in ((JOIN_AND_SUM, TASK, 1), (Q1, TASK, 1), (JOIN_AND_SUM, DRIVER, 0), (Q1, DRIVER, 0)):
+            (view,) = rounds.of(query, shape)
+            assert len(view.steps) == len(view.duckdb) == 1
+            assert view.steps[0].wall >= view.phases[0].run > 0
+            assert view.rows_read == sum(world.tables[name].rows for name in query.tables)
+            assert view.jobs == [jobs]
+        assert rounds.of(JOIN_AND_SUM, TASK)[0].state_rows >= world.tables["lineitem"].rows
 
-    (later,) = measure(spark, plan, [world], [Q1], steps=2, warm_up=0).views
-    assert len(later.steps) == 2
-    assert world.ticks == 4
+        (later,) = measure([driver], [world], [Q1], steps=2, warm_up=0).views
+        assert len(later.steps) == 2
+        assert world.ticks == 4
+    finally:
+        workers.close()
