@@ -61,9 +61,16 @@ lint: venv ## style and the arrows between packages
 types: venv ## mypy --strict on all packages
 	$(BIN)/mypy
 
+BENCHES := step hydrate arrange views catchup memory soak
+
 .PHONY: bench
-bench: java venv ## the benchmarks; each prints one JSON object as its last line
-	$(IN_VENV) $(BIN)/python -m bench.step --json
+bench: java venv ## the benchmarks (about an hour; docs/performance.md); each prints one JSON object as its last line
+	@set -e; for bench in $(BENCHES); do $(IN_VENV) $(BIN)/python -m bench.$$bench --json; done
+
+.PHONY: bench-peers
+bench-peers: venv ## install the engines that `make bench` compares with, into the cache: Pathway, and a Rust program
+	$(BIN)/python -m bench.peers.pathway_peer
+	$(BIN)/python -m bench.peers.differential_peer
 
 # --- to change it ---
 

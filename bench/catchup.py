@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _measure(at: Setting, lines: int, ticks: int, rows: int, rounds: int) -> tuple[list[Cost], list[Cost]]:
     """(over many ticks, over one); deltas of the same seed, cut in two ways."""
     rounds += WARM_UP
-    query, costs = [JOIN_AND_SUM], ([], [])
+    query, costs = [JOIN_AND_SUM], (list[Cost](), list[Cost]())
     with (
         at.worlds([lines], query, [rows] * (ticks * rounds)) as (cut,),
         at.worlds([lines], query, [rows * ticks] * rounds) as (whole,),

@@ -76,9 +76,9 @@ def _measured(replica: Driven) -> Figures:
     driver = {"replica", "jvm"}
     return {
         "driver_heap_mib": _heap_mib(jvm.pid),
-        "driver_rss_mib": rss_mib(processes, lambda p: p.role in driver),
-        "replica_rss_mib": rss_mib(processes, lambda p: p.role == "replica"),
-        "workers_rss_mib": rss_mib(processes, lambda p: p.role not in driver),
+        "driver_rss_mib": rss_mib([p for p in processes if p.role in driver]),
+        "replica_rss_mib": rss_mib([p for p in processes if p.role == "replica"]),
+        "workers_rss_mib": rss_mib([p for p in processes if p.role not in driver]),
         "arrangements_mib": size_of(replica.home / "scratch" / "arrangements").bytes / 2**20,
     }
 

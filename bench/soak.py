@@ -124,7 +124,7 @@ def _step(
 def _sample(replica: Driven, folder: Path, seen: Soak) -> None:
     processes = replica.processes()
     kinds = {process.role for process in processes}
-    by_kind = {kind: rss_mib(processes, lambda p, kind=kind: p.role == kind) for kind in kinds}
+    by_kind = {kind: rss_mib([p for p in processes if p.role == kind]) for kind in kinds}
     seen.rss.append({"all": rss_mib(processes), **by_kind})
     seen.files.append(size_of(folder).files)
 

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,9 @@ class Driven:
         self._channel = grpc.insecure_channel(self._process.address, options=[*GRPC_OPTIONS, *EAGER])
         grpc.channel_ready_future(self._channel).result(BOUND)
         self._frames: queue.Queue[pb.Frame | None] = queue.Queue()
-        self._stream = ComputeStub(self._channel).CommandResponseStream(iter(self._frames.get, None))
+        self._stream = ComputeStub(self._channel).CommandResponseStream(  # type: ignore[no-untyped-call]
+            iter(self._frames.get, None)
+        )
         self._changed, self._uppers, self._failure = threading.Condition(), dict[GlobalId, int](), ""
         threading.Thread(target=self._read, daemon=True).start()
         config = InstanceConfig("bench", str(home))
@@ -151,9 +153,9 @@ def driven(home: Path, *arguments: str) -> Iterator[Driven]:
         replica.close()
 
 
-def rss_mib(processes: Sequence[Process], wanted: Callable[[Process], bool] = lambda _: True) -> float:
+def rss_mib(processes: Sequence[Process]) -> float:
     """Resident memory in all; pages that several share count for each."""
-    return sum(process.rss for process in processes if wanted(process)) / 2**20
+    return sum(process.rss for process in processes) / 2**20
 
 
 def cpu_seconds(processes: Sequence[Process]) -> float:

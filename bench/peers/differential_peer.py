@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.harness.cache import cache_folder, cached
+from bench.harness.context import progress
 from bench.peers.absent import PeerAbsent
 from bench.peers.exchange import Handed, PeerRun, taken_back
 
@@ -31,16 +32,20 @@ def install() -> Path:
 def run(handed: Handed, workers: int | None = None) -> PeerRun:
     """The query's times; raises PeerAbsent if it cannot be compiled, WrongAnswer if its rows are wrong."""
     threads = workers or len(os.sched_getaffinity(0))
-    command = [install(), handed.folder, handed.query.name, str(threads)]
+    command = [str(part) for part in (install(), handed.folder, handed.query.name, threads)]
     printed = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=_SECONDS).stdout
     return taken_back(f"differential-dataflow, {handed.query.name}", handed, printed)
 
 
 def _compile(cargo: str, folder: Path) -> None:
     target = folder / "target"
-    command = [cargo, "build", "--release", "--locked", "-q", "--manifest-path", _CRATE / "Cargo.toml"]
-    built = subprocess.run([*command, "--target-dir", target], stderr=subprocess.PIPE, text=True)
+    command = [cargo, "build", "--release", "--locked", "-q", "--manifest-path", str(_CRATE / "Cargo.toml")]
+    built = subprocess.run([*command, "--target-dir", str(target)], stderr=subprocess.PIPE, text=True)
     if built.returncode:
         raise PeerAbsent(f"the program on differential-dataflow cannot be compiled: {built.stderr[-2000:]}")
     shutil.copy2(target / "release" / _NAME, folder / _NAME)
     shutil.rmtree(target)
+
+
+if __name__ == "__main__":
+    progress(f"differential-dataflow: {install()}")

@@ -37,7 +37,7 @@ def run(handed: Handed) -> PeerRun:
     (handed.folder / "wanted.csv").write_text(f"{wanted}\n")
     environment = os.environ | {"PATHWAY_THREADS": str(len(os.sched_getaffinity(0)))}
     environment.pop("PYTHONPATH", None)
-    command = [python, _PROGRAM, handed.folder, handed.query.name]
+    command = [str(part) for part in (python, _PROGRAM, handed.folder, handed.query.name)]
     with (handed.folder / "pathway.log").open("ab") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, env=environment, timeout=_SECONDS)
     if done.returncode:

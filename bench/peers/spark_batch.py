@@ -77,7 +77,7 @@ def run(job: SparkJob) -> SparkCosts:
         for name, file in job.files.items():
             session.read.parquet(file).createOrReplaceTempView(name)
         parquet, rows = _measure(lambda: session.sql(job.sql).toArrow(), job.repeat)
-        kept = []
+        kept: list[Cost] = []
         if job.cached:
             for name, columns in job.columns.items():
                 session.table(name).select(list(columns)).cache().createOrReplaceTempView(name)
