@@ -23,7 +23,7 @@ from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRe
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import sql_type
 
-_SECONDS = 120.0
+_SECONDS = 600.0
 Planner = Callable[[PlanRequest], Planned | Refused]
 
 

@@ -15,7 +15,11 @@ KINDS = ("join", "reduce", "topk", "minmax", "one_group", "distinct")
 FIGURES = {
     "step": {
         *(f"state_ratio_{kind}" for kind in KINDS),
-        *(f"empty_job_ratio_{shape}" for shape in ("aggregation", "three_way", "six_way")),
+        *(
+            f"empty_job{way}_ratio_{plan}"
+            for way in ("", "_driver")
+            for plan in ("aggregation", "q1", "three_way", "six_way")
+        ),
         *("spark_recompute_ratio_12k", "spark_recompute_cpu_ratio_12k", "duckdb_ratio_12k", "dd_ratio"),
         *("pathway_10_ratio", "pathway_40_ratio"),
     },
