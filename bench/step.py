@@ -24,7 +24,7 @@ from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
 from bench.peers.absent import PEERS
 from bench.steps import peers, plans, recompute, state
-from bench.steps.setting import WARM_UP, Options, setting
+from bench.steps.setting import Options, setting
 
 PARTS = ("state", "plans", "recompute", "peers")
 QUICK = {
@@ -35,6 +35,7 @@ QUICK = {
     "delta_rows": 10,
     "large_rows": 40,
     "large_steps": 1,
+    "warm_up": 1,
 }
 
 
@@ -51,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         large_rows=given.large_rows,
         spark_memory=given.spark_memory,
         peers=given.peers,
+        warm_up=given.warm_up,
     )
     circumstances: dict[str, Any] = context() | {"load_before": load()}
     figures, absent = _run(options, given.parts.split(","))
     said = {name: getattr(options, name) for name in ("lines", "steps", "delta_rows", "large_rows", "large_steps")}
-    circumstances |= {**said, "seed": SEED, "warm_up": WARM_UP, "absent": absent, "load_after": load()}
+    circumstances |= {**said, "seed": SEED, "warm_up": options.warm_up, "absent": absent, "load_after": load()}
     if not given.json:
         for name, value in figures.items():
             print(f"{name:44} {value}")
@@ -71,6 +73,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--recompute-lines", default="6000000", help="add 60000000 for SF10: 8 GiB (%(default)s)")
     parser.add_argument("--steps", type=int, default=30, help="deltas that are timed (%(default)s)")
     parser.add_argument("--delta-rows", type=int, default=100, help="rows of a delta (%(default)s)")
+    parser.add_argument("--warm-up", type=int, default=5, help="deltas before those (%(default)s)")
     parser.add_argument("--large-rows", type=int, default=10_000, help="rows of a large delta (%(default)s)")
     parser.add_argument("--large-steps", type=int, default=10, help="large deltas that are timed (%(default)s)")
     parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")

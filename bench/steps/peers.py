@@ -23,7 +23,7 @@ from bench.harness.tpch import label
 from bench.peers import differential_peer, pathway_peer
 from bench.peers.absent import PeerAbsent, check_wanted
 from bench.peers.exchange import Handed, PeerRun, expected, hand_over
-from bench.steps.setting import WARM_UP, Setting
+from bench.steps.setting import Setting
 
 QUERIES: Sequence[Query] = (Q1, Q3)
 PATHWAY, DD = "pathway", "dd"
@@ -38,13 +38,13 @@ def figures(given: Setting) -> tuple[Figures, dict[str, str]]:
     """(figures, why peers have none)"""
     options = given.options
     small, large = options.delta_rows, options.large_rows
-    sizes = [small] * (WARM_UP + options.steps) + [large] * (1 + options.large_steps)
+    sizes = [small] * (options.warm_up + options.steps) + [large] * (1 + options.large_steps)
     with given.worlds([options.lines], HYDRATED, sizes) as (world,):
         folder = hand_over(world, world.folder / "handed", world.coming)
         before = {query.name: expected(world, query) for query in QUERIES}
-        views = given.measure([world], QUERIES, steps=len(sizes) - WARM_UP).views
+        views = given.measure([world], QUERIES, steps=len(sizes) - options.warm_up).views
         handed = [Handed(q, folder, before[q.name], expected(world, q)) for q in QUERIES]
-        ours = {view.query.name: _by_size(view, sizes[WARM_UP:]) for view in views}
+        ours = {view.query.name: _by_size(view, sizes[options.warm_up :]) for view in views}
         found, absent = Figures(), dict[str, str]()
         for name, steps in ours.items():
             for size, costs in steps.items():
@@ -67,7 +67,7 @@ def _against(
         for variant, run in variants.items():
             progress(f"{variant}: {name}")
             for size, costs in run(given).rounds.items():
-                counted = costs[WARM_UP:] if size == min(ours[name]) else costs[1:]
+                counted = costs[-len(ours[name][size]) :]
                 found |= statistics(f"{variant}_step", counted, f"{label(size)}_{name}")
                 if size not in best or wall_p50(counted) < wall_p50(best[size]):
                     best[size] = counted

@@ -14,7 +14,7 @@ from bench.harness.engine import StepTimes
 from bench.harness.measure import DRIVER, TASK, Measured, measure
 from bench.harness.queries import PLANS
 from bench.harness.ratios import Figures, ratio, statistics
-from bench.steps.setting import WARM_UP, Setting
+from bench.steps.setting import Setting
 
 PHASES = tuple(field.name for field in fields(StepTimes))
 
@@ -22,9 +22,9 @@ PHASES = tuple(field.name for field in fields(StepTimes))
 def figures(given: Setting) -> Figures:
     """All plans in both ways over one world, taking turns."""
     options, queries = given.options, list(PLANS.values())
-    ticks = [options.delta_rows] * (WARM_UP + options.steps)
+    ticks = [options.delta_rows] * (options.warm_up + options.steps)
     with given.worlds([options.lines], queries, ticks) as worlds:
-        rounds = measure([given.task, given.driver], worlds, queries, options.steps, WARM_UP)
+        rounds = measure([given.task, given.driver], worlds, queries, options.steps, options.warm_up)
     found = statistics("empty_job", rounds.empty_job)
     for plan, query in PLANS.items():
         (task,), (driver,) = rounds.of(query, TASK), rounds.of(query, DRIVER)

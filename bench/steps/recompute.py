@@ -16,7 +16,7 @@ from bench.harness.tpch import LINES_PER_SCALE_FACTOR, label
 from bench.harness.world import World
 from bench.peers.spark_batch import recompute
 from bench.steps.plans import phases
-from bench.steps.setting import WARM_UP, Setting
+from bench.steps.setting import Setting
 
 # of a larger database Spark's cache would not fit beside the rest
 CACHED_LINES_MAX = 12_000_000
@@ -26,7 +26,7 @@ def figures(given: Setting) -> Figures:
     """Of every size, one after the other: the state of the largest takes most of a machine."""
     found = Figures()
     for lines in given.options.recompute_lines:
-        ticks = [given.options.delta_rows] * (WARM_UP + given.options.steps)
+        ticks = [given.options.delta_rows] * (given.options.warm_up + given.options.steps)
         with given.worlds([lines], [JOIN_AND_SUM], ticks) as worlds:
             (view,) = given.measure(worlds, [JOIN_AND_SUM]).views
             found |= _against_spark(given, worlds[0], view)

@@ -16,8 +16,6 @@ from bench.harness.world import World
 from tidemark_replica.spark_session import SparkHolder, start_spark
 from tidemark_replica.step_worker.pool import StepWorkers
 
-WARM_UP = 5
-
 
 @dataclass(frozen=True)
 class Options:
@@ -32,6 +30,8 @@ class Options:
     large_rows: int = 0
     spark_memory: str = "1g"
     peers: str = ""
+    warm_up: int = 5
+    """Deltas before those that are timed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Setting:
 
     def measure(self, worlds: Sequence[World], queries: Sequence[Query], steps: int | None = None) -> Rounds:
         """All queries on all worlds, side by side, as a replica takes steps."""
-        return measure([self.driver], worlds, queries, steps or self.options.steps, WARM_UP)
+        return measure([self.driver], worlds, queries, steps or self.options.steps, self.options.warm_up)
 
     @contextmanager
     def worlds(self, lines: Iterable[int], queries: Sequence[Query], sizes: Sequence[int]) -> Iterator[list[World]]:

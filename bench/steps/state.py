@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from bench.harness.queries import STATE, Query
 from bench.harness.ratios import Figures, ratio, statistics
-from bench.steps.setting import WARM_UP, Setting
+from bench.steps.setting import Setting
 
 
 def figures(given: Setting, kinds: tuple[Query, ...] = STATE) -> Figures:
     """Of every kind; one after the other, over the same worlds."""
     options, found = given.options, Figures()
-    ticks = [options.delta_rows] * ((WARM_UP + options.steps) * len(kinds))
+    ticks = [options.delta_rows] * ((options.warm_up + options.steps) * len(kinds))
     with given.worlds(options.state_lines, kinds, ticks) as worlds:
         for kind in kinds:
             sizes = given.measure(worlds, [kind]).views
