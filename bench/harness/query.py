@@ -32,7 +32,8 @@ def planner(folder: Path) -> Iterator[Planner]:
     """The planner's process, for as long as the block lasts."""
     address = f"unix://{folder / 'planner.sock'}"
     with (folder / "planner.log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "tidemark_planner", "--listen", address], stderr=log)
+        command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", f"{_SECONDS:g}"]
+        process = subprocess.Popen(command, stderr=log)
     try:
         with grpc.insecure_channel(address) as channel:
             stub = planner_pb2_grpc.PlannerStub(channel)  # type: ignore[no-untyped-call]
