@@ -94,6 +94,22 @@ class ShardReader:
                 raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
             return self._parts(start, end) if start < end else []
 
+    def listen_known(self, lower: int, upper: int) -> list[Part] | None:
+        """`listen` without a look at the log: None where this handle has not seen so far, or another thread uses it.
+
+        Waits for nothing. The listing is of the last look: files may have been compacted since, and stay until vacuum.
+        """
+        start, end = checked_frontier(lower, "lower"), checked_frontier(upper, "upper")
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            now = self.state()
+            if start >= end or end > now.upper or now.since > max(start - 1, 0):
+                return None
+            return self._parts(start, end)
+        finally:
+            self._lock.release()
+
     def lease(self, seconds: float = LEASE_SECONDS) -> Lease:
         """Keep what this version and later ones refer to from vacuum, until released."""
         lease = Lease(self._log.storage, self.refresh().version, seconds)

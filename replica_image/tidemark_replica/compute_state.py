@@ -114,11 +114,11 @@ class ComputeState:
     def maintain(self) -> None:
         self._watch.maintain()
         self._storage.maintain()
-        self._dataflows.maintain()
+        if self._dataflows.maintain():
+            hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)
+            self._metrics.installed(hydrated, sum(len(d.exports) for d in self._dataflows) - hydrated)
         self._peeks.maintain()
         self._maintain_scratch()
-        hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)
-        self._metrics.installed(hydrated, sum(len(d.exports) for d in self._dataflows) - hydrated)
         self._metrics.waiting(len(self._peeks))
 
     def _maintain_scratch(self) -> None:

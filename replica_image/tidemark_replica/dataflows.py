@@ -7,6 +7,7 @@ once, but its dataflow goes on until the last importer is gone too.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -30,6 +31,10 @@ from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.reconcile import Candidate, Verdict, export_set, reconcile
 
 LOG = logging.getLogger(__name__)
+FEW = 16
+"""So many dataflows are all looked at whenever anything has happened."""
+REST = 50
+"""More of them, beyond those that something has happened to, only so much more rarely than it takes."""
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
@@ -66,11 +71,16 @@ class Dataflows:
     the reason for a refusal. `peek_hold` tells from when on peeks need an index."""
 
     def __init__(
-        self, start: Start, send: Callable[[Response], None], peek_hold: Callable[[GlobalId], Frontier]
+        self,
+        start: Start,
+        send: Callable[[Response], None],
+        peek_hold: Callable[[GlobalId], Frontier],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._start, self._send, self._peek_hold = start, send, peek_hold
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
+        self._clock, self._rested = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
         return iter(self._installed)
@@ -87,6 +97,8 @@ class Dataflows:
             raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
         imported = {i.id: self.find(i.id) for i in description.index_imports}
         dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None})
+        for exporter in dataflow.imports.values():
+            exporter.importers.add(dataflow)
         self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
         self._installed[dataflow] = None
         try:
@@ -100,11 +112,13 @@ class Dataflows:
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
             dataflow.exports[id].scheduled = True
+            dataflow.wake()
 
     def allow_writes(self, id: GlobalId, term: WriterTerm) -> None:
         if dataflow := self.find(id):
             export = dataflow.exports[id]
             export.allow_writes(term)
+            dataflow.wake()
             if driver := self._installed[dataflow]:
                 driver.allow_writes(export)
 
@@ -115,19 +129,28 @@ class Dataflows:
             return
         export = dataflow.exports[id]
         export.compact(frontier)
+        dataflow.wake()
         if export.dropped:
             if not is_transient(dataflow.description, id) and (news := export.report.finish()):
                 self._send(news)
             self._collect()
 
-    def maintain(self) -> None:
-        readers = self._readers()
-        for dataflow, driver in list(self._installed.items()):
+    def maintain(self) -> bool:
+        """Looks at those that something has happened to, and now and then at all: for what comes with time alone,
+        pauses after failures and peeks' holds. Says whether it was all."""
+        began = self._clock()
+        everything = began >= self._rested
+        for dataflow, driver in [(f, d) for f, d in self._installed.items() if everything or f.awake]:
+            dataflow.awake = False
             if driver is not None:
-                self._compact_indexes(dataflow, driver, readers.get(dataflow, []))
+                self._compact_indexes(dataflow, driver)
                 if dataflow.scheduled:
                     driver.advance()
             self._report(dataflow, driver)
+        if everything and len(self._installed) > FEW:
+            ended = self._clock()
+            self._rested = ended + REST * (ended - began)
+        return everything
 
     @property
     def are_stepping(self) -> bool:
@@ -142,6 +165,7 @@ class Dataflows:
                 dataflow = kept.pop(export_set(verdict.wanted))
                 dataflow.reuse_for(verdict.wanted)
                 self._retell(dataflow)
+                dataflow.wake()
         for orphan in kept.values():
             for export in orphan.exports.values():
                 export.compact(Frontier.empty())
@@ -170,16 +194,9 @@ class Dataflows:
             if driver is not None:
                 driver.stop()
 
-    def _readers(self) -> dict[InstalledDataflow, list[Frontier]]:
-        """From when on the importers of each dataflow read it."""
-        found: dict[InstalledDataflow, list[Frontier]] = {}
-        for importer in self._installed:
-            for exporter in importer.imports.values():
-                found.setdefault(exporter, []).append(importer.reads_from)
-        return found
-
-    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver, readers: list[Frontier]) -> None:
+    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
         """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
+        readers = [importer.reads_from for importer in dataflow.importers]
         for export in dataflow.description.index_exports:
             holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
             since = meet(holds)
@@ -189,12 +206,14 @@ class Dataflows:
     def _collect(self) -> None:
         """Ends dataflows of which no export is wanted and that no other dataflow imports, importers first."""
         while True:
-            read = self._readers()
-            ended = [d for d in self._installed if d.dropped and d not in read]
+            ended = [d for d in self._installed if d.dropped and not d.importers]
             if not ended:
                 return
             for dataflow in ended:
                 driver = self._installed.pop(dataflow)
+                for exporter in dataflow.imports.values():
+                    exporter.importers.discard(dataflow)
+                    exporter.wake()
                 for id in dataflow.exports:
                     if self._by_export.get(id) is dataflow:
                         del self._by_export[id]

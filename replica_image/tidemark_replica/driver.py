@@ -2,10 +2,11 @@
 
     advance ──► render (once)
             ──► list the parts of [processed, meet of the inputs) ──► plan ──► run ──► commit ──► sinks stage
-                     on a pool                                              on a pool
+                     on a pool, unless the watch knows                      on a pool, unless nothing has happened
                                      └─ failed: again after a pause, said in a Status ─┘
 
-At most one job of a dataflow is under way at a time. Everything here is on the worker's thread but what jobs do.
+At most one job of a dataflow is under way at a time. Everything here is on the worker's thread but what jobs do: a tick
+without updates costs no job at all.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
+from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome, Pool, WakingJobs
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.own_output import OwnOutput
 from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
@@ -62,6 +63,8 @@ class DataflowDriver:
 
     def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
         self._dataflow, self._around, self._refused = dataflow, around, refused
+        self._spark_jobs = WakingJobs(around.spark_jobs, dataflow.wake)
+        self._io_jobs = WakingJobs(around.io_jobs, dataflow.wake)
         self._rendered: RenderedDataflow | None = None
         self._own = OwnOutput.of(dataflow.description, around.handles)
         self._inputs = StepInputs(dataflow.description.source_imports, around.handles, self._own)
@@ -71,7 +74,7 @@ class DataflowDriver:
         self._since: dict[GlobalId, Frontier] = {}
         self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
         for source in dataflow.description.source_imports:
-            around.watch.follow(source.shard.shard_id, source.shard.location, self)
+            around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
         self._sinks = {
             e.id: self._sink(e, e.sink) for e in dataflow.description.sink_exports if isinstance(e.sink, ShardSink)
         }
@@ -90,8 +93,7 @@ class DataflowDriver:
             return
         if self._rendered is None:
             render = self._around.renderer.render
-            jobs = self._around.spark_jobs
-            self._submit(jobs, "render", lambda: render(self._dataflow.description), self._rendering_done)
+            self._submit(self._spark_jobs, "render", lambda: render(self._dataflow.description), self._rendering_done)
         else:
             self._step(self._rendered, upper)
 
@@ -138,13 +140,14 @@ class DataflowDriver:
 
     def _sink(self, export: SinkExport, sink: ShardSink) -> MaterializedViewSink:
         a, kind = self._around, ContinualTaskSink if isinstance(sink, ContinualTaskExport) else MaterializedViewSink
-        return kind(export.id, sink.shard, self._dataflow.as_of, a.handles, a.watch, a.io_jobs, a.respond)
+        wake = self._dataflow.wake
+        return kind(export.id, sink.shard, self._dataflow.as_of, a.handles, a.watch, self._io_jobs, a.respond, wake)
 
     def _has_written(self, own: OwnOutput) -> bool:
         """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""
         return all(s.term is not None and s.write_frontier >= own.needs for s in self._sinks.values())
 
-    def _submit(self, jobs: Jobs, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def _submit(self, jobs: Pool, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """One job; `done` goes on with what it gave, unless it failed or the dataflow was dropped meanwhile."""
 
         def ended(outcome: Outcome[T]) -> None:
@@ -179,7 +182,10 @@ class DataflowDriver:
             except ReplicaError as error:
                 self._failed("step", error)
             else:
-                self._submit(self._around.spark_jobs, "step", lambda: _run(rendered, step), commit)
+                if rendered.is_quiet(step):
+                    commit((rendered.skip(step), {}))
+                else:
+                    self._submit(self._spark_jobs, "step", lambda: _run(rendered, step), commit)
 
         def commit(ran: tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]) -> None:
             outcome, errors = ran
@@ -194,8 +200,18 @@ class DataflowDriver:
             self._take(outcome, rendered.frontier, errors)
             self._tell_errors(rendered, errors)
 
-        terms = [sink.term for sink in self._sinks.values()]
-        self._submit(self._around.io_jobs, "step", lambda: self._listed(lower, upper, terms), plan)
+        known = self._known(lower, upper)
+        if known is not None:
+            plan((known, upper))
+        else:
+            terms = [sink.term for sink in self._sinks.values()]
+            self._submit(self._io_jobs, "step", lambda: self._listed(lower, upper, terms), plan)
+
+    def _known(self, lower: Frontier, upper: Frontier) -> Parts | None:
+        """What the watch's last look says of [lower, upper). After a failure it may be out of date."""
+        if not self._dataflow.hydrated or self._backoff.failures:
+            return None
+        return self._inputs.known(lower.encode(), upper.encode())
 
     def _listed(
         self, lower: Frontier, upper: Frontier, terms: Sequence[WriterTerm | None]
@@ -221,7 +237,7 @@ class DataflowDriver:
         release = _after(len(self._sinks), outcome.release)
         for id, sink in self._sinks.items():
             sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
-        self._dataflow.processed, self._dataflow.hydrated = reached, True
+        self._dataflow.progress(reached)
         if hydrating:
             self._around.metrics.hydrated()
             for id in self._dataflow.exports:
@@ -233,7 +249,7 @@ class DataflowDriver:
                 self._erroring[id].change(total(by_time))
         for id, index in rendered.indexes.items():
             if self._erroring[id].any or may_be_in_error(index):
-                self._around.io_jobs.submit(
+                self._io_jobs.submit(
                     f"errors of {id}", partial(standing, index), partial(self._errors_found, self._erroring[id])
                 )
 

@@ -23,7 +23,7 @@ Parts = dict[GlobalId, list[Part]]
 
 
 class StepInputs:
-    """Of one dataflow, one step at a time; used on a pool."""
+    """Of one dataflow, one step at a time; used on a pool, but for `known`."""
 
     def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles, own: OwnOutput | None = None) -> None:
         self._imports, self._handles, self._own = tuple(imports), handles, own
@@ -48,6 +48,17 @@ class StepInputs:
         if self._own is not None:
             parts[self._own.id] = self._own.step(lower, upper)
         return parts
+
+    def known(self, lower: int, upper: int) -> Parts | None:
+        """`step` without a look at any shard, so on any thread: None where not all of it is known, or it is busy."""
+        parts: Parts = {}
+        for source in self._imports:
+            shard = self._handles.known_reader(source.shard.location)
+            listed = None if shard is None else shard.listen_known(lower, upper)
+            if listed is None:
+                return None
+            parts[source.id] = listed
+        return None if self._own is not None else parts
 
     def ended(self) -> list[Lease]:
         """The step is over: what has kept its files, to be given back by `release`."""

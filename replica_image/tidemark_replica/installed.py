@@ -31,6 +31,19 @@ class InstalledDataflow:
         self.refusal: str | None = None
         as_of = Frontier.at(description.as_of)
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
+        self.importers: set[InstalledDataflow] = set()
+        self.awake = True
+        """Something has happened that may let it go on, or is to be told."""
+
+    def wake(self) -> None:
+        """Maintenance looks at it next time, whatever else there is."""
+        self.awake = True
+
+    def progress(self, reached: Frontier) -> None:
+        """A step has happened: whoever reads it may go on, and what it reads may be compacted."""
+        self.processed, self.hydrated = reached, True
+        for dataflow in (self, *self.importers, *self.imports.values()):
+            dataflow.wake()
 
     @property
     def as_of(self) -> Frontier:

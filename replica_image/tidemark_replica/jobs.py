@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.mailbox import Mailbox
@@ -52,6 +52,28 @@ class Job:
     @property
     def cancelled(self) -> bool:
         return self._cancelled.is_set()
+
+
+class Pool(Protocol):
+    """Where jobs are done."""
+
+    def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job: ...
+
+
+class WakingJobs:
+    """A pool whose jobs' ends are noticed: `wake` is called after each."""
+
+    def __init__(self, pool: Pool, wake: Callable[[], None]) -> None:
+        self._pool, self._wake = pool, wake
+
+    def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
+        def ended(outcome: Outcome[T]) -> None:
+            try:
+                done(outcome)
+            finally:
+                self._wake()
+
+        return self._pool.submit(name, work, ended)
 
 
 class Jobs:

@@ -39,13 +39,17 @@ class ShardHandles:
 
     def reader(self, location: str) -> ShardReader:
         """Opens the shard, which must exist; raises PersistError."""
-        with self._lock:
-            known = self._writers.get(location) or self._readers.get(location)
+        known = self.known_reader(location)
         if known is not None:
             return known
         opened = open_shard(location)
         with self._lock:
             return self._readers.setdefault(location, opened)
+
+    def known_reader(self, location: str) -> ShardReader | None:
+        """The reader, if it is open."""
+        with self._lock:
+            return self._writers.get(location) or self._readers.get(location)
 
     def writer(self, shard: ShardMetadata) -> Shard:
         """Opens the shard, or creates it; raises PersistError."""
@@ -94,7 +98,8 @@ def unreadable(id: ShardId, error: str) -> DescribedShard:
 class _Watched:
     id: ShardId
     location: str
-    owners: set[Hashable] = field(default_factory=set)
+    owners: dict[Hashable, Callable[[], None] | None] = field(default_factory=dict)
+    """And what each wants to be called when the shard has moved."""
     seen: DescribedShard | None = None
     reported: ShardFrontiers | None = None
     looking: bool = False
@@ -110,16 +115,19 @@ class ShardWatch:
         self._handles, self._jobs, self._send = handles, jobs, send
         self._watched: dict[ShardId, _Watched] = {}
 
-    def follow(self, id: ShardId, location: str, owner: Hashable) -> None:
-        """A newcomer does not take an old look's word that there is no shard: it may have been made since."""
+    def follow(self, id: ShardId, location: str, owner: Hashable, moved: Callable[[], None] | None = None) -> None:
+        """`moved` is called whenever something else is seen than before.
+
+        A newcomer does not take an old look's word that there is no shard: it may have been made since.
+        """
         watched = self._watched.setdefault(id, _Watched(id, location))
         if owner not in watched.owners and watched.seen is not None and not watched.seen.exists:
             watched.seen, watched.due, watched.pause = None, 0.0, LOOK_SECONDS
-        watched.owners.add(owner)
+        watched.owners[owner] = moved
 
     def unfollow(self, owner: Hashable) -> None:
         for shard in list(self._watched.values()):
-            shard.owners.discard(owner)
+            shard.owners.pop(owner, None)
             if not shard.owners:
                 del self._watched[shard.id]
 
@@ -137,6 +145,7 @@ class ShardWatch:
         watched.seen = replace(watched.seen, exists=True, upper=upper, since=since)
         watched.overtaken = watched.looking
         watched.due = time.monotonic() + NOTICED_SECONDS
+        self._tell(watched)
         self._report(watched)
 
     def report_anew(self) -> None:
@@ -169,9 +178,16 @@ class ShardWatch:
         often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
         shard.pause = often if well else min(shard.pause * 2, LOOK_SECONDS_MAX)
         shard.due = time.monotonic() + shard.pause
-        if shard.seen is None or well:
+        if (shard.seen is None or well) and shard.seen != found:
             shard.seen = found
+            self._tell(shard)
         self._report(shard)
+
+    @staticmethod
+    def _tell(shard: _Watched) -> None:
+        for moved in list(shard.owners.values()):
+            if moved is not None:
+                moved()
 
     def _report(self, shard: _Watched) -> None:
         """Never backwards: a shard that was deleted and made anew is told from where it was before."""

@@ -80,6 +80,18 @@ def test_listen_holds_the_updates_between_two_times_however_they_were_appended(s
     assert len(shard.listen(8, 10)) == 1  # one file, not all of them
 
 
+def test_a_listing_of_what_is_known_looks_at_nothing(shard: Shard) -> None:
+    """The same as with a look, where the handle has seen so far; otherwise it says that it does not know."""
+    other = open_shard(shard.location)
+    assert other.listen_known(2, 6) == other.listen(2, 6)
+    shard.compare_and_append(None, expected_upper=10, new_upper=12, term=1)
+    assert other.listen_known(10, 12) is None
+    other.refresh()
+    assert other.listen_known(10, 12) == []
+    shard.downgrade_since(8)
+    assert shard.listen_known(3, 6) is None
+
+
 def test_reader_behind_the_since_or_at_the_upper_is_refused(shard: Shard) -> None:
     """With both frontiers in the error, to choose another time from."""
     shard.downgrade_since(4)

@@ -76,6 +76,25 @@ def test_a_step_without_updates_costs_no_job(spark: Any, tmp_path: Path) -> None
         assert dataflow.frontier == dataflow.indexes[INDEX].upper == Frontier.at(END + 10)
 
 
+def test_a_quiet_step_is_skipped_as_it_would_run(spark: Any, tmp_path: Path) -> None:
+    """The outcome of both is nothing; a step with updates is not quiet, nor is the one that hydrates."""
+    with world(spark, tmp_path, TABLES, HISTORY) as made:
+        dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_T))))
+        middle = HISTORY.times[3]
+        assert not dataflow.is_quiet(dataflow.plan_step(Frontier.at(middle), made.inputs(dataflow, middle)))
+        made.step(dataflow, middle)
+        assert not dataflow.is_quiet(dataflow.plan_step(Frontier.at(END), made.inputs(dataflow, END)))
+        made.step(dataflow, END)
+
+        step = dataflow.plan_step(Frontier.at(END + 5), made.inputs(dataflow, END + 5))
+        assert dataflow.is_quiet(step)
+        ran, skipped = dataflow.run(step), dataflow.skip(step)
+        assert skipped.deltas == ran.deltas
+        assert list(skipped.batches) == list(ran.batches) == []
+        dataflow.commit(skipped)
+        assert dataflow.frontier == dataflow.indexes[INDEX].upper == Frontier.at(END + 5)
+
+
 def test_an_empty_input_still_hydrates(spark: Any, tmp_path: Path) -> None:
     with world(spark, tmp_path, TABLES, NOTHING) as made:
         dataflow = made.build(made.describe(counted(GET_T)))

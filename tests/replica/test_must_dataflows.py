@@ -21,7 +21,7 @@ from tidemark_protocol.responses import (
     SubscribeBatch,
     SubscribeResponse,
 )
-from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.dataflows import FEW, REST, Dataflows
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.installed import InstalledDataflow
@@ -68,7 +68,13 @@ class Scene:
         self.said: list[Response] = []
         self.drivers: list[Recorder] = []
         self.refuse: str | None = None
-        self.dataflows = Dataflows(self._start, self.said.append, lambda id: EMPTY)
+        self.now = 0.0
+        self.dataflows = Dataflows(self._start, self.said.append, lambda id: EMPTY, self._clock)
+
+    def _clock(self) -> float:
+        """Everything takes a hundredth of a second."""
+        self.now += 0.01
+        return self.now
 
     def _start(self, dataflow: InstalledDataflow, refused: Callable[[str], None]) -> Recorder:
         if self.refuse:
@@ -214,3 +220,35 @@ def test_reconcile_reuses_what_is_the_same_and_tells_it_anew() -> None:
     assert scene.drivers[1].calls == ["stop"]
     assert scene.hear() == [Frontiers(id, at(40), at(40), at(40)) for id in (INDEX, V)]
     assert scene.dataflows.described()[0][0].as_of == 20
+
+
+def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> None:
+    """A command, a step of what they read: at once. What comes with time alone: now and then, all of them."""
+    scene = Scene()
+    for number in range(FEW):
+        scene.dataflows.create(copies(f"d{number}", 10, source=shard("t"), index=f"i{number}"))
+        scene.dataflows.schedule(GlobalId(f"i{number}"))
+    scene.dataflows.create(copies("reader", 10, imports_index="i3", index="j"))
+    scene.dataflows.schedule(J)
+    scene.dataflows.maintain()
+    for driver in scene.drivers:
+        driver.calls.clear()
+
+    scene.dataflows.maintain()
+    assert looked_at(scene) == set()
+    scene.drivers[3].dataflow.progress(at(20))
+    scene.dataflows.schedule(GlobalId("i5"))
+    scene.dataflows.maintain()
+    assert looked_at(scene) == {"d3", "reader", "d5"}
+
+    scene.now += REST
+    scene.dataflows.maintain()
+    assert len(looked_at(scene)) == FEW + 1
+
+
+def looked_at(scene: Scene) -> set[str]:
+    """Which dataflows were driven since the last time."""
+    found = {d.dataflow.description.name for d in scene.drivers if "advance" in d.calls}
+    for driver in scene.drivers:
+        driver.calls.clear()
+    return found

@@ -136,9 +136,11 @@ class ArrangementStore:
         return found
 
     def _check_limit(self, new: Manifest) -> None:
+        if self._limit is None:
+            return
         added = sum(b.bytes for b in new.batches if b.file not in self._sizes)
         used = sum(self._sizes.values())
-        if self._limit is not None and used + added > self._limit:
+        if used + added > self._limit:
             raise DiskLimitExceeded(
                 f"arrangement {new.arrangement} grew to {new.bytes} bytes: all arrangements would take "
                 f"{used + added} of the {self._limit} allowed; give the replica more scratch or keep less state"

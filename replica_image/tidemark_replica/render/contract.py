@@ -112,6 +112,11 @@ class SteppedDataflow(Protocol):
         traces and must be complete up to `upper`.
         """
 
+    def is_quiet(self, step: Step) -> bool:
+        """Whether nothing happens in it; then `skip` says what `run` would."""
+
+    def skip(self, step: Step) -> StepOutcome: ...
+
     def run(self, step: Step) -> StepOutcome:
         """Run the step on the calling thread; raises StepFailed or StepCancelled with the state unchanged."""
 

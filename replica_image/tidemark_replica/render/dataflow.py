@@ -9,7 +9,7 @@ cancelled or run twice at any point, and the files it left behind are swept away
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +59,7 @@ class RenderedDataflow:
         columns = {e.id: e.columns for e in description.index_exports}
         self._indexes = {id: IndexTrace(id, store, a, columns[id]) for id, a in fragments.indexes.items()}
         self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
+        self._watched = tuple({a for each in self._prepared for a in each.watched})
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
     @property
@@ -85,6 +86,17 @@ class RenderedDataflow:
         step = StepId(f"{self._folder.name}-s{self._steps}")
         return Step(step, lower, upper, Time(limit), not self._hydrated, parts)
 
+    def is_quiet(self, step: Step) -> bool:
+        """Whether no input has an update for the step, and nothing falls due: it is `skip`ped. Opens no file."""
+        if step.hydrates or any(step.parts.values()):
+            return False
+        batches = (b for a in self._watched for b in self._store.current(a).batches)
+        return not any(b.last_time >= step.lower and b.first_time < step.limit for b in batches)
+
+    def skip(self, step: Step) -> StepOutcome:
+        """What running a quiet step would come to: to be committed like any other."""
+        return StepOutcome(step, {}, (), self._deltas(step, lambda _: ((), 0)), self._folder / "steps" / step.id)
+
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
         self._runner.begin()
@@ -109,7 +121,9 @@ class RenderedDataflow:
         finally:
             self.running = None
             self._runner.end()
-        return StepOutcome(step, done.written, tuple(done.merges), self._deltas(step, done), folder, done.jobs)
+        return StepOutcome(
+            step, done.written, tuple(done.merges), self._deltas(step, done.published), folder, done.jobs
+        )
 
     def commit(self, outcome: StepOutcome) -> None:
         step = outcome.step
@@ -183,10 +197,12 @@ class RenderedDataflow:
                 moved = apply(moved, merged.merge, merged.result)
         return moved
 
-    def _deltas(self, step: Step, run: StepRun) -> dict[GlobalId, SinkDelta]:
+    def _deltas(
+        self, step: Step, published: Callable[[str], tuple[tuple[Path, ...], int]]
+    ) -> dict[GlobalId, SinkDelta]:
         deltas = {}
         for position, export in enumerate(self.description.sink_exports):
-            files, rows = run.published(sink_file(position))
+            files, rows = published(sink_file(position))
             schema = update_schema(self._fragments.sinks[export.id])
             deltas[export.id] = SinkDelta(export.id, step.lower, step.upper, schema, files, rows)
         return deltas

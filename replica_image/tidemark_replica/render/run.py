@@ -19,7 +19,6 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
 from tidemark_replica.render.description import Description, Published, Report
-from tidemark_replica.render.frames import nodes_of
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner, Work
 
@@ -54,7 +53,7 @@ class StepRun:
 
     def _run_fragment(self, prepared: Prepared) -> None:
         fragment = prepared.fragment
-        rows = None if self._step.hydrates else sum(map(self._rows, nodes_of(fragment.stage)))
+        rows = None if self._step.hydrates else sum(map(self._rows, prepared.speakers))
         if rows == 0:
             return
         path = self._folder / f"{fragment.name}.json"

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidemark_replica.arrangement.kernels.temporal import TemporalSpec
+from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.fragments import Fragment, LoopFragment
+from tidemark_replica.render.frames import nodes_of
+from tidemark_replica.render.pipeline import IndexSource, Kernel, Pipeline, Published, PublishedErrors, Source
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,21 @@ class Prepared:
     fragment: Fragment
     plan: Any
 
+    @cached_property
+    def speakers(self) -> tuple[Pipeline, ...]:
+        """Its leaves, and kernels that act of their own accord: nothing else has updates for a step."""
+        return tuple(node for node in nodes_of(self.fragment.stage) if _speaks(node))
+
+    @property
+    def watched(self) -> tuple[ArrangementId, ...]:
+        """The arrangements that may have updates for a step."""
+        found = []
+        for node in self.speakers:
+            match node:
+                case IndexSource(arrangement) | Kernel(TemporalSpec(arrangement)):
+                    found.append(arrangement)
+        return tuple(found)
+
 
 @dataclass(frozen=True)
 class PreparedLoop:
@@ -32,6 +52,8 @@ class PreparedLoop:
 
     fragment: LoopFragment
     parts: tuple[Prepared, ...]
+    watched: tuple[ArrangementId, ...] = ()
+    """None of their own: something must enter."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +66,14 @@ class Work:
     """How many updates its leaves have for it, at most; None at hydration, which reads all there is."""
     what: str
     """For messages."""
+
+
+def _speaks(node: Pipeline) -> bool:
+    match node:
+        case Source() | IndexSource() | Published() | PublishedErrors() | Kernel(TemporalSpec()):
+            return True
+        case _:
+            return False
 
 
 class Runner(Protocol):

@@ -20,7 +20,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response
 from tidemark_replica.erroring import Errors
-from tidemark_replica.jobs import Jobs
+from tidemark_replica.jobs import Pool
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.progress import SinkProgress, Staged
@@ -63,11 +63,12 @@ class ContinualTaskSink(MaterializedViewSink):
         as_of: Frontier,
         handles: ShardHandles,
         watch: ShardWatch,
-        jobs: Jobs,
+        jobs: Pool,
         respond: Callable[[Response], None],
+        moved: Callable[[], None] | None = None,
     ) -> None:
         self._task = TaskProgress(as_of.encode())
-        super().__init__(id, shard, as_of, handles, watch, jobs, respond, self._task)
+        super().__init__(id, shard, as_of, handles, watch, jobs, respond, moved, self._task)
 
     @property
     def is_full(self) -> bool:

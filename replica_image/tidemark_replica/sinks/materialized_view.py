@@ -20,7 +20,7 @@ from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Response, Status
-from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome
+from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.progress import Append, Comparison, SinkProgress, Staged
@@ -41,10 +41,12 @@ class MaterializedViewSink:
         as_of: Frontier,
         handles: ShardHandles,
         watch: ShardWatch,
-        jobs: Jobs,
+        jobs: Pool,
         respond: Callable[[Response], None],
+        moved: Callable[[], None] | None = None,
         progress: SinkProgress | None = None,
     ) -> None:
+        """`moved` is called when the shard has."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
@@ -54,7 +56,7 @@ class MaterializedViewSink:
         self._tidying: Job | None = None
         self._stopped = False
         self._backoff, self._compare_backoff = Backoff(), Backoff()
-        watch.follow(shard.shard_id, shard.location, self)
+        watch.follow(shard.shard_id, shard.location, self, moved)
 
     @property
     def write_frontier(self) -> Frontier:
