@@ -34,17 +34,3 @@ def test_a_step_whose_state_does_not_fit_fails_and_leaves_the_state(spark: Any, 
 
         assert made.store.arrangements() == before
         assert dataflow.frontier == Frontier.at(HISTORY.as_of)
-
-
-def test_a_full_disk_is_the_error_of_the_dataflow_that_filled_it(spark: Any, tmp_path: Path) -> None:
-    """Another one beside it, which changes little, goes on; and the first one does once there is room."""
-    with world(spark, tmp_path, {"t": T}, HISTORY) as made:
-        middle, end = HISTORY.times[-2], HISTORY.last + 1
-        small = made.build(made.describe(GET_T))
-        made.step(small, middle)
-        made.store.close()
-        held = sum(b.bytes for m in made.store.arrangements() for b in m.batches)
-        made.store = ArrangementStore(tmp_path / "arrangements", limit_bytes=held + 100)
-        with pytest.raises(StepFailed, match="scratch"):
-            made.step(made.build(made.describe(GET_T)), end)
-        assert small.frontier == Frontier.at(middle)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.errors import BatchUnreadable
+from tidemark_replica.arrangement.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.hashing import ERRS_HASH
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.updates import Hashes
@@ -91,18 +92,10 @@ def write_batch(
     """Write segments (record batches, ascending by hash) as one file; None, and no file, when they hold no rows."""
     path = directory / file
     temporary = path.with_suffix(".tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows, errors, first, last = 0, 0, 2**63 - 1, 0
     try:
-        with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, layout.schema) as writer:
-            for segment in segments:
-                if segment.num_rows == 0:
-                    continue
-                writer.write_batch(segment)
-                times = segment.column(layout.time).to_numpy()
-                rows += segment.num_rows
-                errors += int(np.searchsorted(file_hashes(segment), ERRS_HASH, "right"))
-                first, last = min(first, int(times.min())), max(last, int(times.max()))
+        with full_disk_is_told(directory):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows, errors, first, last = _write(temporary, layout, segments)
         size = temporary.stat().st_size
         if rows:
             os.rename(temporary, path)
@@ -111,6 +104,21 @@ def write_batch(
     if rows == 0:
         return None
     return BatchRef(file, bucket, span.lower, span.upper, span.since, rows, errors, first, last, size)
+
+
+def _write(path: Path, layout: Layout, segments: Iterable[Any]) -> tuple[int, int, int, int]:
+    """(rows, errors among them, the least and the greatest time)."""
+    rows, errors, first, last = 0, 0, 2**63 - 1, 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, layout.schema) as writer:
+        for segment in segments:
+            if segment.num_rows == 0:
+                continue
+            writer.write_batch(segment)
+            times = segment.column(layout.time).to_numpy()
+            rows += segment.num_rows
+            errors += int(np.searchsorted(file_hashes(segment), ERRS_HASH, "right"))
+            first, last = min(first, int(times.min())), max(last, int(times.max()))
+    return rows, errors, first, last
 
 
 def open_batch(directory: Path, ref: BatchRef, layout: Layout, *, random_access: bool = False) -> tuple[Segment, ...]:

@@ -51,5 +51,9 @@ class DiskLimitExceeded(ArrangementError):
     """Writing on would take more scratch space than the replica allows its arrangements."""
 
 
+class DiskFull(ArrangementError):
+    """There is no room left on the disk for what a step writes."""
+
+
 class StepGone(ArrangementError):
     """Nobody waits for the step any more: the task ends."""

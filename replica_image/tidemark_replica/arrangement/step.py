@@ -78,7 +78,8 @@ class BatchWriter:
             if self._bytes_left < 0:
                 self.discard(ref)
                 raise DiskLimitExceeded(
-                    f"arrangement {arrangement} needs {ref.bytes} bytes of scratch space more than is allowed"
+                    f"arrangement {arrangement} needs {ref.bytes} bytes of scratch space more than is allowed: "
+                    "give the replica more scratch, or keep less state"
                 )
         return ref
 

@@ -20,6 +20,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.errors import ArrangementError
+from tidemark_replica.arrangement.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.spine import apply
 from tidemark_replica.arrangement.step import StepId
@@ -100,15 +101,16 @@ class RenderedDataflow:
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
         self._runner.begin()
-        self._sweep()
+        if self._unswept:
+            self._sweep()
         self._steps += 1
         run = StepId(f"{step.id}r{self._steps}")
         self.running = run
         folder = self._folder / "steps" / run
         try:
-            folder.mkdir(parents=True)
             names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
-            with self._store.pin(*names) as pinned:
+            with self._store.pin(*names) as pinned, full_disk_is_told(folder):
+                folder.mkdir(parents=True)
                 done = StepRun(step, run, folder, self._runner, self._store, pinned, self._cache)
                 for prepared in self._prepared:
                     done.run(prepared)
@@ -129,7 +131,7 @@ class RenderedDataflow:
         step = outcome.step
         self._check_current(step)
         moves = [(old, self._moved(old, outcome)) for old in map(self._store.current, self._fragments.arrangements)]
-        self._check_room(step, moves)
+        self._check_room(outcome, moves)
         try:
             for old, new in moves:
                 self._store.commit(old, new)
@@ -160,15 +162,15 @@ class RenderedDataflow:
         self._store.sweep((), of=f"{self._folder.name}-")
 
     def _left_behind(self, folder: Path) -> None:
-        """A run failed: what its tasks wrote, or are still writing, goes before the next one."""
+        """A run failed: what its tasks wrote goes, and what they are still writing before the next one."""
         shutil.rmtree(folder, ignore_errors=True)
+        self._sweep()
         self._unswept = True
 
     def _sweep(self) -> None:
         """No other run of this dataflow is under way. A replica that always steps never sweeps everything at once."""
-        if self._unswept:
-            self._unswept = False
-            self._store.sweep((), of=f"{self._folder.name}-")
+        self._unswept = False
+        self._store.sweep((), of=f"{self._folder.name}-")
 
     def _check_current(self, step: Step) -> None:
         if self._broken:
@@ -176,14 +178,15 @@ class RenderedDataflow:
         if self._frontier.time != step.lower:
             raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
 
-    def _check_room(self, step: Step, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
+    def _check_room(self, outcome: StepOutcome, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
         """Raise StepFailed before anything is committed, not in the middle of it."""
         left = self._store.bytes_left
         grown = sum(b.bytes for old, new in moves for b in new.batches if b.file not in old.files)
         if left is not None and grown > left:
+            self._left_behind(outcome.folder)
             raise StepFailed(
-                f"step {step.id} of dataflow {self.description.name} adds {grown} bytes of state, and {left} are left: "
-                "give the replica more scratch or keep less state"
+                f"step {outcome.step.id} of dataflow {self.description.name} adds {grown} bytes of state, and {left} are "
+                "left: give the replica more scratch or keep less state"
             )
 
     def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:

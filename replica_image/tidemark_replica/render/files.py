@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidemark_replica.arrangement.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.updates import Updates, times, update_schema
 from tidemark_replica.render.description import Published
 
@@ -28,18 +29,21 @@ class UpdatesFile:
         self._times: set[int] = set()
 
     def __enter__(self) -> UpdatesFile:
-        self._sink = pa.OSFile(str(self._path), "wb")
-        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        with full_disk_is_told(self._path.parent):
+            self._sink = pa.OSFile(str(self._path), "wb")
+            self._writer = pa.ipc.new_file(self._sink, self._schema)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        self._sink.close()
+        with full_disk_is_told(self._path.parent):
+            self._writer.close()
+            self._sink.close()
 
     def write(self, updates: Updates, *, timed: bool = False) -> None:
         """Add a chunk; empty ones leave no trace. `timed`: remember which times are in it."""
         if updates.num_rows:
-            self._writer.write_batch(updates)
+            with full_disk_is_told(self._path.parent):
+                self._writer.write_batch(updates)
             self._rows += updates.num_rows
             if timed:
                 self._times.update(np.unique(times(updates)).tolist())
