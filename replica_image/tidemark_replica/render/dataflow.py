@@ -185,8 +185,8 @@ class RenderedDataflow:
         if left is not None and grown > left:
             self._left_behind(outcome.folder)
             raise StepFailed(
-                f"step {outcome.step.id} of dataflow {self.description.name} adds {grown} bytes of state, and {left} are "
-                "left: give the replica more scratch or keep less state"
+                f"step {outcome.step.id} of dataflow {self.description.name} adds {grown} bytes of state, and "
+                f"{left} are left: give the replica more scratch or keep less state"
             )
 
     def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
