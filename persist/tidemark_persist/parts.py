@@ -63,10 +63,12 @@ def read_part(
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
+    turn: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.RecordBatch]:
     """The part's updates, neither consolidated nor moved in time, one batch after the other.
 
-    Row groups outside the times are not read. `columns` selects among the table's; all of them by default.
+    Row groups outside the times are not read. `columns` selects among the table's; all of them by default. With
+    `turn` (i, n) only every n-th row group is read, from the i-th on, so that n readers share a part.
     """
     storage = Storage(part.location, storage_options)
     try:
@@ -79,7 +81,8 @@ def read_part(
         ) from error
     with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source) as file:
         wanted = list(columns) if columns is not None else file.schema_arrow.names
-        groups = [g for g in range(file.num_row_groups) if _may_hold(file.metadata.row_group(g), part)]
+        first, of = turn
+        groups = [g for g in range(first, file.num_row_groups, of) if _may_hold(file.metadata.row_group(g), part)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched):
             kept = within(batch, part.lower, part.upper).select(wanted)

@@ -13,6 +13,7 @@ import pytest
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.hashing import hash_rows
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
 from tidemark_replica.arrangement.updates import Updates, update_schema
@@ -202,10 +203,10 @@ class Driver:
         self.cache = BatchCache(directory)
         self.steps = 0
 
-    def context(self, lower: int, upper: int, *, hydration: bool = False, bucket: int | None = None) -> StepContext:
+    def context(self, lower: int, upper: int, *, hydration: bool = False, share: Share = WHOLE) -> StepContext:
         self.steps += 1
         writer = BatchWriter(self.directory, StepId(f"s{self.steps}"))
-        return StepContext(lower, upper, hydration, self.manifests, self.cache, writer, bucket, self.chunk_rows)
+        return StepContext(lower, upper, hydration, self.manifests, self.cache, writer, share, self.chunk_rows)
 
     def commit(self, context: StepContext, *, compact: bool = False) -> None:
         after = {}

@@ -17,6 +17,7 @@ from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunc
 from tidemark_replica.arrangement.kernels.groups import reevaluate
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.ordering import Order
+from tidemark_replica.arrangement.share import Share
 
 # group by c0 over a double, a text, a bigint and a filter
 TYPES = [pa.string(), pa.float64(), pa.string(), pa.int64(), pa.bool_()]
@@ -130,12 +131,14 @@ def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(
     }
 
 
-def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
+def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of eight tasks over an empty input exactly one emits the row of an empty group."""
     function = BasicFunction(tuple(TYPES), (), (aggregate("array_agg", 2), aggregate("first", 2)))
     spec = spec_of(function, TYPES, (), always=True)
-    driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 0, buckets=8))
-    outputs = [contents(reevaluate(driver.context(0, 1, hydration=True, bucket=b), spec, [])) for b in range(8)]
+    driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 0))
+    outputs = [
+        contents(reevaluate(driver.context(0, 1, hydration=True, share=Share(b, 8)), spec, [])) for b in range(8)
+    ]
     assert sorted(outputs, key=len)[7] == {(((), None), None, 0): 1}
     assert sorted(map(len, outputs)) == [0] * 7 + [1]
 

@@ -15,6 +15,7 @@ from tidemark_protocol.reductions import OrderKey
 from tidemark_replica.arrangement.kernels.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
 from tidemark_replica.arrangement.kernels.kept import State
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.share import Share
 
 
 def spec_of(of: Extremes) -> tuple[ExtremesSpec, dict]:
@@ -115,10 +116,10 @@ def test_the_global_row_over_many_times_in_the_first_step(tmp_path: Path) -> Non
     assert made == expected
 
 
-def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
+def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits it."""
     of = Extremes((pa.int64(),), (), (Extreme(Value(0, True), "max(v)"),))
-    driver = Driver(tmp_path, Manifest.empty(A, of.ranking(of.values[0]).layout, 0, buckets=5))
-    contexts = [driver.context(0, 1, hydration=True, bucket=b) for b in range(5)]
+    driver = Driver(tmp_path, Manifest.empty(A, of.ranking(of.values[0]).layout, 0))
+    contexts = [driver.context(0, 1, hydration=True, share=Share(b, 5)) for b in range(5)]
     outputs = [contents(extremes(c, ExtremesSpec(of, (State(A),)), [])) for c in contexts]
     assert sorted(map(len, outputs)) == [0, 0, 0, 0, 1]

@@ -24,6 +24,7 @@ from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import Aggregate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.share import Share
 
 
 def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple], cuts: list[int]) -> Counter:
@@ -121,11 +122,11 @@ def test_rows_without_columns_can_be_counted(tmp_path: Path) -> None:
     assert one(tmp_path, shape, [[((), 3)], [((), -1)]]) == [{(3,): 1}, {(3,): -1, (2,): 1}]
 
 
-def test_only_the_bucket_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
+def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits the default row."""
     shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
-    driver = drive(tmp_path, shape, buckets=5)
-    contexts = [driver.context(0, 1, hydration=True, bucket=b) for b in range(5)]
+    driver = drive(tmp_path, shape)
+    contexts = [driver.context(0, 1, hydration=True, share=Share(b, 5)) for b in range(5)]
     outputs = [contents(reduce(c, ReduceSpec(A, shape), [])) for c in contexts]
     assert sorted(map(len, outputs)) == [0, 0, 0, 0, 1]
 

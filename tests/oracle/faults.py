@@ -12,15 +12,14 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidemark_replica.arrangement.updates import Updates
-from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Source, Types, Variable
-from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Source, Variable
+from tidemark_replica.render.slots import Feed
 from tidemark_replica.render.stage import Stage
 
 HANG_SECONDS = 120.0
@@ -86,15 +85,9 @@ class FaultyStage(Stage):
             self.fault.strike("before report")
 
 
-def run_faulty(
-    fault: Fault, name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]
-) -> Iterator[Updates]:
+def run_faulty(fault: Fault, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """In the place of `stage.run_stage`."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None
-    stage = FaultyStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    stage = FaultyStage.in_task(feed, rows)
     stage.fault = fault
     yield from stage.evaluate(tree)
     stage.report(name)

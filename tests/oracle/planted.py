@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, times
-from tidemark_replica.render.description import PROPERTY
 from tidemark_replica.render.pipeline import (
     IndexSource,
     JoinKernel,
@@ -22,10 +20,9 @@ from tidemark_replica.render.pipeline import (
     Source,
     Spooled,
     Together,
-    Types,
     Variable,
 )
-from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.slots import Feed
 from tidemark_replica.render.stage import Stage
 
 
@@ -140,15 +137,9 @@ def counts_ways_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updat
             yield batch
 
 
-def run_wrong(
-    mistake: Any, name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]
-) -> Iterator[Updates]:
+def run_wrong(mistake: Any, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """In the place of `stage.run_stage`."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None
-    stage = WrongStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    stage = WrongStage.in_task(feed, rows)
     stage.mistake = mistake
     yield from stage.evaluate(tree)
     stage.report(name)

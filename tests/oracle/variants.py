@@ -10,6 +10,8 @@ in a worker  no Spark job at all where the evaluator knows  the same updates
              every expression, hydration included
 now and then steps of few updates in a worker, of more as   the same updates
              jobs
+exchanged    every step in eight tasks                      the same updates
+by turns     large steps in three tasks, small ones in one  the same updates
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,12 @@ from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import RenderedDataflow, prepare
-from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.pipeline import Pipeline, Source, Types
-from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.pipeline import Pipeline, Source
+from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.slots import Feed
 from tidemark_replica.render.stage import Stage
 
-BUCKETS, PIECE, FEW = 8, 3, 8
+BUCKETS, PIECE, FEW, LARGE = 8, 3, 8, 30
 Variant = Callable[[World, DataflowDescription, Sequence[int]], tuple[int, Updates]]
 """(the world, the dataflow, uppers of steps) to (from when on, the updates)."""
 
@@ -106,6 +107,8 @@ VARIANTS: Mapping[str, Variant] = {
     "in pieces": in_pieces,
     "in a worker": in_worker(math.inf),
     "now and then": in_worker(FEW),
+    "exchanged": built(exchanging=Exchanging(BUCKETS, from_rows=0)),
+    "by turns": built(exchanging=Exchanging(3, from_rows=LARGE)),
 }
 
 
@@ -126,13 +129,9 @@ class PiecewiseStage(Stage):
         return shuffled(batches) if isinstance(tree, Source) else batches
 
 
-def run_in_pieces(name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]) -> Iterator[Any]:
+def run_in_pieces(name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Any]:
     """In the place of `stage.run_stage`."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None
-    stage = PiecewiseStage(Path(str(task.getLocalProperty(PROPERTY))), int(task.taskAttemptId()), Slots(slots, rows))
+    stage = PiecewiseStage.in_task(feed, rows)
     yield from stage.evaluate(tree)
     stage.report(name)
 

@@ -102,9 +102,10 @@ class World:
         try:
             made: Updates = Counter()
             for upper in bounds:
-                outcome = self.step(dataflow, upper)
-                made.update(delta(outcome, SINK))
-                outcome.release()
+                while dataflow.frontier < Frontier.at(upper):  # a dataflow may end its hydration early
+                    outcome = self.step(dataflow, upper)
+                    made.update(delta(outcome, SINK))
+                    outcome.release()
             return consolidated(made)
         finally:
             dataflow.drop()

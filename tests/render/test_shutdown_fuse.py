@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.lir import Plan, refs
 from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render import StepCancelled, prepare
-from tidemark_replica.render.pipeline import Pipeline, Types
+from tidemark_replica.render.pipeline import Pipeline
+from tidemark_replica.render.slots import Feed
 from tidemark_replica.render.stage import run_stage
 
 pytestmark = pytest.mark.spark
@@ -34,12 +35,12 @@ pytestmark = pytest.mark.spark
 BOUND = 240.0  # generous: machines may be busy
 
 
-def noting(notes: Path, name: str, tree: Pipeline, slots: Sequence[Types], rows: Iterable[Any]) -> Iterator[Updates]:
+def noting(notes: Path, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """`run_stage`, with a file that is there while a task is in it."""
     note = notes / str(os.getpid())
     note.touch()
     try:
-        yield from run_stage(name, tree, slots, rows)
+        yield from run_stage(name, tree, feed, rows)
     finally:
         note.unlink()
 

@@ -47,6 +47,9 @@ class BatchRef:
     last_time: int
     """The least and the greatest time in it."""
     bytes: int
+    first_hash: int
+    last_hash: int
+    """The least and the greatest hash in it."""
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _REF}
@@ -95,7 +98,7 @@ def write_batch(
     try:
         with full_disk_is_told(directory):
             path.parent.mkdir(parents=True, exist_ok=True)
-            rows, errors, first, last = _write(temporary, layout, segments)
+            rows, errors, *within = _write(temporary, layout, segments)
         size = temporary.stat().st_size
         if rows:
             os.rename(temporary, path)
@@ -103,22 +106,24 @@ def write_batch(
         temporary.unlink(missing_ok=True)
     if rows == 0:
         return None
-    return BatchRef(file, bucket, span.lower, span.upper, span.since, rows, errors, first, last, size)
+    first, last, *hashes = within
+    return BatchRef(file, bucket, span.lower, span.upper, span.since, rows, errors, first, last, size, *hashes)
 
 
-def _write(path: Path, layout: Layout, segments: Iterable[Any]) -> tuple[int, int, int, int]:
-    """(rows, errors among them, the least and the greatest time)."""
-    rows, errors, first, last = 0, 0, 2**63 - 1, 0
+def _write(path: Path, layout: Layout, segments: Iterable[Any]) -> tuple[int, int, int, int, int, int]:
+    """(rows, errors among them, the least and the greatest time, the least and the greatest hash)."""
+    rows, errors, first, last, least, greatest = 0, 0, 2**63 - 1, 0, 0, 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, layout.schema) as writer:
         for segment in segments:
             if segment.num_rows == 0:
                 continue
             writer.write_batch(segment)
-            times = segment.column(layout.time).to_numpy()
+            times, hashes = segment.column(layout.time).to_numpy(), file_hashes(segment)
+            least, greatest = least if rows else int(hashes[0]), int(hashes[-1])
             rows += segment.num_rows
-            errors += int(np.searchsorted(file_hashes(segment), ERRS_HASH, "right"))
+            errors += int(np.searchsorted(hashes, ERRS_HASH, "right"))
             first, last = min(first, int(times.min())), max(last, int(times.max()))
-    return rows, errors, first, last
+    return rows, errors, first, last, least, greatest
 
 
 def open_batch(directory: Path, ref: BatchRef, layout: Layout, *, random_access: bool = False) -> tuple[Segment, ...]:

@@ -6,6 +6,8 @@
 
 So sizes at least double from batch to batch, there are O(log n) of them, and a row is rewritten O(log n) times in its
 life. Behind the bar, small batches wait until there are eight: merging them costs more than looking into them does.
+Where a step ran in several tasks, each wrote a batch for its own range of hashes (`share.py`): batches of one step that
+do not overlap count as one here.
 
 A merge consolidates and advances times to `since`. A batch whose times have all become one since it was written is
 rewritten alone, once: otherwise an idle arrangement would keep its history for ever.
@@ -58,12 +60,32 @@ def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
     since = min(manifest.since, manifest.upper - 1)  # no time may move to where later steps would not find it
     for bucket in sorted({b.bucket for b in manifest.batches}):
         spine = manifest.spine(bucket)
-        run = spine[newest_run([b.rows for b in spine]) :]
-        if len(run) > 1:
-            merges.append(Merge(manifest.arrangement, run, since))
-        rest = spine[: len(spine) - len(run)] if len(run) > 1 else spine
-        merges += [Merge(manifest.arrangement, (b,), since) for b in rest if _collapses(b, since)]
+        levels = levels_of(spine)
+        begin = newest_run([sum(b.rows for b in level) for level in levels])
+        crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
+        if crowded:
+            merges.append(Merge(manifest.arrangement, crowded, since))
+        merges += [Merge(manifest.arrangement, (b,), since) for b in spine if b not in crowded and _collapses(b, since)]
     return tuple(merges)
+
+
+def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:
+    """The batches as sorted runs, oldest first: those of one step that lie side by side are one."""
+    levels: list[list[BatchRef]] = []
+    step: list[list[BatchRef]] = []  # the newest levels: those of the same span
+    for batch in spine:
+        if not step or _span(step[0][0]) != _span(batch):
+            step = []
+        fitting = next((level for level in step if level[-1].last_hash < batch.first_hash), None)
+        if fitting is None:
+            step.append([])
+            levels.append(fitting := step[-1])
+        fitting.append(batch)
+    return levels
+
+
+def _span(batch: BatchRef) -> Span:
+    return Span(batch.lower, batch.upper, batch.since)
 
 
 def newest_run(sizes: Sequence[int]) -> int:

@@ -18,9 +18,10 @@ import numpy as np
 
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, write_batch
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
-from tidemark_replica.arrangement.hashing import bucket_edges
+from tidemark_replica.arrangement.hashing import bucket_edges, key_hashes
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import SMALL_ROWS, Merge, coalesce, merge_segments
 from tidemark_replica.arrangement.trace import Trace
 
@@ -139,8 +140,8 @@ class StepContext:
     manifests: Mapping[ArrangementId, Manifest]
     cache: BatchCache
     writer: BatchWriter
-    bucket: int | None = None
-    """The bucket that this task's input was shuffled to; None: one task has all of it."""
+    share: Share = WHOLE
+    """The range of hashes that this task's input was exchanged to."""
     chunk_rows: int = CHUNK_ROWS
     until: int | None = None
     """The dataflow's: updates from then on are left out."""
@@ -171,6 +172,7 @@ class StepContext:
         """The pinned arrangement, to be read."""
         return Trace(self.manifest(arrangement), self.cache)
 
-    def owns_bucket(self, bucket: int) -> bool:
-        """Whether this task is the one that sees a bucket's rows."""
-        return self.bucket is None or self.bucket == bucket
+    @property
+    def has_the_only_group(self) -> bool:
+        """Whether this task is the one that sees the rows of a group without a key."""
+        return self.share.has(int(key_hashes([], 1)[0]))

@@ -8,7 +8,7 @@ lookup(key, as_of)   the same for one key                          (peeks with a
 errors_at(as_of)     the errors at a time: a few binary searches   (first thing every peek asks)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
+from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import RANGE_ROWS, ranges
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
 
@@ -69,8 +70,8 @@ class Trace:
                 total -= np.searchsorted(segment.hashes, keys.hashes, "left")
         return total
 
-    def scan(self, lower: int, upper: int) -> Iterator[Updates]:
-        """The updates with lower <= time < upper, as they are stored; needs since < lower.
+    def scan(self, lower: int, upper: int, share: Share = WHOLE) -> Iterator[Updates]:
+        """The share's updates with lower <= time < upper, as they are stored; needs since < lower.
 
         So a new reader takes `rows_at(as_of)` first, then scans from as_of + 1 on.
         """
@@ -86,16 +87,17 @@ class Trace:
         for ref in self.manifest.batches:
             if ref.last_time < lower or ref.first_time >= upper:
                 continue
-            for segment in self._cache.segments(ref, self.layout):
+            for segment in _of_share(self._cache.segments(ref, self.layout), share):
                 times = np.asarray(segment.rows.column(self.layout.time).to_numpy())
                 for rows in _slices(segment.rows, np.flatnonzero((times >= lower) & (times < upper))):
                     yield self._updates(rows)
 
-    def rows_at(self, as_of: int, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
-        """The contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
+    def rows_at(self, as_of: int, share: Share = WHOLE, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
+        """The share's contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
-            for parts in ranges(list(self.segments(bucket)), self.layout, range_rows):
+            segments = list(_of_share(self.segments(bucket), share))
+            for parts in ranges(segments, self.layout, range_rows):
                 past = pa.concat_batches([_up_to(rows, as_of, self.layout) for rows in parts])
                 rows = consolidate_sorted(past, self.layout, as_of)
                 if rows.num_rows:
@@ -140,6 +142,13 @@ def file_updates(rows: Any, layout: Layout) -> Updates:
     weights = np.asarray(columns[layout.weights[0]].to_numpy())
     times = np.asarray(columns[layout.time].to_numpy())
     return make_updates(columns[1 : layout.time], times, weights, columns[layout.tag])
+
+
+def _of_share(segments: Iterable[Segment], share: Share) -> Iterator[Segment]:
+    for segment in segments:
+        begin, end = share.bounds(segment.hashes)
+        if end > begin:
+            yield Segment(segment.hashes[begin:end], segment.rows.slice(begin, end - begin))
 
 
 def _too_late(ref: BatchRef, before: int | None) -> bool:

@@ -20,6 +20,7 @@ from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.render.prepare import prepare
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.shapes import Exchanging, Shapes
 from tidemark_replica.render.spark_runner import SparkRunner
 from tidemark_replica.render.worker_runner import ROWS_MOST, WorkerRunner
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -35,12 +36,14 @@ def build(
     arrow: bool = True,
     workers: StepWorkers | None = None,
     rows_most: float = ROWS_MOST,
+    exchanging: Exchanging | None = None,
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
     `indexes` are the imported ones, by the import's id; `arrow` False leaves every expression
     to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at most
-    `rows_most` updates; without them every step is Spark jobs.
+    `rows_most` updates; without them every step is Spark jobs. `exchanging` says when those have several tasks, by
+    default as many as Spark has cores for.
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
@@ -49,9 +52,11 @@ def build(
     folder.mkdir(parents=True)
     _write_constants(fragments, folder)
     prepared = [_prepared(session, f) for f in fragments.fragments]
-    spark = SparkRunner(session, f"tidemark-{folder.name}")
+    layouts = {**fragments.arrangements, **{i.arrangement: i.layout for i in arranged.values()}}
+    exchanging = exchanging or Exchanging(session.sparkContext.defaultParallelism)
+    spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging))
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
-    return RenderedDataflow(description, fragments, prepared, imported, store, runner, folder)
+    return RenderedDataflow(description, fragments, prepared, imported, store, runner, folder, exchanging)
 
 
 def _with_workers(
@@ -63,8 +68,8 @@ def _with_workers(
 
 def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:
     if isinstance(fragment, LoopFragment):
-        return PreparedLoop(fragment, tuple(Prepared(part, prepare(session, part)) for part in fragment.body))
-    return Prepared(fragment, prepare(session, fragment))
+        return PreparedLoop(fragment, tuple(Prepared(p, prepare(session, p.stage)) for p in fragment.body))
+    return Prepared(fragment, prepare(session, fragment.stage))
 
 
 def _imported(description: DataflowDescription, indexes: Mapping[GlobalId, IndexTrace]) -> dict[GlobalId, IndexTrace]:

@@ -31,8 +31,9 @@ from tidemark_replica.render.errors import Broken, StepFailed
 from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import sink_file
-from tidemark_replica.render.run import StepRun
+from tidemark_replica.render.run import StepRun, rows_at_most
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.shapes import Exchanging
 
 
 class RenderedDataflow:
@@ -47,10 +48,11 @@ class RenderedDataflow:
         store: ArrangementStore,
         runner: Runner,
         folder: Path,
+        exchanging: Exchanging,
     ) -> None:
         self.description = description
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
-        self._store, self._runner, self._folder = store, runner, folder
+        self._store, self._runner, self._folder, self._exchanging = store, runner, folder, exchanging
         self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
@@ -78,6 +80,7 @@ class RenderedDataflow:
         missing = [i.id for i in self.description.source_imports if i.id not in inputs]
         if missing:
             raise ValueError(f"the step of dataflow {self.description.name} has no parts for its input {missing[0]}")
+        upper = self._until_hydrated(upper, inputs)
         until = self.description.until
         limit = upper.encode() if until is None else min(upper.encode(), until)
         if until is not None and until <= upper.encode():
@@ -160,6 +163,16 @@ class RenderedDataflow:
             self._store.remove(arrangement)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._store.sweep((), of=f"{self._folder.name}-")
+
+    def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
+        """Up to where to step. A large hydration ends with the as_of if a delta join takes part: so it is shared by all
+        tasks, where anything later would keep it in one.
+        """
+        rows = sum(rows_at_most(part) for parts in inputs.values() for part in parts)
+        rows += sum(index.manifest.rows for index in self._imported.values())
+        if self._hydrated or not self._exchanging.is_large(rows) or not self._fragments.has_delta_joins:
+            return upper
+        return min(upper, Frontier.at(self.description.as_of + 1))
 
     def _left_behind(self, folder: Path) -> None:
         """A run failed: what its tasks wrote goes, and what they are still writing before the next one."""

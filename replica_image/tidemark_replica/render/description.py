@@ -2,13 +2,13 @@
 
     <dataflow>/<constant>.arrow                                 written when the dataflow is built
     <dataflow>/steps/<step>/<fragment>.json                     written by the driver before the job
-                            <stage>.<task attempt>.report       written by a task that consumed all its input
+                            <stage>.<share>.<task attempt>.report   by a task that consumed all its input
                             <name>.<task attempt>.arrow         published updates
                             <loop>.<round>/                     the same again for every round of a loop
 
 A prepared DataFrame is run again and again, so it cannot hold the description itself: tasks find the path of theirs in
 a local property of the job. So a task of a cancelled job that lives on never reads, or reports to, another step.
-Every attempt writes files of its own; the driver believes one attempt that reported every stage of its job.
+Every attempt writes files of its own; of each task the driver believes one attempt that reported all its stages.
 """
 
 from __future__ import annotations
@@ -92,6 +92,11 @@ class Published:
     rows: int
     times: tuple[int, ...] = ()
 
+    def and_(self, other: Published) -> Published:
+        """Both, as one."""
+        times = tuple(sorted({*self.times, *other.times}))
+        return Published(self.files + other.files, self.rows + other.rows, times)
+
 
 @dataclass(frozen=True)
 class FedBack:
@@ -112,7 +117,7 @@ class Report:
     published: Mapping[str, Published]
     fed_back: tuple[FedBack, ...] = ()
 
-    def write(self, folder: Path, stage: str) -> None:
+    def write(self, folder: Path, stage: str, share: int = 0) -> None:
         value = {
             "attempt": self.attempt,
             "written": {a: [b.to_json() for b in refs] for a, refs in self.written.items()},
@@ -120,7 +125,7 @@ class Report:
             "published": {name: [p.files, p.rows, p.times] for name, p in self.published.items()},
             "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
         }
-        _write(folder / f"{stage}.{self.attempt}.report", value)
+        _write(folder / report_name(stage, share, self.attempt), value)
 
     @staticmethod
     def read(path: Path) -> Report:
@@ -130,6 +135,11 @@ class Report:
         published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
         fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
         return Report(value["attempt"], written, merges, published, fed_back)
+
+
+def report_name(stage: str, share: int, attempt: int | str) -> str:
+    """Where an attempt of a stage's task reports; a pattern for that, if `attempt` is one."""
+    return f"{stage}.{share}.{attempt}.report"
 
 
 def _merge_to_json(merged: Merged) -> dict[str, Any]:

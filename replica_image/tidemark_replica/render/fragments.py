@@ -26,8 +26,18 @@ from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, Flows, arrow_types
-from tidemark_replica.render.frames import StageFrame
-from tidemark_replica.render.pipeline import Drain, IndexSource, Loop, Pipeline, Publish, Published, Source, Types
+from tidemark_replica.render.frames import StageFrame, nodes_of
+from tidemark_replica.render.pipeline import (
+    DeltaKernel,
+    Drain,
+    IndexSource,
+    Loop,
+    Pipeline,
+    Publish,
+    Published,
+    Source,
+    Types,
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,12 @@ class Fragments:
     sinks: Mapping[GlobalId, Types]
     """Exported sinks, published under their ids."""
     constants: Mapping[str, Updates]
+
+    @property
+    def has_delta_joins(self) -> bool:
+        """Whether one is outside all loops."""
+        stages = [f.stage for f in self.fragments if isinstance(f, Fragment)]
+        return any(isinstance(node, DeltaKernel) for stage in stages for node in nodes_of(stage))
 
 
 @dataclass

@@ -4,7 +4,8 @@
     (Catalyst)     (one Python ├─ UnionFrame ...
                     call)      └─ ...
 
-Every frame has one partition.
+In the one-task shape every frame has one partition. In the exchanged one (`exchanged.py`) each has as many as there are
+tasks, an ExchangeFrame is where rows move from one to another, and there are no UnionFrames.
 """
 
 from __future__ import annotations
@@ -59,18 +60,36 @@ class UnionFrame:
     schema: Schema
 
 
-Frame = StageFrame | SelectFrame | ProjectFrame | NegateFrame | UnionFrame
+@dataclass(frozen=True)
+class ExchangeFrame:
+    """Streams that are dealt out to the tasks of the next stage, as its inputs; each ends with an Exchange."""
+
+    inputs: tuple[StageFrame, ...]
+    schema: Schema = ()
 
 
-def stages_of(frame: Frame) -> tuple[str, ...]:
-    """The names of the stages that run when the frame is computed."""
+Frame = StageFrame | SelectFrame | ProjectFrame | NegateFrame | UnionFrame | ExchangeFrame
+
+
+def pipelines_of(frame: StageFrame) -> tuple[tuple[str, ...], ...]:
+    """The names of the stages that run when the frame is computed, those together that run in the same tasks."""
+    own, others = _pipeline(frame)
+    return (*others, own)
+
+
+def _pipeline(frame: Frame) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """The stages in the tasks that compute the frame, and those in the tasks before."""
     match frame:
+        case ExchangeFrame(inputs, _):
+            return (), tuple(p for i in inputs for p in pipelines_of(i))
         case StageFrame(name, _, inputs, _):
-            return (*(s for i in inputs for s in stages_of(i)), name)
+            below = [_pipeline(i) for i in inputs]
+            return (*(s for own, _ in below for s in own), name), tuple(p for _, others in below for p in others)
         case UnionFrame(inputs, _):
-            return tuple(s for i in inputs for s in stages_of(i))
+            below = [_pipeline(i) for i in inputs]
+            return tuple(s for own, _ in below for s in own), tuple(p for _, others in below for p in others)
         case _:
-            return stages_of(frame.input)
+            return _pipeline(frame.input)
 
 
 def nodes_of(frame: Frame) -> Iterator[Pipeline]:
@@ -80,7 +99,7 @@ def nodes_of(frame: Frame) -> Iterator[Pipeline]:
             yield from nodes_of_tree(tree)
             for below in inputs:
                 yield from nodes_of(below)
-        case UnionFrame(inputs, _):
+        case UnionFrame(inputs, _) | ExchangeFrame(inputs, _):
             for below in inputs:
                 yield from nodes_of(below)
         case _:

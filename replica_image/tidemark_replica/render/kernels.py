@@ -15,6 +15,8 @@ from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec, extremes
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec, flat_map
 from tidemark_replica.arrangement.kernels.groups import GroupsSpec, reevaluate
 from tidemark_replica.arrangement.kernels.iterate import IteratedSpec, iterate
+from tidemark_replica.arrangement.kernels.partial_sums import PartialSumsSpec, partial_sums
+from tidemark_replica.arrangement.kernels.path import KeepSpec, keep
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal
 from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, threshold
@@ -29,6 +31,8 @@ Spec = (
     | FlatMapSpec
     | GroupsSpec
     | IteratedSpec
+    | KeepSpec
+    | PartialSumsSpec
     | ReduceSpec
     | TemporalSpec
     | ThresholdSpec
@@ -45,6 +49,8 @@ KERNELS: Mapping[type, Run] = {
     FlatMapSpec: flat_map,
     ExtremesSpec: extremes,
     GroupsSpec: reevaluate,
+    KeepSpec: keep,
+    PartialSumsSpec: partial_sums,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,
     TemporalSpec: temporal,

@@ -8,15 +8,17 @@ subtracts collections then cancels exactly, whichever way each side's rows came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, TIME, read_part
+from tidemark_persist import DIFF, ERROR, TIME, Part, read_part
 from tidemark_replica.arrangement.columns import canonical_rows
+from tidemark_replica.arrangement.share import Share
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import (
     Updates,
@@ -35,20 +37,21 @@ from tidemark_replica.render.pipeline import (
     Constants,
     Entering,
     IndexSource,
-    Published,
     PublishedErrors,
     Source,
     Variable,
 )
 from tidemark_replica.render.recursion import rounds
 
+_PARTS_PER_TASK = 8
 
-def read_source(description: Description, source: Source) -> Iterator[Updates]:
-    """A shard's updates within the step, only the columns that are used."""
+
+def read_source(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+    """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
     columns = [*source.names, TIME, DIFF, ERROR]
     schema = update_schema(source.types)
-    for part in description.parts.get(source.id, ()):
-        for batch in read_part(part, columns=columns):
+    for part, turn in divided(description.parts.get(source.id, ()), share):
+        for batch in read_part(part, columns=columns, turn=turn):
             arrays = [_as(column, type) for column, type in zip(batch.columns, schema.types, strict=True)]
             updates = canonical_rows(pa.RecordBatch.from_arrays(arrays, schema=schema))
             if description.hydrates:
@@ -61,25 +64,26 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
     trace = context.trace(source.arrangement)
     lower = context.lower
     if context.is_hydration:
-        yield from trace.rows_at(lower)
+        yield from trace.rows_at(lower, context.share)
         lower += 1
     if lower < limit:
-        yield from trace.scan(lower, limit)
+        yield from trace.scan(lower, limit, context.share)
 
 
-def read_published(folder: Path, description: Description, source: Published) -> Iterator[Updates]:
-    """What an earlier fragment of the step published."""
-    for file in description.published.get(source.name, ()):
-        yield from read_updates(folder / file)
+def read_published(folder: Path, description: Description, name: str, share: Share) -> Iterator[Updates]:
+    """What an earlier fragment of the step published; of several tasks each reads some of it."""
+    batches = (batch for file in description.published.get(name, ()) for batch in read_updates(folder / file))
+    return islice(batches, share.index, None, share.of)
 
 
-def read_published_errors(folder: Path, description: Description, source: PublishedErrors) -> Iterator[Updates]:
+def read_published_errors(
+    folder: Path, description: Description, source: PublishedErrors, share: Share
+) -> Iterator[Updates]:
     """The errors of what an earlier fragment published, as rows of another stream."""
-    for file in description.published.get(source.name, ()):
-        for batch in read_updates(folder / file):
-            _, errs = split_errors(batch)
-            if errs.num_rows:
-                yield as_error_rows(errs, source.types)
+    for batch in read_published(folder, description, source.name, share):
+        _, errs = split_errors(batch)
+        if errs.num_rows:
+            yield as_error_rows(errs, source.types)
 
 
 def read_entering(folder: Path, description: Description, source: Entering) -> Iterator[Updates]:
@@ -96,9 +100,9 @@ def read_variable(folder: Path, description: Description, context: StepContext, 
         yield from rounds.variable(context, batches, description.iteration)
 
 
-def read_constants(dataflow: Path, description: Description, source: Constants) -> Iterator[Updates]:
-    """A constant collection, once: at the as_of."""
-    if description.hydrates:
+def read_constants(dataflow: Path, description: Description, source: Constants, share: Share) -> Iterator[Updates]:
+    """A constant collection, once: at the as_of, by the first task."""
+    if description.hydrates and share.index == 0:
         for batch in read_updates(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
 
@@ -108,6 +112,22 @@ def _delayed(updates: Updates, description: Description) -> Updates:
     time = times(updates)
     first = description.lower if description.hydrates else -1
     return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
+
+
+def divided(parts: Sequence[Part], share: Share) -> Iterator[tuple[Part, tuple[int, int]]]:
+    """The parts that a task reads, and of each which of its row groups: (turn, of how many).
+
+    Many parts are dealt out whole, the largest first, each to the task that has least; else all share every part.
+    """
+    if len(parts) < share.of * _PARTS_PER_TASK:
+        yield from ((part, (share.index, share.of)) for part in parts)
+        return
+    load = [0] * share.of
+    for part in sorted(parts, key=lambda p: (-p.size, p.path)):
+        lightest = load.index(min(load))
+        load[lightest] += part.size
+        if lightest == share.index:
+            yield part, (0, 1)
 
 
 def _advanced(updates: Updates, since: int) -> Updates:

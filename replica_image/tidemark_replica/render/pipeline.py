@@ -21,6 +21,7 @@ from tidemark_protocol.lir import MapFilterProject
 from tidemark_replica.arrangement.kernels.at_changes import AtChangesSpec
 from tidemark_replica.arrangement.kernels.delta_join import DeltaSpec
 from tidemark_replica.arrangement.kernels.join import JoinSpec
+from tidemark_replica.arrangement.kernels.path import HalfJoinSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render.kernels import Spec
 
@@ -33,6 +34,13 @@ class Slot:
 
     slot: int
     types: Types
+
+
+@dataclass(frozen=True)
+class Received:
+    """What an exchange brings as input `slot` of the call."""
+
+    slot: int
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,15 @@ class DeltaKernel:
 
 
 @dataclass(frozen=True)
+class HalfJoinKernel:
+    """A lookup on a delta join's first path; reads `met` to its end first."""
+
+    spec: HalfJoinSpec
+    met: Pipeline
+    stream: Pipeline
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A kernel of one input: `kernels.py` says which one goes with a spec."""
 
@@ -260,17 +277,41 @@ class Spool:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """The end of a call: its updates go to the tasks of another, by the hash of the columns `key`, as input `slot`.
+
+    Without a key each stays with the task that has the same share.
+    """
+
+    input: Pipeline
+    slot: int
+    key: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
 class Drain:
     """The end of a fragment: everything is consumed, nothing comes out."""
 
     input: Pipeline
 
 
-Leaf = Slot | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
+Leaf = Slot | Received | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
 _OfOne = (
-    Project | Compute | Negated | Kernel | ArrangeKernel | Publish | Spool | Later | FeedBack | Leave | Settle | Drain
+    Project
+    | Compute
+    | Negated
+    | Kernel
+    | ArrangeKernel
+    | Publish
+    | Spool
+    | Later
+    | FeedBack
+    | Leave
+    | Settle
+    | Exchange
+    | Drain
 )
-Pipeline = Leaf | Together | JoinKernel | DeltaKernel | AtChanges | _OfOne
+Pipeline = Leaf | Together | JoinKernel | DeltaKernel | HalfJoinKernel | AtChanges | _OfOne
 
 
 def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
@@ -287,6 +328,9 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
     if isinstance(tree, JoinKernel):
         left = change(tree.left)
         return JoinKernel(tree.spec, left, change(tree.right))
+    if isinstance(tree, HalfJoinKernel):
+        met = change(tree.met)
+        return HalfJoinKernel(tree.spec, met, change(tree.stream))
     return replace(tree, input=change(tree.input)) if isinstance(tree, _OfOne) else tree
 
 
@@ -296,6 +340,8 @@ def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
         return tree.inputs
     if isinstance(tree, JoinKernel):
         return (tree.left, tree.right)
+    if isinstance(tree, HalfJoinKernel):
+        return (tree.met, tree.stream)
     return (tree.input,) if isinstance(tree, _OfOne) else ()
 
 

@@ -39,6 +39,7 @@ class StepRun:
         self._cache = cache
         self._step, self._run, self._folder, self._runner = step, run, folder, runner
         self._store, self._pinned = store, pinned
+        self._at_once = step.hydrates and step.limit == step.lower + 1
         self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
         self.merges: list[Merged] = []
         self._published: dict[str, Published] = {}
@@ -53,13 +54,14 @@ class StepRun:
 
     def _run_fragment(self, prepared: Prepared) -> None:
         fragment = prepared.fragment
-        rows = None if self._step.hydrates else sum(map(self._rows, prepared.speakers))
+        reads = sum(map(self._rows, prepared.speakers))
+        rows = None if self._step.hydrates else reads
         if rows == 0:
             return
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
         what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
-        report = self._runner.run(Work(prepared, path, rows, what))
+        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what))
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
@@ -75,7 +77,7 @@ class StepRun:
         def run(at: int, description: Path) -> Report:
             part = prepared.parts[at]
             what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
-            return self._runner.run(Work(part, description, rows, what))
+            return self._runner.run(Work(part, description, rows, 0, self._at_once, what))
 
         fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
         fixpoint.settle(entering)
@@ -113,15 +115,15 @@ class StepRun:
         )
 
     def _rows(self, node: p.Pipeline) -> int:
-        """How many updates a leaf, or a kernel of its own accord, has for this step (which is not the first), at most.
+        """How many updates a leaf, or a kernel of its own accord, has for this step, at most.
 
-        0 is a promise: then there are none.
+        0 is a promise, except at hydration: then there are none.
         """
         match node:
             case p.Source(id):
-                return sum(map(_rows_at_most, self._step.parts.get(id, ())))
+                return sum(map(rows_at_most, self._step.parts.get(id, ())))
             case p.IndexSource(arrangement):
-                lower, limit = self._step.lower, self._step.limit
+                lower, limit = 0 if self._step.hydrates else self._step.lower, self._step.limit
                 batches = self._pinned[arrangement].batches
                 return sum(b.rows for b in batches if b.last_time >= lower and b.first_time < limit)
             case p.Published(name) | p.PublishedErrors(name):
@@ -134,6 +136,6 @@ class StepRun:
                 return 0
 
 
-def _rows_at_most(part: Part) -> int:
+def rows_at_most(part: Part) -> int:
     """A file that does not tell how many rows it has may have as many as bytes."""
     return max(part.rows if part.rows >= 0 else part.size, 1)

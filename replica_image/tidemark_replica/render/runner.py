@@ -14,9 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidemark_replica.arrangement.batch import BatchRef
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec
 from tidemark_replica.arrangement.manifest import ArrangementId
-from tidemark_replica.render.description import Report
+from tidemark_replica.render import description
+from tidemark_replica.render.description import Report, report_name
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.fragments import Fragment, LoopFragment
 from tidemark_replica.render.frames import nodes_of
@@ -64,6 +66,10 @@ class Work:
     description: Path
     rows: int | None
     """How many updates its leaves have for it, at most; None at hydration, which reads all there is."""
+    reads: int
+    """The same, at hydration too; of no use in a loop's rounds, which take turns in one task."""
+    at_once: bool
+    """Whether all of it happens at one time: a hydration that ends with the as_of."""
     what: str
     """For messages."""
 
@@ -99,18 +105,33 @@ class Runner(Protocol):
         """No step runs from now on."""
 
 
-def believed(folder: Path, stages: Sequence[str], what: str) -> Report:
-    """The reports of one attempt that reported every stage, as one; raises StepFailed when there is none."""
-    attempts = sorted(int(p.name.split(".")[1]) for p in folder.glob(f"{stages[-1]}.*.report"))
+def believed(folder: Path, pipelines: Sequence[Sequence[str]], what: str, tasks: int = 1) -> Report:
+    """The reports of one attempt of every task, as one; raises StepFailed when a task has none that is complete.
+
+    The stages of a pipeline run in the same tasks, so an attempt is complete if it reported all of them. Attempts of
+    one task may be told apart by their chunks, but not by what these add up to: whichever is believed, what another
+    one sent through an exchange says the same.
+    """
+    reports = [r for stages in pipelines for share in range(tasks) for r in _complete(folder, stages, share, what)]
+    return _together(reports)
+
+
+def _complete(folder: Path, stages: Sequence[str], share: int, what: str) -> list[Report]:
+    attempts = sorted(int(p.name.split(".")[-2]) for p in folder.glob(report_name(stages[-1], share, "*")))
     for attempt in attempts:
-        paths = [folder / f"{stage}.{attempt}.report" for stage in stages]
+        paths = [folder / report_name(stage, share, attempt) for stage in stages]
         if all(path.exists() for path in paths):
-            return _together([Report.read(path) for path in paths])
+            return [Report.read(path) for path in paths]
     raise StepFailed(f"{what} ended without a complete report of its stages {', '.join(stages)}; run it again")
 
 
 def _together(reports: Sequence[Report]) -> Report:
-    written = {a: refs for r in reports for a, refs in r.written.items()}
-    published = {name: p for r in reports for name, p in r.published.items()}
+    written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
+    published: dict[str, description.Published] = {}
+    for report in reports:
+        for arrangement, refs in report.written.items():
+            written[arrangement] = (*written.get(arrangement, ()), *refs)
+        for name, part in report.published.items():
+            published[name] = published[name].and_(part) if name in published else part
     merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
     return Report(reports[0].attempt, written, merges, published, fed_back)

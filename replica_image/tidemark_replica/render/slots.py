@@ -11,6 +11,7 @@ an expression may give any.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,18 @@ from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.updates import Updates, update_schema
 
 Types = tuple[pa.DataType, ...]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How a call gets its rows, which is known when it is prepared."""
+
+    slots: tuple[Types, ...]
+    """The columns of its inputs from the JVM."""
+    tasks: int = 1
+    """In how many tasks it runs."""
+    exchanged: bool = False
+    """Whether its inputs come from an exchange (`exchange.Dealt` reads them)."""
 
 
 class Slots:

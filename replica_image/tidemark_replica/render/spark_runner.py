@@ -11,8 +11,9 @@ from typing import Any
 
 from tidemark_replica.render.description import PROPERTY, Report
 from tidemark_replica.render.errors import StepCancelled, StepFailed
-from tidemark_replica.render.frames import stages_of
+from tidemark_replica.render.frames import pipelines_of
 from tidemark_replica.render.runner import Work, believed
+from tidemark_replica.render.shapes import Shapes
 
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _CANCEL_SECONDS = 0.05
@@ -21,8 +22,8 @@ _CANCEL_SECONDS = 0.05
 class SparkRunner:
     """Runs prepared plans for one dataflow; see `runner.Runner`."""
 
-    def __init__(self, session: Any, tag: str) -> None:
-        self._context, self._tag = session.sparkContext, tag
+    def __init__(self, session: Any, tag: str, shapes: Shapes) -> None:
+        self._context, self._tag, self._shapes = session.sparkContext, tag, shapes
         self._idle = threading.Event()
         self._idle.set()
         self._cancelled = threading.Event()
@@ -46,8 +47,9 @@ class SparkRunner:
     def run(self, work: Work) -> Report:
         """One job."""
         self.jobs += 1
-        self._run(work)
-        return believed(work.description.parent, stages_of(work.prepared.fragment.stage), work.what)
+        shape = self._shapes.of(work)
+        self._run(work, shape.plan)
+        return believed(work.description.parent, pipelines_of(shape.stage), work.what, shape.tasks)
 
     def cancel(self) -> None:
         if not self._idle.is_set():
@@ -58,7 +60,7 @@ class SparkRunner:
         self._ended = True
         self.cancel()
 
-    def _run(self, work: Work) -> None:
+    def _run(self, work: Work, plan: Any) -> None:
         what = work.what
         if self._cancelled.is_set():
             raise StepCancelled(f"{what} was cancelled")
@@ -66,7 +68,7 @@ class SparkRunner:
         context.setLocalProperty(PROPERTY, str(work.description))
         context.addJobTag(self._tag)
         try:
-            work.prepared.plan.execute().count()
+            plan.execute().count()
         except Exception as cause:
             if self._cancelled.is_set():
                 raise StepCancelled(f"{what} was cancelled") from cause

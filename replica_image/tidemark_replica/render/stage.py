@@ -12,19 +12,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.kernels.at_changes import at_changes
 from tidemark_replica.arrangement.kernels.delta_join import delta_join
 from tidemark_replica.arrangement.kernels.join import Side, join
+from tidemark_replica.arrangement.kernels.path import half_join
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
 from tidemark_replica.arrangement.updates import (
@@ -40,6 +44,7 @@ from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
+from tidemark_replica.render.exchange import Dealt, deal
 from tidemark_replica.render.files import UpdatesFile, read_updates
 from tidemark_replica.render.kernels import KERNELS
 from tidemark_replica.render.leaves import (
@@ -54,19 +59,15 @@ from tidemark_replica.render.leaves import (
 from tidemark_replica.render.recursion import rounds
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
 from tidemark_replica.render.recursion.settle import settle
-from tidemark_replica.render.slots import Slots
+from tidemark_replica.render.slots import Feed, Slots
 
 LOOK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
 
 
-def run_stage(name: str, tree: p.Pipeline, slots: Sequence[p.Types], rows: Iterable[Any]) -> Iterator[Updates]:
+def run_stage(name: str, tree: p.Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """The function that `mapInArrow` calls; `rows` are the JVM's (of no meaning when there are no slots)."""
-    from pyspark import TaskContext
-
-    task = TaskContext.get()
-    assert task is not None, "a stage runs in a Spark task"
-    stage = Stage(Path(task.getLocalProperty(PROPERTY)), int(task.taskAttemptId()), Slots(slots, rows))
+    stage = Stage.in_task(feed, rows)
     yield from stage.evaluate(tree)
     stage.report(name)
 
@@ -74,15 +75,27 @@ def run_stage(name: str, tree: p.Pipeline, slots: Sequence[p.Types], rows: Itera
 class Stage:
     """One attempt of a stage."""
 
-    def __init__(self, description: Path, attempt: int, slots: Slots) -> None:
+    def __init__(self, description: Path, attempt: int, slots: Slots | Dealt, share: Share = WHOLE) -> None:
         self._folder, self._attempt, self._slots = description.parent, attempt, slots
         self._description = Description.read(description)
-        self._context = _context(self._description, description)
+        self._context = _context(self._description, description, share)
         self._looked = time.monotonic()
         self._published: dict[str, Published] = {}
         self._spools: dict[str, Path] = {}
         self._fed_back: list[FedBack] = []
         self._settled: list[Fixpoint] = []
+
+    @classmethod
+    def in_task(cls, feed: Feed, rows: Iterable[Any]) -> Self:
+        """The attempt that this task is."""
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None, "a stage runs in a Spark task"
+        description, attempt = Path(task.getLocalProperty(PROPERTY)), int(task.taskAttemptId())
+        share = int(task.partitionId()) % feed.tasks  # a union of streams has the shares of one after those of another
+        slots = Dealt(rows, description.parent, attempt) if feed.exchanged else Slots(feed.slots, rows)
+        return cls(description, attempt, slots, Share(share, feed.tasks))
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
         """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
@@ -100,7 +113,7 @@ class Stage:
 
     def report(self, name: str) -> None:
         """All input has been consumed: tell the driver."""
-        self.finish().write(self._folder, name)
+        self.finish().write(self._folder, name, self._context.share.index)
 
     def finish(self) -> Report:
         """Merge what should be merged, and say what was written."""
@@ -108,29 +121,38 @@ class Stage:
         context, written = self._context, self._context.writer.written
         merges = []
         for arrangement, refs in list(written.items()):
-            manifest = context.manifest(arrangement).append(refs, context.lower, context.upper)
-            for task in plan_merges(manifest):
-                merges.append(Merged(task, merge(task, manifest.layout, context.cache, context.writer)))
+            for task in plan_merges(self._extended(context.manifest(arrangement), refs)):
+                layout = context.manifest(arrangement).layout
+                merges.append(Merged(task, merge(task, layout, context.cache, context.writer)))
         done = {a: tuple(refs) for a, refs in written.items()}
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
         return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back))
 
-    def _slot(self, node: p.Slot) -> Iterator[Updates]:
+    def _extended(self, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
+        """What is to be kept in shape here: of several tasks none has all of what was there before."""
+        mine = manifest if self._context.share.of == 1 else replace(manifest, batches=())
+        return mine.append(refs, self._context.lower, self._context.upper)
+
+    def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
         return self._slots.read(node.slot)
 
+    def _exchange(self, node: p.Exchange) -> Iterator[Any]:
+        context = self._context
+        return deal(self.evaluate(node.input), node.key, node.slot, context.share, context.chunk_rows)
+
     def _source(self, node: p.Source) -> Iterator[Updates]:
-        return read_source(self._description, node)
+        return read_source(self._description, node, self._context.share)
 
     def _index_source(self, node: p.IndexSource) -> Iterator[Updates]:
         return read_index(self._context, self._description.limit, node)
 
     def _read_published(self, node: p.Published) -> Iterator[Updates]:
-        return read_published(self._folder, self._description, node)
+        return read_published(self._folder, self._description, node.name, self._context.share)
 
     def _published_errors(self, node: p.PublishedErrors) -> Iterator[Updates]:
-        return read_published_errors(self._folder, self._description, node)
+        return read_published_errors(self._folder, self._description, node, self._context.share)
 
     def _entering(self, node: p.Entering) -> Iterator[Updates]:
         return read_entering(self._folder, self._description, node)
@@ -139,7 +161,7 @@ class Stage:
         return read_variable(self._folder, self._description, self._context, node)
 
     def _constants(self, node: p.Constants) -> Iterator[Updates]:
-        return read_constants(self._folder.parent.parent, self._description, node)
+        return read_constants(self._folder.parent.parent, self._description, node, self._context.share)
 
     def _read_spooled(self, node: p.Spooled) -> Iterator[Updates]:
         assert node.name in self._spools, f"{node.name} is read before it has been spooled to its end"
@@ -177,6 +199,9 @@ class Stage:
     def _at_changes(self, node: p.AtChanges) -> Iterator[Updates]:
         watched, view = map(self.evaluate, node.inputs)
         return at_changes(self._context, node.spec, watched, view)
+
+    def _half_join(self, node: p.HalfJoinKernel) -> Iterator[Updates]:
+        return half_join(self._context, node.spec, self.evaluate(node.met), self.evaluate(node.stream))
 
     def _kernel(self, node: p.Kernel) -> Iterator[Updates]:
         return KERNELS[type(node.spec)](self._context, node.spec, self.evaluate(node.input))
@@ -252,6 +277,8 @@ class Stage:
 
 _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Slot: Stage._slot,
+    p.Received: Stage._slot,
+    p.Exchange: Stage._exchange,
     p.Source: Stage._source,
     p.IndexSource: Stage._index_source,
     p.Published: Stage._read_published,
@@ -266,6 +293,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
     p.Together: Stage._together,
     p.JoinKernel: Stage._join,
     p.DeltaKernel: Stage._delta_join,
+    p.HalfJoinKernel: Stage._half_join,
     p.AtChanges: Stage._at_changes,
     p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
@@ -279,10 +307,11 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
 }
 
 
-def _context(description: Description, path: Path) -> StepContext:
-    store = description.store
+def _context(description: Description, path: Path, share: Share) -> StepContext:
+    store, bytes_left = description.store, description.bytes_left
     cache = _CACHES.setdefault(store, BatchCache(store))
-    writer = BatchWriter(store, description.step, bytes_left=description.bytes_left, wanted=path)
+    bytes_left = None if bytes_left is None else bytes_left // share.of
+    writer = BatchWriter(store, description.step, bytes_left=bytes_left, wanted=path)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
-    return StepContext(lower, upper, description.hydrates, manifests, cache, writer, until=limit)
+    return StepContext(lower, upper, description.hydrates, manifests, cache, writer, share, until=limit)

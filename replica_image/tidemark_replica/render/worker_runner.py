@@ -75,7 +75,7 @@ class WorkerRunner:
             return self._spark.run(work)
         except NoWorker:
             return self._spark.run(work)
-        return believed(work.description.parent, (stage,), work.what)
+        return believed(work.description.parent, ((stage,),), work.what)
 
     def end(self) -> None:
         self._spark.end()

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.hashing import bucket_of, key_hashes
+from tidemark_replica.arrangement.hashing import key_hashes
 from tidemark_replica.arrangement.heads import Ranked, touched
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE
 from tidemark_replica.arrangement.kernels.evaluate import Shown, Succession, changes, first_failure
@@ -139,7 +139,7 @@ def _changes(context: StepContext, spec: ExtremesSpec, kept: Sequence[Kept]) -> 
     everything = [segment for step in steps for segment in step]
     arranged = sum(len(context.manifest(s.arrangement).batches) for s in spec.states)
     groups = touched(everything, rankings[0].layout, groups_at_once(everything, arranged, 1))
-    if not spec.of.key and context.is_hydration and _owns_the_only_group(context, spec):
+    if not spec.of.key and context.is_hydration and context.has_the_only_group:
         groups = iter([Keys.sorted(key_hashes([], 1), [])])
     for keys in groups:
         ranked = [
@@ -149,11 +149,6 @@ def _changes(context: StepContext, spec: ExtremesSpec, kept: Sequence[Kept]) -> 
         for each, first in zip(kept, ranked, strict=True):
             each.found(first)
         yield from _of_groups(context, spec.of, ranked, keys)
-
-
-def _owns_the_only_group(context: StepContext, spec: ExtremesSpec) -> bool:
-    buckets = context.manifest(spec.states[0].arrangement).buckets
-    return context.owns_bucket(int(bucket_of(key_hashes([], 1), buckets)[0]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ import pyarrow as pa
 from tidemark_replica.arrangement.columns import take
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import MalformedUpdates
-from tidemark_replica.arrangement.hashing import bucket_of, key_hashes
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.evaluate import first_failure
@@ -113,7 +112,7 @@ def _arrange(runs: StepRuns, layout: Layout, oks: Updates) -> None:
 
 def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterator[Updates]:
     trace = context.trace(spec.state)
-    appears = spec.always and context.is_hydration and _owns_the_only_group(context, spec)
+    appears = spec.always and context.is_hydration and context.has_the_only_group
     ranges = runs.consolidated(RANGE_ROWS)
     if appears:
         ranges = iter([pa.concat_batches([spec.layout.empty, *ranges])])
@@ -121,11 +120,6 @@ def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterat
         touched = Touched.of(rows, spec.layout, context.lower if appears else None)
         for piece in pieces(touched, trace, RANGE_ENTRIES):
             yield from _in_parts(context, spec, piece, trace)
-
-
-def _owns_the_only_group(context: StepContext, spec: GroupsSpec) -> bool:
-    buckets = context.manifest(spec.state).buckets
-    return context.owns_bucket(int(bucket_of(key_hashes([], 1), buckets)[0]))
 
 
 def _in_parts(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:

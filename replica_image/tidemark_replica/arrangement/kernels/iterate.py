@@ -27,6 +27,7 @@ from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.probe import Keys
 from tidemark_replica.arrangement.runs import StepRuns
+from tidemark_replica.arrangement.share import WHOLE
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import (
     Ints,
@@ -137,7 +138,7 @@ class _Inner:
     def _over(self, updates: Updates) -> Iterator[Updates]:
         context = self._context
         writer = context.writer.apart()
-        inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, bucket=None)
+        inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE)
         inner = replace(inner, manifests=self._manifests, writer=writer)
         yield from self._run(inner, self._spec.inner, [updates])
         for refs in writer.written.values():

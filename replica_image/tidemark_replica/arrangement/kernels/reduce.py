@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.errors import MalformedUpdates
-from tidemark_replica.arrangement.hashing import bucket_of, key_hashes
+from tidemark_replica.arrangement.hashing import key_hashes
 from tidemark_replica.arrangement.kernels.accumulate import Shape, accumulate
 from tidemark_replica.arrangement.kernels.evaluate import changes, show
 from tidemark_replica.arrangement.kernels.intake import take_in
+from tidemark_replica.arrangement.kernels.partial_sums import arrived, sums_types
 from tidemark_replica.arrangement.kernels.states import follow
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.runs import StepRuns
@@ -41,6 +42,8 @@ class ReduceSpec:
 
     state: ArrangementId
     shape: Shape
+    summed: bool = False
+    """Whether the input has rows of state, summed up before an exchange, in the place of rows."""
 
 
 def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
@@ -49,7 +52,8 @@ def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -
     if context.manifest(spec.state).layout != shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this reduce")
     runs = StepRuns(context, spec.state)
-    yield from take_in(context, updates, shape.types, shape.output_types, lambda oks: runs.add(accumulate(oks, shape)))
+    types, sums_of = (sums_types(shape), arrived) if spec.summed else (shape.types, accumulate)
+    yield from take_in(context, updates, types, shape.output_types, lambda oks: runs.add(sums_of(oks, shape)))
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
     runs.commit()
@@ -59,7 +63,7 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
     shape = spec.shape
     always = not shape.key and bool(shape.aggregates)
     ranges = runs.consolidated(RANGE_ROWS)
-    if always and context.is_hydration and _owns_the_only_group(context, spec):
+    if always and context.is_hydration and context.has_the_only_group:
         ranges = iter([pa.concat_batches([_touch(context, shape), *ranges])])
     for rows in ranges:
         states, keys = follow(rows, shape, context.trace(spec.state))
@@ -67,11 +71,6 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
         if context.is_hydration:
             exists &= ~states.is_old
         yield changes(states, show(states, shape, exists), keys, shape.output_types)
-
-
-def _owns_the_only_group(context: StepContext, spec: ReduceSpec) -> bool:
-    buckets = context.manifest(spec.state).buckets
-    return context.owns_bucket(int(bucket_of(key_hashes([], 1), buckets)[0]))
 
 
 def _touch(context: StepContext, shape: Shape) -> Any:

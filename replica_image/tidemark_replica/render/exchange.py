@@ -1,0 +1,126 @@
+"""An exchange as the tasks see it: updates are dealt out by the hash of a key, and come in again share by share.
+
+    task 0 ──deal──> (share 0, slot, payload) ──┐            ┌──> task 0: slot 0, slot 1, ...
+    task 1 ──deal──> (share 1, slot, payload) ──┴─ Spark's ──┴──> task 1: slot 0, slot 1, ...
+                                                  shuffle
+    payload = an Arrow stream of some hundred thousand updates
+
+To Spark, whose shuffle it is, a row is a few megabytes that belong to a share: no value is turned into a row of the
+JVM's and back. Streams of different columns may go through one exchange, told apart by their slot; rows arrive in any
+order, so those of a slot that nobody reads yet wait in a file of the attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.hashing import hashes_with_errors
+from tidemark_replica.arrangement.share import Share, shares
+from tidemark_replica.arrangement.updates import Ints, Updates, errors, rechunk, row_columns, row_types
+from tidemark_replica.render.files import UpdatesFile, read_updates
+
+DDL = "share int, slot int, payload binary"
+_SCHEMA = pa.schema([("share", pa.int32()), ("slot", pa.int32()), ("payload", pa.binary())])
+
+
+def deal(
+    updates: Iterable[Updates], key: tuple[int, ...] | None, slot: int, own: Share, chunk_rows: int
+) -> Iterator[Any]:
+    """The updates as rows of an exchange: to the share of their key's hash, or (without a key) to the task's own.
+
+    Errs rows have no key; they go where arrangements have them, before all others.
+    """
+    for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
+        divided = list(_divided(chunk, key, own))
+        columns = [pa.array([to for to, _ in divided], pa.int32()), pa.array([slot] * len(divided), pa.int32())]
+        yield pa.RecordBatch.from_arrays([*columns, _packed([rows for _, rows in divided])], schema=_SCHEMA)
+
+
+class Dealt:
+    """What an exchange brought to a task; `Slots` with another way of reading."""
+
+    def __init__(self, rows: Iterable[Any], folder: Path, attempt: int) -> None:
+        self._rows, self._folder, self._attempt = iter(rows), folder, attempt
+        self._waiting: dict[int, _Waiting] = {}
+        self._read: set[int] = set()
+
+    def read(self, slot: int) -> Iterator[Updates]:
+        """The updates of one slot, once."""
+        self._read.add(slot)
+        if slot in self._waiting:
+            yield from self._waiting.pop(slot).read()
+        for batch in self._rows:
+            for to, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
+                for updates in pa.ipc.open_stream(payload.as_buffer()):
+                    if to == slot:
+                        yield updates
+                    else:
+                        self._wait(to, updates)
+
+    def finish(self) -> None:
+        """Everything must have been read."""
+        for _ in self.read(-1):
+            pass
+        if self._waiting:
+            raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
+
+    def _wait(self, slot: int, updates: Updates) -> None:
+        if slot in self._read:
+            raise ValueError(f"slot {slot} of a stage was left before it had been read to its end")
+        if slot not in self._waiting:
+            file = f"slot{slot}.{self._attempt}.spool"  # a task begins with one exchange at most
+            self._waiting[slot] = _Waiting(self._folder, file, row_types(updates.schema))
+        self._waiting[slot].write(updates)
+
+
+class _Waiting:
+    """A slot's updates, in a file, until it is read."""
+
+    def __init__(self, folder: Path, file: str, types: Iterable[pa.DataType]) -> None:
+        self._open = ExitStack()
+        self._path = folder / file
+        self._file = self._open.enter_context(UpdatesFile(folder, file, types))
+
+    def write(self, updates: Updates) -> None:
+        self._file.write(updates)
+
+    def read(self) -> Iterator[Updates]:
+        self._open.close()
+        yield from read_updates(self._path)
+        self._path.unlink()
+
+
+def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Updates]]:
+    if key is None or own.of == 1:
+        yield own.index, chunk
+        return
+    to = _shares_of(chunk, key, own.of)
+    order = np.argsort(to, kind="stable")
+    rows, ends = chunk.take(pa.array(order)), np.searchsorted(to[order], np.arange(own.of + 1))
+    for share in range(own.of):
+        begin, end = int(ends[share]), int(ends[share + 1])
+        if end > begin:
+            yield share, rows.slice(begin, end - begin)
+
+
+def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
+    columns, error = row_columns(chunk), errors(chunk)
+    ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
+    return shares(hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows), of)
+
+
+def _packed(batches: Sequence[Updates]) -> Any:
+    """A payload each: they are written where the column has them."""
+    sink, ends = pa.BufferOutputStream(), [0]
+    for updates in batches:
+        with pa.ipc.new_stream(sink, updates.schema) as writer:
+            writer.write_batch(updates)
+        ends.append(sink.tell())
+    offsets = pa.py_buffer(np.array(ends, np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(batches), [None, offsets, sink.getvalue()])

@@ -1,0 +1,72 @@
+"""The shapes of a step: in one task, or in several with exchanges; chosen for every fragment by what it is to read.
+
+    some rows       one task: no exchange, whatever the state's size
+    many, or all    several tasks: each reads some of it, rows are exchanged by key before every stateful operator
+
+A small step pays for every task and every exchange (tens of milliseconds each), a large one gains by every core. Both
+shapes leave the same state, so each step takes the one that suits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render.exchanged import exchanged
+from tidemark_replica.render.fragments import Fragment
+from tidemark_replica.render.frames import StageFrame
+from tidemark_replica.render.prepare import prepare
+from tidemark_replica.render.runner import Work
+
+EXCHANGE_ROWS = 200_000
+"""A fragment that reads more updates than that runs in several tasks."""
+
+
+@dataclass(frozen=True)
+class Exchanging:
+    """In how many tasks, and from how many updates on."""
+
+    tasks: int
+    from_rows: int = EXCHANGE_ROWS
+
+    def is_large(self, rows: int) -> bool:
+        """Whether so many updates are worth more than one task."""
+        return self.tasks > 1 and rows >= self.from_rows
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A fragment as it is to run now."""
+
+    plan: Any
+    stage: StageFrame
+    tasks: int
+
+
+class Shapes:
+    """The shapes of one dataflow's fragments; exchanged ones are prepared when they are first needed."""
+
+    def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchanging: Exchanging) -> None:
+        self._session, self._layouts, self._exchanging = session, layouts, exchanging
+        self._prepared: dict[tuple[str, bool], Shape | None] = {}
+
+    def of(self, work: Work) -> Shape:
+        """How to run it."""
+        found = None
+        if self._exchanging.is_large(work.reads):
+            found = self._exchanged(work.prepared.fragment, at_once=work.at_once)
+        if found is None:
+            return Shape(work.prepared.plan, work.prepared.fragment.stage, 1)
+        # exchanges keep what went through them: a plan that is run again would read that
+        return Shape(found.plan.clone(), found.stage, found.tasks)
+
+    def _exchanged(self, fragment: Fragment, *, at_once: bool) -> Shape | None:
+        tasks, which = self._exchanging.tasks, (fragment.name, at_once)
+        if which not in self._prepared:
+            stage = exchanged(fragment.stage, self._layouts, at_once=at_once)
+            plan = None if stage is None else prepare(self._session, stage, tasks)
+            self._prepared[which] = None if stage is None else Shape(plan, stage, tasks)
+        return self._prepared[which]
