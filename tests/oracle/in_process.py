@@ -29,10 +29,10 @@ from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepFailed
 from tidemark_replica.render import stage as stage_module
 from tidemark_replica.render.description import Report
-from tidemark_replica.render.fragments import Fragment
-from tidemark_replica.render.frames import stages_of
+from tidemark_replica.render.frames import StageFrame, pipelines_of
 from tidemark_replica.render.pipeline import Pipeline
 from tidemark_replica.render.runner import Work, believed
+from tidemark_replica.render.shapes import Exchanging, Shapes
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
 
@@ -51,8 +51,8 @@ class InProcessRunner:
     jobs = 0
     stage: type[Stage] = Stage
 
-    def __init__(self, session: Any, tag: str) -> None:
-        pass
+    def __init__(self, session: Any, tag: str, shapes: Shapes) -> None:
+        self.shapes = shapes
 
     def begin(self) -> None:
         pass
@@ -69,7 +69,7 @@ class InProcessRunner:
     def run(self, work: Work) -> Report:
         self.attempt(work)
         frame = work.prepared.fragment.stage
-        return believed(work.description.parent, stages_of(frame), work.what)
+        return believed(work.description.parent, pipelines_of(frame), work.what)
 
     def attempt(self, work: Work) -> None:
         """From the leaves to the report."""
@@ -143,6 +143,7 @@ class InProcessWorld(World):
 
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
         runner = how.pop("runner", InProcessRunner)
+        how.setdefault("exchanging", Exchanging(1))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_BUILD, "prepare", _itself)
             patch.setattr(_BUILD, "SparkRunner", runner)
@@ -163,7 +164,7 @@ def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> I
         made.close()
 
 
-def _itself(session: Any, fragment: Fragment) -> Fragment:
-    if fragment.stage.inputs:
-        raise NeedsCatalyst(fragment.name)
-    return fragment
+def _itself(session: Any, stage: StageFrame) -> StageFrame:
+    if stage.inputs:
+        raise NeedsCatalyst(stage.name)
+    return stage

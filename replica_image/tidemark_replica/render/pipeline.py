@@ -311,6 +311,7 @@ _OfOne = (
     | Exchange
     | Drain
 )
+_OF_TWO: dict[type, tuple[str, str]] = {JoinKernel: ("left", "right"), HalfJoinKernel: ("met", "stream")}
 Pipeline = Leaf | Together | JoinKernel | DeltaKernel | HalfJoinKernel | AtChanges | _OfOne
 
 
@@ -325,12 +326,10 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
     """The same node over other inputs, `change` being asked in the order in which it reads them."""
     if isinstance(tree, Together | DeltaKernel | AtChanges):
         return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
-    if isinstance(tree, JoinKernel):
-        left = change(tree.left)
-        return JoinKernel(tree.spec, left, change(tree.right))
-    if isinstance(tree, HalfJoinKernel):
-        met = change(tree.met)
-        return HalfJoinKernel(tree.spec, met, change(tree.stream))
+    if isinstance(tree, JoinKernel | HalfJoinKernel):
+        first, second = _OF_TWO[type(tree)]
+        changed = {first: change(getattr(tree, first))}
+        return replace(tree, **changed, **{second: change(getattr(tree, second))})
     return replace(tree, input=change(tree.input)) if isinstance(tree, _OfOne) else tree
 
 
@@ -338,10 +337,8 @@ def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
     """The pipelines directly below; none for a leaf."""
     if isinstance(tree, Together | DeltaKernel | AtChanges):
         return tree.inputs
-    if isinstance(tree, JoinKernel):
-        return (tree.left, tree.right)
-    if isinstance(tree, HalfJoinKernel):
-        return (tree.met, tree.stream)
+    if isinstance(tree, JoinKernel | HalfJoinKernel):
+        return tuple(getattr(tree, name) for name in _OF_TWO[type(tree)])
     return (tree.input,) if isinstance(tree, _OfOne) else ()
 
 
