@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -327,9 +328,8 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
     if isinstance(tree, Together | DeltaKernel | AtChanges):
         return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
     if isinstance(tree, JoinKernel | HalfJoinKernel):
-        first, second = _OF_TWO[type(tree)]
-        changed = {first: change(getattr(tree, first))}
-        return replace(tree, **changed, **{second: change(getattr(tree, second))})
+        changed: dict[str, Any] = {name: change(getattr(tree, name)) for name in _OF_TWO[type(tree)]}
+        return replace(tree, **changed)
     return replace(tree, input=change(tree.input)) if isinstance(tree, _OfOne) else tree
 
 
