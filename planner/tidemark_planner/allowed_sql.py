@@ -22,14 +22,19 @@ from tidemark_protocol.nested_functions import MOST_ELEMENTS
 AGGREGATES = frozenset(
     "count sum avg mean count_if bool_and bool_or every some any min max any_value first last first_value last_value "
     "stddev stddev_samp std stddev_pop variance var_samp var_pop string_agg listagg percentile percentile_cont "
-    "percentile_disc median mode max_by min_by array_agg collect_list collect_set corr covar_pop covar_samp".split()
+    "percentile_disc median mode max_by min_by array_agg collect_list collect_set corr covar_pop covar_samp "
+    "bit_and bit_or bit_xor skewness kurtosis regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy regr_slope "
+    "regr_intercept regr_r2 try_sum try_avg".split()
 )
 _WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
-_LATER_AGGREGATES = frozenset(
-    "approx_count_distinct percentile_approx approx_percentile "
-    "skewness kurtosis regr_slope regr_intercept regr_r2 regr_count bit_and bit_or bit_xor try_sum try_avg "
-    "histogram_numeric product".split()
-)
+# Aggregates whose results depend on the order in which rows come, and what says the same exactly.
+_INEXACT = {
+    "approx_count_distinct": "count(DISTINCT x)",
+    **dict.fromkeys(("approx_percentile", "percentile_approx"), "percentile(x, 0.5) or percentile_disc"),
+    "histogram_numeric": "count(*) with GROUP BY width_bucket(...)",
+    "count_min_sketch": "count(*) with GROUP BY",
+    "approx_top_k": "count(*) with GROUP BY, ORDER BY and LIMIT",
+}
 _CLOCK = frozenset("localtimestamp current_time mz_now".split())
 SCALARS = (
     frozenset(
@@ -130,8 +135,8 @@ def _check_functions(tree: ParseTree) -> None:
             continue
         if name == CHANGES and phrase.parent == "TableFunctionCallContext":
             continue
-        if name in _LATER_AGGREGATES:
-            _refuse_at(phrase, f"the aggregate {name}")
+        if name in _INEXACT:
+            _refuse_at(phrase, f"the approximate {name}", f"write {_INEXACT[name]}, which is exact")
         if name in _CLOCK:
             _refuse_clock(phrase, name)
         message = f"function {name} is not on the list of allowed functions"

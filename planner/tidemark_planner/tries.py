@@ -5,6 +5,7 @@ is analysed, by a condition that is never true, and the mark is read off the tre
 
     TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
     try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
+    try_sum(x)              sum(if('/try' = '', NULL, x))
 
 Only the operation itself is tried: what its arguments raise is raised. Inline tables stay as they are, since analysis
 evaluates them.
@@ -21,6 +22,7 @@ _OPEN = f"if('{_MARK}' = '', NULL, "
 _OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
 # Of one argument; with a pattern, the tree shows them.
 _CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
+_AGGREGATES = {"try_sum": "sum", "try_avg": "avg"}
 NAMES = frozenset((*_OPERATORS, *_CASTS))
 # What is tried: the function that raises, and the one that gives NULL instead.
 TRIED = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
@@ -40,6 +42,11 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
             of, target = arguments[0].span, _CASTS[name.text.lower().strip("`")]
             edits.append(Edit(whole.start, of.start, f"{_OPEN}CAST("))
             edits.append(Edit(of.end, whole.end, f" AS {target}))"))
+    for name, whole, arguments in tree.calls(_AGGREGATES):
+        if len(arguments) == 1 and not _inside(whole, tables):
+            of = arguments[0].span
+            edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.text.lower().strip("`")]))
+            edits += [Edit(of.start, of.start, _OPEN), Edit(of.end, of.end, ")")]
     for name, whole, arguments in tree.calls(_OPERATORS):
         if len(arguments) == 2 and not _inside(whole, tables):
             (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]

@@ -6,7 +6,7 @@
     corr(struct(x, y))  ->  double            accumulable; of pairs none of whose values is NULL
 
 It is short: SQL's other aggregates are these and a projection (any_value is min, bool_and compares two counts, max_by
-is a `first` in an order, a median is a percentile); the planner writes them so.
+is a `first` in an order, a median is a percentile, regressions are of variances); the planner writes them so.
 
 NULL arguments are left out by all but `first`; of none, array_agg is an empty array, count 0 and the others NULL.
 Functions that depend on an order (`ordered`) take the group's rows in the aggregate's own; the planner ends every order
@@ -78,6 +78,10 @@ def _list(argument: SqlType) -> SqlType | None:
     return None if argument.name in INTERVAL_TYPES else SqlType.array(argument)
 
 
+def _whole(argument: SqlType) -> SqlType | None:
+    return argument if argument.is_integral else None
+
+
 def _text(argument: SqlType) -> SqlType | None:
     return STRING if argument == STRING else None
 
@@ -94,6 +98,8 @@ _ENTRIES = (
     AggregateFunction("array_agg", BASIC, _list, ordered=True, never_null=True),
     AggregateFunction("mode", BASIC, _same, ordered=True),
     *(AggregateFunction(n, BASIC, _double, (DOUBLE,), ordered=True) for n in ("percentile_cont", "percentile_disc")),
+    *(AggregateFunction(n, BASIC, _double) for n in ("skewness", "kurtosis")),
+    *(AggregateFunction(n, BASIC, _whole) for n in ("bit_and", "bit_or", "bit_xor")),
 )
 AGGREGATES: dict[str, AggregateFunction] = {f.name: f for f in _ENTRIES}
 

@@ -1,7 +1,9 @@
 """Aggregates over all values of a group, against plain Python at every time, however a history is cut."""
 
 import math
+import operator
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +57,14 @@ AGGREGATES = (
     aggregate("percentile_disc", 1, 0.5),
     aggregate("percentile_disc", 1, 0.0, order=(Order(1, True),)),
     aggregate("percentile_disc", 1, 0.75, filter=4),
+    aggregate("bit_and", 3),
+    aggregate("bit_or", 3, filter=4),
+    aggregate("bit_xor", 3),
+    aggregate("bit_xor", 3, distinct=True),
 )
+
+
+BITS = {"bit_and": operator.and_, "bit_or": operator.or_, "bit_xor": operator.xor}
 
 
 def shown(key: tuple, contents: Counter) -> Counter:
@@ -79,6 +88,8 @@ def value_of(aggregate: BasicAggregate, contents: Counter) -> object:
         return None
     if aggregate.function == "string_agg":
         return aggregate.parameters[0].join(values)
+    if aggregate.function in BITS:
+        return reduce(BITS[aggregate.function], values)
     if aggregate.function == "mode":
         return max(values, key=lambda v: (values.count(v), -values.index(v)))
     return percentile(values, aggregate)
@@ -108,6 +119,32 @@ def test_split_every_cut_gives_what_the_definition_says(
         [(r, max(t, 2), d) for r, t, d in rows], key, 2, shown, always=not key, width=len(function.output_types)
     )
     check_all_cuts(tmp_path, rng, monkeypatch, spec_of(function, TYPES, key, always=not key), rows, expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "skewness", "kurtosis"),
+    [
+        ([1.0, 1.0, 4.0], 1 / math.sqrt(2), -1.5),
+        ([-10.0, -20.0, 100.0, 1000.0], 1.1135657469022011, -0.7014368047529627),
+        ([0.1, 0.1, 0.1], None, None),
+        ([7.0], None, None),
+        ([], None, None),
+        ([math.inf], "NaN", "NaN"),
+        ([math.nan, 1.0], "NaN", "NaN"),
+    ],
+    ids=str,
+)
+def test_the_shape_of_a_distribution(values: list, skewness: object, kurtosis: object, tmp_path: Path) -> None:
+    """As Spark's documentation has them; NULL where nothing differs, however sums of it round."""
+    types = [pa.float64()]
+    aggregates = tuple(BasicAggregate(n, 0, pa.float64(), n) for n in ("skewness", "kurtosis"))
+    function = BasicFunction(tuple(types), (), aggregates)
+    rows = [((v,), 2, 1) for v in values]
+    result = run(tmp_path, np.random.default_rng(0), spec_of(function, types, (), always=True), rows, [1, 3])
+    found = [shown for (shown, _, _), diff in result.items() if diff > 0][-1]
+
+    for one, wanted in zip(found, (skewness, kurtosis), strict=True):
+        assert one == wanted or one == pytest.approx(wanted, rel=1e-12)
 
 
 def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(

@@ -23,6 +23,8 @@ CODES = Table(
         [datetime(2020, 2, 29, 23, 59, 59, 1, tzinfo=UTC), datetime(1969, 7, 20, 20, 17, tzinfo=UTC), None],
     ),
 )
+# Sums that overflow do so in whatever order the values come.
+BIG = Table((("g", "int"), ("x", "bigint")), ([1, 2, None], [2**62, 2**62 + 5, 7, 1, None]))
 QUERIES = (
     Case(
         "patterns",
@@ -55,6 +57,30 @@ QUERIES = (
         "from_unixtime(n, 'HH:mm:ss') AS h, unix_timestamp(ts) AS i, try_to_timestamp(s) AS j, "
         "try_to_date(s, 'yyyy-MM-dd') AS k, ts + make_dt_interval(n, 1) / 2 AS l, timestamp_micros(n) AS m FROM c",
         {"c": CODES},
+    ),
+    Case(
+        "bits and shapes",
+        "SELECT s, bit_and(a) AS x, bit_or(b) FILTER (WHERE a > 0) AS o, bit_xor(b) AS r, bit_xor(DISTINCT b) AS e, "
+        "skewness(b) AS k, kurtosis(b) AS u, percentile(b, array(0.25, 0.5)) AS p FROM t GROUP BY s",
+        {"t": T},
+    ),
+    Case(
+        "regressions",
+        "SELECT s, regr_count(a, b) AS n, regr_avgx(a, b) AS x, regr_avgy(a, b) AS y, regr_slope(a, b) AS m, "
+        "regr_intercept(a, b) AS c, regr_r2(a, b) AS r, regr_sxx(a, b) AS xx, regr_sxy(a, b) AS xy, "
+        "regr_syy(a, b) FILTER (WHERE a < 3) AS yy FROM t GROUP BY s",
+        {"t": T},
+    ),
+    Case(
+        "sums that are tried",
+        "SELECT g, try_sum(x) AS a, try_avg(x) AS b, try_sum(DISTINCT x) AS c, try_sum(x) FILTER (WHERE x > 0) AS d "
+        "FROM big GROUP BY g",
+        {"big": BIG},
+    ),
+    Case(
+        "bits in a window",
+        "SELECT a, b, bit_or(b) OVER (PARTITION BY a) AS o, skewness(b) OVER (PARTITION BY s) AS k FROM t",
+        {"t": T},
     ),
     Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
     Case(

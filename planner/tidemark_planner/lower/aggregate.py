@@ -16,7 +16,8 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.expressions import lower_expression
 from tidemark_planner.hir import Aggregate, Hir, Join, Project
 from tidemark_planner.hir import columns as all_columns
-from tidemark_planner.lower.aggregate_calls import FIRST_STAND_IN, Calls, lower_call
+from tidemark_planner.lower.aggregate_calls import lower_call
+from tidemark_planner.lower.aggregate_site import FIRST_STAND_IN, Calls
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.grouping import lower_expand
 from tidemark_planner.lower.subquery import scalar

@@ -6,6 +6,7 @@
     last                max
     max_by(x, y)        first(x ORDER BY y DESC, x) FILTER (y IS NOT NULL)
     median(x)           percentile_cont(x, 0.5)
+    try_sum(x)          TRY_CAST(sum(CAST(x AS decimal(20,0))) AS bigint)
 
 Every order ends with the argument itself: what an aggregate gives never depends on what else is computed.
 """
@@ -13,107 +14,45 @@ Every order ends with the argument itself: what an aggregate gives never depends
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tidemark_planner.call_forms import tried_call
 from tidemark_planner.casting import cast_to
-from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.lower.base import Lowered
+from tidemark_planner.errors import unsupported
+from tidemark_planner.lower.aggregate_site import Calls, Site, present, together
 from tidemark_planner.lower.organisation import sort_key
-from tidemark_planner.rules.scalar import all_of
+from tidemark_planner.lower.statistics import STATISTICS
 from tidemark_planner.spark_types import VOID
 from tidemark_planner.tree import Node
-from tidemark_protocol.aggregates import AGGREGATES, result_type
+from tidemark_planner.tries import tried
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.functions import call, is_fallible
-from tidemark_protocol.lir import Aggregate, OrderKey
-from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, ColumnType, SqlType
+from tidemark_protocol.lir import OrderKey
+from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, SqlType
 
-# Stand-ins for aggregates while an output is lowered: columns far beyond those of any input.
-FIRST_STAND_IN = 1 << 30
 _ONE_ARGUMENT = {
-    "Sum": "sum",
-    "Average": "avg",
     "StddevSamp": "stddev_samp",
     "StddevPop": "stddev_pop",
     "VarianceSamp": "var_samp",
     "VariancePop": "var_pop",
+    "Skewness": "skewness",
+    "Kurtosis": "kurtosis",
+    "BitAndAgg": "bit_and",
+    "BitOrAgg": "bit_or",
+    "BitXorAgg": "bit_xor",
 }
-_PAIRS = {"CovPopulation": "covar_pop", "CovSample": "covar_samp", "Corr": "corr"}
+_SUMS = {"Sum": "sum", "Average": "avg"}
+# Sums of as many rows as there can be do not overflow where values have no more digits.
+_SAFE_DIGITS = 28
+_WIDE = SqlType("decimal", 20, 0)
 _EXTREMES = {"Min": "min", "Max": "max", "First": "min", "Last": "max"}
-
-
-class Calls:
-    """The distinct aggregates of all outputs over the rows `below`, and the values that they read."""
-
-    def __init__(self, below: Lowered) -> None:
-        self.below = below
-        self.values: list[ScalarExpr] = []
-        self.made: list[Aggregate] = []
-
-    def value(self, expr: ScalarExpr) -> int:
-        if expr not in self.values:
-            self.values.append(expr)
-        return self.values.index(expr)
-
-    def count_rows(self) -> None:
-        self.stand_in(Aggregate("count", None, ColumnType(BIGINT, False)))
-
-    def stand_in(self, made: Aggregate) -> ColumnRef:
-        if made not in self.made:
-            self.made.append(made)
-        return ColumnRef(FIRST_STAND_IN + self.made.index(made), made.type.type, made.type.nullable)
-
-
-@dataclass(frozen=True)
-class _Site:
-    """One aggregate in the text: its function's node, FILTER and DISTINCT."""
-
-    calls: Calls
-    function: Node
-    chosen: ScalarExpr | None
-    distinct: bool
-
-    def argument(self, at: int = 0) -> ScalarExpr:
-        return self.calls.below.expression(self.function.children[at])
-
-    def aggregate(
-        self,
-        name: str,
-        argument: ScalarExpr | None,
-        *also: ScalarExpr,
-        order: tuple[tuple[ScalarExpr, OrderKey], ...] = (),
-        parameters: tuple[Literal, ...] = (),
-    ) -> ColumnRef:
-        """The stand-in of `name` over the rows for which the FILTER and `also` are true."""
-        entry, of = AGGREGATES[name], None if argument is None else argument.type
-        result = result_type(name, of)
-        if result is None:
-            refuse("TYPE", f"there is no {name} of {of}", word=name)
-        conditions = (*(() if self.chosen is None else (self.chosen,)), *also)
-        chosen = all_of(conditions) if conditions else None
-        made = Aggregate(
-            name,
-            None if argument is None else self._guarded(argument, chosen),
-            ColumnType(result, not entry.never_null),
-            distinct=self.distinct and entry.distinct and argument is not None,
-            filter=None if chosen is None else self.calls.value(chosen),
-            order=tuple(OrderKey(self._guarded(e, chosen), k.descending, k.nulls_last) for e, k in order),
-            parameters=parameters,
-        )
-        return self.calls.stand_in(made)
-
-    def _guarded(self, value: ScalarExpr, chosen: ScalarExpr | None) -> int:
-        """The value's place. One that can fail is evaluated only in the rows that are chosen."""
-        if chosen is not None and is_fallible(value):
-            value = call("case", (chosen, value), value.type)
-        return self.calls.value(value)
 
 
 def lower_call(node: Node, calls: Calls) -> ScalarExpr:
     """What the AggregateExpression gives, over the stand-ins of `calls`."""
     function, condition = node.children[0], node.expression("filter")
     chosen = None if condition is None else calls.below.expression(condition)
-    site = _Site(calls, function, chosen, bool(node.fields.get("isDistinct")))
+    site = Site(calls, function, chosen, bool(node.fields.get("isDistinct")))
     special = _SPECIAL.get(function.kind)
     if special is not None:
         return special(site)
@@ -123,13 +62,13 @@ def lower_call(node: Node, calls: Calls) -> ScalarExpr:
     return site.aggregate(name, site.argument())
 
 
-def _count(site: _Site) -> ScalarExpr:
+def _count(site: Site) -> ScalarExpr:
     """count(*), and what is the same: a count of what is never NULL."""
     arguments = tuple(site.calls.below.expression(c) for c in site.function.children)
     may_be_null = [a for a in arguments if len(arguments) > 1 and (is_nullable(a) or is_fallible(a))]
     there = [call("is_not_null", (a,), BOOLEAN) for a in may_be_null]
     if site.distinct:
-        return site.aggregate("count", arguments[0] if len(arguments) == 1 else _together(arguments), *there)
+        return site.aggregate("count", arguments[0] if len(arguments) == 1 else together(arguments), *there)
     if len(arguments) > 1:
         return site.aggregate("count", None, *there)
     argument = arguments[0]
@@ -137,13 +76,22 @@ def _count(site: _Site) -> ScalarExpr:
     return site.aggregate("count", None if every_row else argument)
 
 
-def _together(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """Several values as one."""
-    fields = ((f"_{at}", a.type) for at, a in enumerate(arguments))
-    return call("named_struct", arguments, SqlType.struct(fields))
+def _added_up(site: Site) -> ScalarExpr:
+    """sum and avg; try_sum and try_avg are NULL where they would overflow."""
+    name, of = _SUMS[site.function.kind], site.function.children[0]
+    operation = tried(of) if of.kind == "If" else None
+    if operation is None:
+        return site.aggregate(name, site.argument())
+    argument = site.calls.below.expression(operation)
+    if argument.type.is_decimal and argument.type.precision > _SAFE_DIGITS:
+        unsupported(f"try_{name} of {argument.type}", f"cast it to at most {_SAFE_DIGITS} digits")
+    if name == "avg" or not argument.type.is_integral:
+        return site.aggregate(name, argument)
+    exact = site.aggregate(name, cast_to(argument, _WIDE))
+    return tried_call(cast_to(exact, BIGINT), (exact,))
 
 
-def _extreme(site: _Site) -> ScalarExpr:
+def _extreme(site: Site) -> ScalarExpr:
     name, argument = _EXTREMES[site.function.kind], site.argument()
     if argument.type != BOOLEAN:
         return site.aggregate(name, argument)
@@ -153,21 +101,21 @@ def _extreme(site: _Site) -> ScalarExpr:
     return call("case", cases, BOOLEAN)
 
 
-def _any_row(site: _Site, argument: ScalarExpr, value: str) -> ScalarExpr:
+def _any_row(site: Site, argument: ScalarExpr, value: str) -> ScalarExpr:
     """Whether there is a row on which the condition is that."""
     condition = argument if value == "true" else call("not", (argument,), BOOLEAN)
     return call(">", (site.aggregate("count", None, condition), Literal("0", BIGINT)), BOOLEAN)
 
 
-def _extreme_by(site: _Site) -> ScalarExpr:
+def _extreme_by(site: Site) -> ScalarExpr:
     """max_by, min_by: of the rows with the extreme order the least value."""
     value, by = site.argument(0), site.argument(1)
-    also = (call("is_not_null", (by,), BOOLEAN),) if is_nullable(by) or is_fallible(by) else ()
+    also = present(by)
     order = ((by, OrderKey(0, descending=site.function.kind == "MaxBy")), (value, OrderKey(0)))
     return site.aggregate("first", value, *also, order=order)
 
 
-def _percentile(site: _Site) -> ScalarExpr:
+def _percentile(site: Site) -> ScalarExpr:
     """percentile, median, percentile_cont, percentile_disc: of the values as doubles."""
     disc = site.function.kind == "PercentileDisc"
     if not disc and site.function.children[2].fields.get("value") != "1":
@@ -177,7 +125,21 @@ def _percentile(site: _Site) -> ScalarExpr:
     argument = cast_to(site.argument(), DOUBLE)
     order = ((argument, OrderKey(0, descending=bool(site.function.fields.get("reverse")))),)
     name = "percentile_disc" if disc else "percentile_cont"
-    return site.aggregate(name, argument, order=order, parameters=(fraction(site.argument(1)),))
+    of = site.function.children[1]
+    several = _elements(of)
+    fractions = [fraction(site.calls.below.expression(node)) for node in several or (of,)]
+    found = tuple(site.aggregate(name, argument, order=order, parameters=(f,)) for f in fractions)
+    if not several:
+        return found[0]
+    there, all_of_them = call("is_not_null", found[:1], BOOLEAN), SqlType.array(DOUBLE)
+    return call("case", (there, call("array", found, all_of_them)), all_of_them)
+
+
+def _elements(node: Node) -> tuple[Node, ...]:
+    """What an array of fractions is made of; nothing where there is one fraction."""
+    while node.kind == "Cast":
+        node = node.children[0]
+    return node.children if node.kind == "CreateArray" else ()
 
 
 def fraction(expr: ScalarExpr) -> Literal:
@@ -189,13 +151,13 @@ def fraction(expr: ScalarExpr) -> Literal:
     return Literal(repr(float(expr.value)), DOUBLE)
 
 
-def _mode(site: _Site) -> ScalarExpr:
+def _mode(site: Site) -> ScalarExpr:
     """The commonest value; of several the least, or the greatest where the order is descending."""
     descending = site.function.fields.get("reverseOpt") is False
     return site.aggregate("mode", site.argument(), order=((site.argument(), OrderKey(0, descending)),))
 
 
-def _string_agg(site: _Site) -> ScalarExpr:
+def _string_agg(site: Site) -> ScalarExpr:
     argument, parameter = site.argument(0), separator(site.function)
     keys = [sort_key(c) for c in site.function.children[2:]]
     below = site.calls.below
@@ -213,7 +175,7 @@ def separator(function: Node) -> Literal:
     return Literal(given.fields["value"] or "", STRING)
 
 
-def _array_agg(site: _Site) -> ScalarExpr:
+def _array_agg(site: Site) -> ScalarExpr:
     """The values in their own order; collect_set is of distinct ones."""
     if site.function.fields.get("ignoreNulls") is False:
         unsupported("an array of NULLs (RESPECT NULLS)")
@@ -222,15 +184,9 @@ def _array_agg(site: _Site) -> ScalarExpr:
     return site.aggregate("array_agg", site.argument(), order=((site.argument(), OrderKey(0)),))
 
 
-def _of_pairs(site: _Site) -> ScalarExpr:
-    """Over the rows in which neither value is NULL."""
-    pair = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
-    there = (call("is_not_null", (v,), BOOLEAN) for v in pair if is_nullable(v) or is_fallible(v))
-    return site.aggregate(_PAIRS[site.function.kind], _together(pair), *there)
-
-
-_SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
+_SPECIAL: dict[str, Callable[[Site], ScalarExpr]] = {
     "Count": _count,
+    **dict.fromkeys(_SUMS, _added_up),
     **dict.fromkeys(_EXTREMES, _extreme),
     "MaxBy": _extreme_by,
     "MinBy": _extreme_by,
@@ -240,5 +196,5 @@ _SPECIAL: dict[str, Callable[[_Site], ScalarExpr]] = {
     "ListAgg": _string_agg,
     "CollectList": _array_agg,
     "CollectSet": _array_agg,
-    **dict.fromkeys(_PAIRS, _of_pairs),
+    **STATISTICS,
 }

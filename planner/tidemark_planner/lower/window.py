@@ -46,6 +46,11 @@ _AGGREGATES = {
     "VarianceSamp": "var_samp",
     "VariancePop": "var_pop",
     "Mode": "mode",
+    "Skewness": "skewness",
+    "Kurtosis": "kurtosis",
+    "BitAndAgg": "bit_and",
+    "BitOrAgg": "bit_or",
+    "BitXorAgg": "bit_xor",
     "CollectList": "array_agg",
 }
 _ZERO = Literal("0", INT)

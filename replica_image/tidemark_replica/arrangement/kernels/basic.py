@@ -12,6 +12,7 @@ the whole row), for mode and percentiles the argument's. NULL arguments are left
     mode              the most frequent value, the first in order of several
     percentile_cont   interpolated between neighbours, in doubles, as Spark does
     percentile_disc   the first value at or past the fraction
+    bit_and ..., skewness, kurtosis    see folded.py
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 
 from tidemark_replica.arrangement.columns import fixed, take, validity
 from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.kernels import folded
 from tidemark_replica.arrangement.kernels.groups import Produced
 from tidemark_replica.arrangement.kernels.versions import TooMuchAtOnce, Versions, value_bytes
 from tidemark_replica.arrangement.ordering import Order, changes, order_rows, sort_words
@@ -197,7 +199,15 @@ def _double_array(values: np.ndarray, counts: Ints) -> Array:
     return pa.array(values, mask=counts == 0)
 
 
-_OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc"})
+def _bits(taking: Versions, aggregate: BasicAggregate) -> Array:
+    return folded.bits(aggregate.function, taking, taking.columns[aggregate.argument], aggregate.type)
+
+
+def _shape(taking: Versions, aggregate: BasicAggregate) -> Array:
+    return folded.shape(aggregate.function, taking, taking.columns[aggregate.argument])
+
+
+_OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc", "skewness", "kurtosis"})
 FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Array]] = {
     "first": _first,
     "string_agg": _string_agg,
@@ -205,4 +215,6 @@ FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Array]] = {
     "mode": _mode,
     "percentile_cont": _percentile_cont,
     "percentile_disc": _percentile_disc,
+    **dict.fromkeys(("bit_and", "bit_or", "bit_xor"), _bits),
+    **dict.fromkeys(("skewness", "kurtosis"), _shape),
 }
