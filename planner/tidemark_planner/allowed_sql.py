@@ -11,6 +11,7 @@ import re
 from tidemark_planner.call_classes import NAMES as CLASS_NAMES
 from tidemark_planner.changes import FUNCTION as CHANGES
 from tidemark_planner.errors import refuse
+from tidemark_planner.lambdas import NAMES as LAMBDAS
 from tidemark_planner.nested_expressions import NAMES as NESTED
 from tidemark_planner.nested_expressions import TABLE_FUNCTIONS
 from tidemark_planner.syntax import ParseTree, Phrase
@@ -102,6 +103,11 @@ _GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FORMATS = frozenset({"format_string", "printf"})
 _WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
+# A column, a number, TRUE; a cast of one to a type of fixed width; a struct of such (the text is without spaces).
+_VALUE = r"(?:[a-z_][\w.]*|-?[0-9.]+[a-z]*)"
+_FIXED_TYPE = r"(?!string|binary|array|struct)[^()]*(?:\([0-9,]*\))?"
+_PLAIN_START = rf"(?:{_VALUE}|cast\({_VALUE}as{_FIXED_TYPE}\))"
+_START = re.compile(rf"{_PLAIN_START}|(?:named_)?struct\((?:(?:'\w+',)?{_PLAIN_START},?)+\)", re.IGNORECASE)
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 
 
@@ -125,13 +131,21 @@ def check_statement(sql: str, tree: ParseTree) -> None:
                     _refuse_at(token, construct)
     _check_functions(tree)
     _check_sizes(tree)
+    _check_folds(tree)
     _check_literals(tree)
 
 
 def _check_functions(tree: ParseTree) -> None:
     for phrase in tree.phrases("functionName"):
         name = phrase.text.lower().strip("`")
-        if name in SCALARS or name in AGGREGATES or name in _WINDOWS or name in NESTED or name in TABLE_FUNCTIONS:
+        if (
+            name in SCALARS
+            or name in AGGREGATES
+            or name in _WINDOWS
+            or name in NESTED
+            or name in LAMBDAS
+            or name in TABLE_FUNCTIONS
+        ):
             continue
         if name == CHANGES and phrase.parent == "TableFunctionCallContext":
             continue
@@ -163,6 +177,16 @@ def _check_sizes(tree: ParseTree) -> None:
         if not form.startswith(("'", '"')) or _WIDE.search(form):
             name = phrase.text.lower().strip("`")
             message = f"{name} takes a literal format, with widths of at most three digits"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _check_folds(tree: ParseTree) -> None:
+    """What `aggregate` keeps must not grow, since analysis already evaluates some calls."""
+    for phrase, _, arguments in tree.calls(("aggregate", "reduce")):
+        start = arguments[1].text if len(arguments) > 1 else ""
+        if not _START.fullmatch(start):
+            name = phrase.text.lower().strip("`")
+            message = f"{name} begins with a column, a number, or a struct or a cast of them"
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 

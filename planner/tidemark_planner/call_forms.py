@@ -31,6 +31,7 @@ _HINTS = {
         ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
     ),
     **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
+    "next_day": ": the day is a name, such as 'Monday'",
     "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
     **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
 }

@@ -15,6 +15,7 @@ from tidemark_planner.call_classes import CLASSES
 from tidemark_planner.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
 from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.lambdas import function_of, lower_higher, parameters
 from tidemark_planner.likes import escaped, with_backslash
 from tidemark_planner.literals import literal_of
 from tidemark_planner.methods import lower_method
@@ -38,18 +39,19 @@ def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
 
 
 class _Lowering:
-    """One expression; `common` are the expressions that With shares, innermost last."""
+    """One expression; `common` are the expressions that With shares, innermost last; `variables` those of lambdas."""
 
-    def __init__(self, columns: Columns, common: tuple[ScalarExpr, ...]) -> None:
+    def __init__(self, columns: Columns, common: tuple[ScalarExpr, ...], variables: Columns | None = None) -> None:
         self._columns = columns
         self._common = common
+        self._variables = dict(variables or {})
 
     def lower(self, node: Node) -> ScalarExpr:
         kind = node.kind
         special = _SPECIAL.get(kind)
         if special is not None:
             return special(self, node)
-        for family in (lower_nested, lower_method):
+        for family in (lower_nested, lower_method, lower_higher):
             if (found := family(node, self.lower)) is not None:
                 return found
         arguments = tuple(self.lower(child) for child in node.children)
@@ -67,6 +69,15 @@ class _Lowering:
         if found is None:
             unsupported(f"a reference to {node.name} from inside a subquery")
         return found
+
+    def function(self, node: Node) -> ScalarExpr:
+        """A LambdaFunction: its body, and its parameters behind it."""
+        own = parameters(node, len(self._variables))
+        body = _Lowering(self._columns, self._common, {**self._variables, **own}).lower(node.children[0])
+        return function_of(body, tuple(own.values()))
+
+    def variable(self, node: Node) -> ScalarExpr:
+        return self._variables[node.expr_id]
 
     def literal(self, node: Node) -> ScalarExpr:
         return literal_of(node)
@@ -152,7 +163,7 @@ class _Lowering:
         if len(definitions) != 1:
             refuse("FORBIDDEN_FUNCTION", "an expression with several shared parts is not supported")
         common = self.lower(definitions[0].children[0])
-        written = _Lowering(self._columns, (*self._common, common)).lower(body)
+        written = _Lowering(self._columns, (*self._common, common), self._variables).lower(body)
         if sum(1 for _ in islice(walk(written), MAX_EXPR_NODES + 1)) > MAX_EXPR_NODES:
             refuse("TOO_LARGE", f"an expression has more than {MAX_EXPR_NODES} parts once it is written out")
         return written
@@ -197,6 +208,8 @@ _CLOCK = ("LocalTimestamp", "CurrentTimeZone", "CurrentTime")
 _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,
     "Literal": _Lowering.literal,
+    "LambdaFunction": _Lowering.function,
+    "NamedLambdaVariable": _Lowering.variable,
     "Alias": _Lowering.alias,
     "OuterReference": _Lowering.outer,
     "Unhex": _Lowering.unhexed,

@@ -8,6 +8,7 @@ from tidemark_protocol import literals
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable, walk
 from tidemark_protocol.functions import FUNCTIONS, is_constant
+from tidemark_protocol.functions_lambdas import unbound
 from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_protocol.signatures import describe
 from tidemark_protocol.types import BIGINT, BOOLEAN, INTERVAL_TYPES, TIMESTAMP, ColumnType
@@ -32,6 +33,8 @@ def check_expr(expr: ScalarExpr, schema: Schema) -> None:
             _check_literal(node)
         else:
             _check_call(node)
+    if unbound(expr):
+        refuse("an expression reads a variable that no function around it has")
 
 
 def check_mfp(mfp: MapFilterProject) -> None:

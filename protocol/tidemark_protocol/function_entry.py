@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark_protocol.expr import Call, is_nullable
+from tidemark_protocol.expr import Call, ScalarExpr, is_nullable
 from tidemark_protocol.fallible import Errors, never
 from tidemark_protocol.signatures import Signature
 
+LAMBDA = "lambda"
 Nullability = Callable[[Call], bool]
+
+
+def is_lambda(expr: ScalarExpr) -> bool:
+    return isinstance(expr, Call) and expr.function == LAMBDA
 
 
 def any_argument(call: Call) -> bool:
@@ -36,7 +41,7 @@ class Function:
     """One entry: how many arguments, of which types, what it raises, when it is NULL, which arguments are lazy.
 
     `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises
-    nothing.
+    nothing. `higher`: it takes functions (functions_lambdas.py); no other does.
     """
 
     name: str
@@ -46,8 +51,10 @@ class Function:
     errors: Errors = never
     nullable: Nullability = any_argument
     lazy: bool = False
+    higher: bool = False
 
     def accepts(self, call: Call) -> bool:
         count = len(call.arguments)
         enough = self.least <= count and (self.most is None or count <= self.most)
-        return enough and self.signature(call.arguments, call.type)
+        allowed = self.higher or not any(map(is_lambda, call.arguments))
+        return enough and allowed and self.signature(call.arguments, call.type)

@@ -18,6 +18,7 @@ from tidemark_protocol.function_entry import all_arguments, any_argument, maybe,
 from tidemark_protocol.functions_codes import CODES
 from tidemark_protocol.functions_dates import DATES
 from tidemark_protocol.functions_intervals import INTERVALS
+from tidemark_protocol.functions_lambdas import LAMBDAS, VARIABLE
 from tidemark_protocol.functions_math import MATH
 from tidemark_protocol.functions_text import TEXT
 from tidemark_protocol.lir import ErrorValue
@@ -132,7 +133,7 @@ _ENTRIES = (
     Function("json_object_keys", 1, 1, fixed(nested.STRINGS, STRING), nullable=maybe),
     Function("to_json", 1, 1, nested.as_json),
 )
-FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES, *CODES, *INTERVALS)}
+FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES, *CODES, *INTERVALS, *LAMBDAS)}
 # The planner turns comparisons with them into temporal bounds: no plan holds one.
 CLOCK: dict[str, Function] = {
     "now": Function("now", 0, 0, fixed(TIMESTAMP), nullable=not_null),
@@ -180,5 +181,6 @@ def reads_clock(expr: ScalarExpr) -> bool:
 
 
 def is_constant(expr: ScalarExpr) -> bool:
-    """Whether the expression reads no column."""
-    return not any(isinstance(node, ColumnRef) for node in walk(expr))
+    """Whether the expression reads no column, and no variable."""
+    variable = (isinstance(node, Call) and node.function == VARIABLE for node in walk(expr))
+    return not any(isinstance(node, ColumnRef) for node in walk(expr)) and not any(variable)

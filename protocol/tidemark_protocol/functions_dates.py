@@ -81,9 +81,14 @@ def _moved(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return types_of(arguments[1:]) == (BIGINT, TIMESTAMP) and result == TIMESTAMP and _unit(arguments[0])
 
 
+def _next_day(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A literal day of the week is one."""
+    name = _text_of(arguments[1])
+    return fixed(DATE, DATE, STRING)(arguments, result) and (name is None or name.upper() in _DAYS)
+
+
 def _day_errors(call: Call) -> frozenset[str]:
-    name = _text_of(call.arguments[1])
-    return NOTHING if name is not None and name.upper() in _DAYS else frozenset({"ILLEGAL_DAY_OF_WEEK"})
+    return NOTHING if _text_of(call.arguments[1]) is not None else frozenset({"ILLEGAL_DAY_OF_WEEK"})
 
 
 _FIELDS = (INT, INT, INT, INT, INT, SqlType("decimal", 16, 6))
@@ -94,7 +99,7 @@ DATES = (
     *(Function(n, 1, 1, fixed(STRING, DATE)) for n in ("dayname", "monthname")),
     Function("date_from_unix_date", 1, 1, fixed(DATE, INT)),
     Function("make_date", 3, 3, fixed(DATE, INT, INT, INT), always("DATETIME_FIELD_OUT_OF_BOUNDS")),
-    Function("next_day", 2, 2, fixed(DATE, DATE, STRING), _day_errors),
+    Function("next_day", 2, 2, _next_day, _day_errors),
     Function("months_between", 3, 3, fixed(DOUBLE, TIMESTAMP, TIMESTAMP, BOOLEAN)),
     Function("second_with_fraction", 1, 1, of_names(SqlType("decimal", 8, 6), "timestamp", "timestamp_ntz")),
     Function("date_format", 2, 2, _formatted),

@@ -92,6 +92,17 @@ def _field(call: Call, arguments: list[str]) -> str:
     return f"({arguments[0]}).{backquoted(struct.labels[int(position.value or 0)])}"
 
 
+def _lambda(call: Call, arguments: list[str]) -> str:
+    body, *parameters = arguments
+    return f"{parameters[0]} -> {body}" if len(parameters) == 1 else f"({', '.join(parameters)}) -> {body}"
+
+
+def _variable(call: Call, arguments: list[str]) -> str:
+    name = call.arguments[0]
+    assert isinstance(name, Literal), "a variable has a name"
+    return name.value or ""
+
+
 def _with_unit(call: Call, arguments: list[str]) -> str:
     """The first argument is a keyword in the text."""
     unit = call.arguments[0]
@@ -120,6 +131,8 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "second_with_fraction": lambda call, a: f"extract(SECOND FROM {a[0]})",
     "timestampdiff": _with_unit,
     "timestampadd": _with_unit,
+    "lambda": _lambda,
+    "variable": _variable,
     "timestamps_between": lambda call, a: f"({a[0]} - {a[1]})",
     "dates_between": lambda call, a: f"({a[0]} - {a[1]})",
     "interval_times": lambda call, a: f"({a[0]} * {a[1]})",

@@ -23,6 +23,10 @@ CODES = Table(
         [datetime(2020, 2, 29, 23, 59, 59, 1, tzinfo=UTC), datetime(1969, 7, 20, 20, 17, tzinfo=UTC), None],
     ),
 )
+ARRAYS = Table(
+    (("k", "int"), ("i", "array<int>"), ("w", "array<string>")),
+    ([0, 1, 2, None], [[], [1, None], [3, 1, 2], [0], None], [[], ["x", "y"], [None, ""], None]),
+)
 # Sums that overflow do so in whatever order the values come.
 BIG = Table((("g", "int"), ("x", "bigint")), ([1, 2, None], [2**62, 2**62 + 5, 7, 1, None]))
 QUERIES = (
@@ -81,6 +85,26 @@ QUERIES = (
         "bits in a window",
         "SELECT a, b, bit_or(b) OVER (PARTITION BY a) AS o, skewness(b) OVER (PARTITION BY s) AS k FROM t",
         {"t": T},
+    ),
+    Case(
+        "functions of functions",
+        "SELECT k, transform(i, e -> e + 1) AS a, transform(i, (e, n) -> e * n + k) AS b, "
+        "filter(w, e -> e <> 'x') AS c, exists(i, e -> e > k) AS d, forall(i, e -> e IS NOT NULL) AS e, "
+        "aggregate(i, 0, (s, e) -> s + e) AS f, "
+        "aggregate(i, CAST(0 AS bigint), (s, e) -> s + coalesce(e, 0), s -> s * 2) AS g, "
+        "zip_with(i, w, (e, f) -> concat(f, e)) AS h, array_sort(i) AS j, array_compact(i) AS l, "
+        "arrays_zip(i, w) AS m, transform(array(i, array(k)), e -> transform(e, f -> f - k)) AS n FROM ar",
+        {"ar": ARRAYS},
+    ),
+    Case(
+        "functions of functions that fail",
+        "SELECT k, transform(i, e -> 10 div e) AS a, filter(i, e -> e <> 0 AND 10 div e > 1) AS b FROM ar WHERE k > 0",
+        {"ar": ARRAYS},
+    ),
+    Case(
+        "a function of what fails",
+        "SELECT k, transform(i, e -> e + q) AS a FROM (SELECT k, i, 10 div k AS q FROM ar) WHERE size(i) > 0",
+        {"ar": ARRAYS},
     ),
     Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
     Case(

@@ -71,6 +71,37 @@ _INTERVALS = (
     call("timestamps_between", (_of("timestamp"), _of("timestamp")), DAYS),
     call("make_ym_interval", (_of("int"), LITERALS[0]), MONTHS),
 )
+
+
+def _variable(name: str, of: SqlType) -> Call:
+    return call("variable", (_literal(name),), of)
+
+
+def _function(body: Call, *parameters: Call) -> Call:
+    return call("lambda", (body, *parameters), body.type)
+
+
+_INT, _TEXT = SqlType("int"), STRING
+_X, _Y, _S, _T = _variable("x0", _INT), _variable("x1", _INT), _variable("x0", _TEXT), _variable("x1", _TEXT)
+_INTS, _TEXTS = _of("array<int>"), _of("array<string>")
+_V = _variable("x0", SqlType.array(_INT))
+_LESS = call("<", (_X, _of("int")), BOOLEAN)
+_LAMBDAS: tuple[tuple[ScalarExpr, ...], ...] = (
+    (_INTS, _function(call("&", (_X, _of("int")), _INT), _X)),
+    (_INTS, _function(call("greatest", (_X, _Y), _INT), _X, _Y)),
+    (_INTS, _function(_LESS, _X)),
+    (_INTS, _function(call("is_null", (_X,), BOOLEAN), _X)),
+    (_TEXTS, _function(call("upper", (_S,), _TEXT), _S)),
+    (_TEXTS, _function(call("contains", (_S, _of("string")), BOOLEAN), _S)),
+    (_of("array<array<int>>"), _function(call("size", (_V,), _INT), _V)),
+    (_INTS, _TEXTS, _function(call("concat", (call("cast", (_X,), _TEXT), _T), _TEXT), _X, _T)),
+    (
+        _INTS,
+        LITERALS[0],
+        _function(call("|", (_X, _Y), _INT), _X, _Y),
+        _function(call("~", (_X,), _INT), _X),
+    ),
+)
 # Calls of three and more arguments whose types are not alike.
 _MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
     (_of("string"), LITERALS[0], _of("string")),
@@ -88,7 +119,7 @@ _MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
     (_of("int"), _of("int"), LITERALS[0], Literal("1.500000", SqlType("decimal", 18, 6))),
     (_of("string"), _literal("X"), _literal("y"), Literal(None, STRING), _literal("-")),
     (*(_of("int") for _ in range(5)), Literal("59.999999", SqlType("decimal", 16, 6))),
-    *(p for p in _PATTERNED if len(p) > 2),
+    *(p for p in (*_PATTERNED, *_LAMBDAS) if len(p) > 2),
 )
 
 
@@ -113,7 +144,7 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
     pool: tuple[ScalarExpr, ...] = (*_COLUMNS, *LITERALS)
     if count <= 2:
         yield from product(pool, repeat=count)
-        yield from (p for p in _PATTERNED if len(p) == count)
+        yield from (p for p in (*_PATTERNED, *_LAMBDAS) if len(p) == count)
         yield from ((i,) for i in _INTERVALS if count == 1)
         return
     boolean = _COLUMNS[TYPES.index(SqlType("boolean"))]

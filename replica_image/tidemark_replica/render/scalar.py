@@ -13,10 +13,11 @@ above them. Intermediate results are columns of earlier projections: no expressi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
+from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
+from tidemark_protocol.function_entry import is_lambda
 from tidemark_protocol.functions import FUNCTIONS, is_fallible
 from tidemark_protocol.sqltext import to_sql
 
@@ -97,7 +98,7 @@ class Lifter:
         """Whether Catalyst's own evaluation, failing as a whole, is what is wanted."""
         if any(self._resolve(i).failed is not None for i in columns_of(expr)):
             return False
-        return not any(isinstance(n, Call) and n.function in ("and", "or") and is_fallible(n) for n in walk(expr))
+        return not any(n.function in ("and", "or") and is_fallible(n) for n in _calls_outside_lambdas(expr))
 
     def _guard(self, expr: ScalarExpr) -> Lifted:
         box = self.bind(f"named_struct('v', {self._text(expr)})", self._level(expr), guarded=True)
@@ -105,15 +106,17 @@ class Lifter:
 
     def _strict(self, call: Call) -> Lifted:
         """A function that needs all its arguments, some of which were computed in parts."""
-        parts = [self.lift(a) if self._can_fail(a) else None for a in call.arguments]
+        parts = [self.lift(a) if self._can_fail(a) and not is_lambda(a) else None for a in call.arguments]
         arguments = tuple(
             a if part is None else self._stand_in(a, part) for a, part in zip(call.arguments, parts, strict=True)
         )
         lifted = [p for p in parts if p is not None]
         whole = Call(call.function, arguments, call.type, call.nullable)
         level = max(self._level(whole), *(p.level for p in lifted))
-        failures = [p.failed for p in lifted if p.failed is not None]
-        if FUNCTIONS[call.function].errors(call):
+        functions = [a for a in call.arguments if is_lambda(a)]
+        inside = [self._resolve(i).failed for f in functions for i in sorted(columns_of(f))]
+        failures = [f for f in (*(p.failed for p in lifted), *inside) if f is not None]
+        if FUNCTIONS[call.function].errors(call) or any(map(is_fallible, functions)):
             box = self.bind(f"named_struct('v', {self._text(whole)})", level, guarded=True)
             return Lifted(f"{box.value}.v", _any([*failures, f"({box.value} IS NULL)"]), box.level)
         return self.keep(Lifted(self._text(whole), _any(failures), level))
@@ -128,6 +131,14 @@ class Lifter:
 
     def _level(self, expr: ScalarExpr) -> int:
         return max((self._resolve(i).level for i in columns_of(expr)), default=0)
+
+
+def _calls_outside_lambdas(expr: ScalarExpr) -> Iterator[Call]:
+    """What is in a lambda is evaluated for each element, as Catalyst evaluates it: AND and OR from the left."""
+    if isinstance(expr, Call) and not is_lambda(expr):
+        yield expr
+        for argument in expr.arguments:
+            yield from _calls_outside_lambdas(argument)
 
 
 def _any(flags: list[str]) -> str:
