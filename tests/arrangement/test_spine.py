@@ -9,11 +9,12 @@ import pytest
 
 from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, seeds, updates
 from tidemark_replica.arrangement.columns import is_bytes
-from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
+from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest, StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import FAN_IN, SMALL_ROWS, Merge, apply, newest_run, plan_merges
+from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
 from tidemark_replica.arrangement.trace import Trace
 
 
@@ -225,3 +226,25 @@ def test_steps_follow_one_another() -> None:
         manifest.append([], 6, 7)
     assert manifest.append([], 5, 7).append([], 7, 8).upper == 8
     assert manifest.allow_compaction(9).allow_compaction(7).since == 9
+
+
+def test_a_merge_that_nobody_waits_for_ends_at_its_next_range(tmp_path: Path) -> None:
+    """A drop does not wait for the rest of a long one, and finds no file of it."""
+    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0), merging=False)
+    for time in (0, 1):
+        context = driver.context(time, time + 1, hydration=time == 0)
+        list(arrange(context, A, [updates([pa.int64()], [((n,), time, 1) for n in range(100)])]))
+        driver.commit(context)
+    task = Merge(A, driver.manifests[A].batches, 1)
+    wanted = tmp_path / "wanted"
+    wanted.touch()
+    writer = BatchWriter(tmp_path, StepId("merge"), wanted=wanted)
+    ranges = writer.while_wanted(iter(range(3)))
+
+    assert next(ranges) == 0
+    wanted.unlink()
+    with pytest.raises(StepGone):
+        next(ranges)
+    with pytest.raises(StepGone):
+        merge(task, driver.manifests[A].layout, driver.cache, writer)
+    assert not list(tmp_path.glob("*/merge-*"))

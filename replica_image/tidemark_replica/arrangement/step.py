@@ -51,6 +51,13 @@ class BatchWriter:
         """Whether somebody still waits for the step."""
         return self._wanted is None or self._wanted.exists()
 
+    def while_wanted(self, parts: Iterable[Any]) -> Iterator[Any]:
+        """The parts of something long, as long as somebody waits for it; raises StepGone from then on."""
+        for part in parts:
+            if not self.is_wanted:
+                raise StepGone(f"nobody waits for {self._name} any more")
+            yield part
+
     def apart(self) -> "BatchWriter":
         """A writer of the same step whose batches are not committed with it."""
         return BatchWriter(self._directory, self._step, bytes_left=self._bytes_left, wanted=self._wanted)
@@ -70,7 +77,7 @@ class BatchWriter:
         """Write a batch for this step's own use."""
         file = f"{arrangement}/{self._name}-{self._files}.arrow"
         self._files += 1
-        ref = write_batch(self._directory, file, layout, bucket, span, segments)
+        ref = write_batch(self._directory, file, layout, bucket, span, self.while_wanted(segments))
         if not self.is_wanted:
             (self._directory / file).unlink(missing_ok=True)
             raise StepGone(f"nobody waits for {self._name} any more")
@@ -117,7 +124,7 @@ def by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
 def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -> BatchRef | None:
     """Carry out a planned merge; None when everything cancelled. `spine.apply` puts the result in place."""
     runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
-    merged = coalesce(merge_segments(runs, layout, task.since))
+    merged = coalesce(writer.while_wanted(merge_segments(runs, layout, task.since)))
     if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
         return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
     rows = list(merged)

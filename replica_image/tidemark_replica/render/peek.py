@@ -176,33 +176,40 @@ class Finish:
 
 @dataclass(frozen=True)
 class FinishTop:
-    """The first `wanted` rows in order, those that cannot be among them thinned away as they come."""
+    """The first `wanted` rows in order, those that cannot be among them thinned away as they come.
+
+    A row that is there many times is kept once, until the answer is made.
+    """
 
     max_bytes: int
     wanted: int
     order: tuple[OrderKey, ...]
 
     def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
-        kept: list[Any] = []
+        kept: list[Updates] = []
         for batch in contents:
             if error := first_error(batch):
                 yield _error_row(batch, error)
                 return
-            counts = np.minimum(diffs(batch), self.wanted)
-            kept.append(_rows(batch.take(pa.array(np.repeat(np.arange(batch.num_rows), counts)))))
-            if sum(rows.num_rows for rows in kept) > 2 * self.wanted + BATCH_ROWS:
+            kept.append(batch)
+            size = sum(rows.nbytes for rows in kept)
+            if size > 3 * self.max_bytes or sum(rows.num_rows for rows in kept) > 2 * self.wanted + BATCH_ROWS:
                 kept = self._first(kept)
-            if sum(rows.nbytes for rows in kept) > 2 * self.max_bytes + _bytes(batch, counts):
-                yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
-                return
-        yield from self._first(kept)
+                if sum(rows.nbytes for rows in kept) > 2 * self.max_bytes:
+                    yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
+                    return
+        yield from Finish(self.max_bytes, self.wanted)(self._first(kept))
 
-    def _first(self, kept: Sequence[Any]) -> list[Any]:
+    def _first(self, kept: Sequence[Updates]) -> list[Updates]:
+        """In order, those that have a place before `wanted`."""
         if not kept:
             return []
-        rows = pa.Table.from_batches(kept)
-        found: list[Any] = rows.take(sorted_indices(rows, self.order).slice(0, self.wanted)).to_batches()
-        return found
+        updates = pa.Table.from_batches(kept)
+        rows = updates.select([*range(updates.num_columns - 3)])
+        found = updates.take(sorted_indices(rows, self.order)).combine_chunks()
+        counts = found.column("__diff").to_numpy()
+        ends = np.cumsum(counts, dtype=np.float64)
+        return list(found.slice(0, int(np.searchsorted(ends, self.wanted, "left")) + 1).to_batches())
 
 
 def first_error(batch: Updates) -> str | None:
@@ -215,13 +222,13 @@ def first_error(batch: Updates) -> str | None:
 
 def _at_most(counts: Any, left: int) -> Any:
     """The first `left` of rows that are there so many times each."""
-    before = np.cumsum(counts) - counts
-    return np.clip(left - before, 0, counts)
+    before = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)[:-1]])  # sums may be beyond 64 bits
+    return np.clip(left - before, 0, counts).astype(np.int64)
 
 
 def _bytes(batch: Updates, counts: Any) -> int:
     """What the repeated rows take, about."""
-    return int(batch.nbytes * (counts.sum() / max(batch.num_rows, 1)))
+    return int(batch.nbytes * (counts.sum(dtype=np.float64) / max(batch.num_rows, 1)))
 
 
 def _rows(batch: Updates) -> Any:
