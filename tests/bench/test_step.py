@@ -18,7 +18,7 @@ FIGURES = {
         *(
             f"empty_job{way}_ratio_{plan}"
             for way in ("", "_driver")
-            for plan in ("aggregation", "q1", "three_way", "six_way")
+            for plan in ("aggregation", "three_way", "six_way")
         ),
         *("spark_recompute_ratio_12k", "spark_recompute_cpu_ratio_12k", "duckdb_ratio_12k", "dd_ratio"),
         *("pathway_10_ratio", "pathway_40_ratio"),

@@ -1,6 +1,6 @@
 """Arithmetic of ANSI mode: what leaves its type's range fails, and nothing wraps around.
 
-Integers are computed in 64 bits; decimals only where the result's type holds every result (no digit is ever cut).
+Integers are computed in 64 bits; decimals only where no digit of a result is ever cut (`wide_decimals.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from tidemark_replica.arrangement.columns import fixed
 from tidemark_replica.arrangement.updates import Bools
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
+from tidemark_replica.evaluator.wide_decimals import admits_wide, wide
 
 _LEAST = np.iinfo(np.int64).min
 _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
 def admits_arithmetic(call: Call) -> bool:
-    """Numbers; decimals whose result cannot overflow and has Arrow's own type."""
+    """Numbers of one type; decimals whose result needs no rounding."""
     left, right = (a.type for a in call.arguments)
     if left.is_decimal:
-        return not decimals.may_overflow(call.function, left, right)
+        return not decimals.may_overflow(call.function, left, right) or admits_wide(call)
     return left.is_numeric and left == right == call.type
 
 
@@ -35,8 +36,7 @@ def arithmetic(call: Call, arguments: list[Result]) -> Result:
     """`+`, `-`, `*`."""
     left, right = (a.values for a in arguments)
     if call.type.is_decimal:
-        made = _DECIMAL[call.function](left, right)
-        return Result(_as(made, arrow_type(call.type)), in_order(arguments))
+        return _of_decimals(call, arguments)
     present, type = valid(left) & valid(right), arrow_type(call.type)
     a, b = fixed(left), fixed(right)
     if call.type.is_floating:
@@ -48,6 +48,16 @@ def arithmetic(call: Call, arguments: list[Result]) -> Result:
         wrong = _OVERFLOWS[call.function](a, b, made) if type.bit_width == 64 else _beyond(made, type)
     wrong &= present
     return Result(column(_narrow(made, type), type, present & ~wrong), either(in_order(arguments), wrong))
+
+
+def _of_decimals(call: Call, arguments: list[Result]) -> Result:
+    left, right = (a.values for a in arguments)
+    if decimals.may_overflow(call.function, *(a.type for a in call.arguments)):
+        made, wrong = wide(call, left, right)
+        failed = in_order(arguments)
+        return Result(made, failed if wrong is None else either(failed, wrong))
+    made = _DECIMAL[call.function](left, right)
+    return Result(_as(made, arrow_type(call.type)), in_order(arguments))
 
 
 def admits_division(call: Call) -> bool:
