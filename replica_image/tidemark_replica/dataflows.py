@@ -159,7 +159,7 @@ class Dataflows:
     def reconcile(self, wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
         """Keeps what is the same, drops the rest silently; the caller creates what was not reused."""
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
-        verdicts = reconcile((Candidate(d.description, d.furthest_since) for d in kept.values()), wanted)
+        verdicts = reconcile((Candidate(d.description, d.furthest_since, d.reads_from) for d in kept.values()), wanted)
         for verdict in verdicts:
             if verdict.reused:
                 dataflow = kept.pop(export_set(verdict.wanted))

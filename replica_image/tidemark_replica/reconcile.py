@@ -4,8 +4,9 @@ A dataflow is reused, nothing of it computed anew, if
 
     1. the same exports are wanted, with the same plan digest, and its as_of is not later than the one wanted;
     2. none of its exports has been compacted past the wanted as_of;
-    3. it exports no subscribe and no copy-to: their output belongs to the client that asked;
-    4. every index it imports is itself reused.
+    3. it still reads nothing before the wanted as_of: only from there on does the controller hold its inputs;
+    4. it exports no subscribe and no copy-to: their output belongs to the client that asked;
+    5. every index it imports is itself reused.
 
 Else it is dropped, silently, and the wanted one is created.
 """
@@ -24,10 +25,12 @@ ExportIds = frozenset[GlobalId]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A dataflow that is here: `since` is the furthest that any of its exports was compacted, empty if dropped."""
+    """A dataflow that is here: `since` is the furthest that any of its exports was compacted, empty if dropped;
+    `reads_from` the earliest time of its inputs that it still needs."""
 
     description: DataflowDescription
     since: Frontier
+    reads_from: Frontier
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def _obstacle(old: Candidate | None, new: DataflowDescription, reused: set[Globa
         return "incompatible"
     if old.since.less_equal(new.as_of) is False:
         return "compacted"
+    if old.reads_from < Frontier.at(new.as_of):
+        return "behind"
     if any(isinstance(e.sink, SubscribeSink | CopyToSink) for e in new.sink_exports):
         return "subscribe"
     if not {i.id for i in new.index_imports} <= reused:

@@ -17,8 +17,13 @@ OTHER_PLAN = copies("a", 10, source=shard("other"), index="i")
 READER = copies("b", 10, imports_index="i", index="j")
 
 
-def verdict(old: DataflowDescription, new: DataflowDescription, since: Frontier | None = None) -> str | None:
-    return reconcile([Candidate(old, since or Frontier.at(old.as_of))], [new])[0].reason
+AHEAD = Frontier.at(1000)
+
+
+def verdict(
+    old: DataflowDescription, new: DataflowDescription, since: Frontier | None = None, reads_from: Frontier = AHEAD
+) -> str | None:
+    return reconcile([Candidate(old, since or Frontier.at(old.as_of), reads_from)], [new])[0].reason
 
 
 @pytest.mark.parametrize(
@@ -43,9 +48,17 @@ def test_reuse_or_the_reason_why_not(
     assert verdict(old, new, since) == reason
 
 
+@pytest.mark.parametrize(
+    ("reads_from", "reason"), [(Frontier.at(24), "behind"), (Frontier.at(25), None), (Frontier.empty(), None)]
+)
+def test_one_that_fell_behind_begins_anew(reads_from: Frontier, reason: str | None) -> None:
+    """While nobody knew it, its inputs were held for others, from the wanted as_of on."""
+    assert verdict(INDEX, replace(INDEX, as_of=Time(25)), reads_from=reads_from) == reason
+
+
 def test_a_chain_is_reused_only_from_its_root_on() -> None:
     """An importer is reused with the index it reads, and falls with it."""
-    olds = [Candidate(d, Frontier.at(10)) for d in (INDEX, READER)]
+    olds = [Candidate(d, Frontier.at(10), AHEAD) for d in (INDEX, READER)]
 
     assert [v.reason for v in reconcile(olds, [INDEX, READER])] == [None, None]
     assert [v.reason for v in reconcile(olds, [OTHER_PLAN, READER])] == ["incompatible", "dependency"]

@@ -1,0 +1,268 @@
+"""A replica's own state machine, with shards that are numbers and drivers that compute nothing.
+
+    ComputeState, Dataflows, Peeks, Targets   the real ones
+    Driver                                    reads [lower, upper) of its inputs: allowed, or a violation
+    Watch, Storage                            see the simulated shards
+
+A collection's contents at a time are a function of its inputs' at that time, so nothing can be wrong but to read a time
+that has been compacted, or that is not complete: that is what drivers and peeks check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark_protocol.commands import (
+    AllowShardCompaction,
+    Command,
+    InitializationComplete,
+    Peek,
+    StorageCommand,
+)
+from tidemark_protocol.dataflow import MaterializedViewSink
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.responses import DescribedShard, Description, PeekRows, Response, ShardFrontiers
+from tidemark_replica.client import Responder
+from tidemark_replica.compute_state import ComputeState
+from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.export_state import ExportState
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.jobs import Done, Failed, Job, JobCancelled, Outcome
+from tidemark_replica.metrics import Metrics
+from tidemark_replica.peek_targets import Targets
+from tidemark_replica.peeks import Peeks
+
+
+class Violation(AssertionError):
+    """Somebody read what was not there any more, or not there yet."""
+
+
+@dataclass
+class SimShard:
+    """Durable, shared by all replicas."""
+
+    upper: int = 0
+    since: int = 0
+    term: WriterTerm = WriterTerm(0)
+
+
+Shards = dict[ShardId, SimShard]
+
+
+class Watch:
+    """Tells the client how far the shards are that somebody here follows."""
+
+    def __init__(self, shards: Shards, send: Callable[[Response], None]) -> None:
+        self._shards, self._send = shards, send
+        self._followed: dict[ShardId, set[Hashable]] = {}
+        self._told: dict[ShardId, tuple[int, int]] = {}
+
+    def follow(self, id: ShardId, location: str, owner: Hashable) -> None:
+        self._followed.setdefault(id, set()).add(owner)
+
+    def unfollow(self, owner: Hashable) -> None:
+        for owners in self._followed.values():
+            owners.discard(owner)
+
+    def seen(self, id: ShardId) -> DescribedShard:
+        shard = self._shards[id]
+        return DescribedShard(id, True, Frontier.at(shard.upper), Frontier.at(shard.since), shard.term)
+
+    def report_anew(self) -> None:
+        self._told.clear()
+
+    def maintain(self) -> None:
+        for id, owners in self._followed.items():
+            shard = self._shards[id]
+            if owners and self._told.get(id) != (shard.upper, shard.since):
+                self._told[id] = (shard.upper, shard.since)
+                self._send(ShardFrontiers(id, Frontier.at(shard.upper), Frontier.at(shard.since)))
+
+
+class Storage:
+    """Compacts shards as told."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def apply(self, command: StorageCommand) -> None:
+        assert isinstance(command, AllowShardCompaction)
+        shard, since = self._shards[command.id], command.frontier.time
+        if since is not None:
+            shard.since = max(shard.since, min(since, shard.upper - 1))
+
+    def keep_only(self, wanted: list[GlobalId]) -> None:
+        assert not wanted
+
+    def maintain(self) -> None:
+        pass
+
+
+class Pool:
+    """Work whose end comes when the machine says so."""
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], None]] = []
+
+    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
+        job = Job(name)
+        self._ends.append(lambda: done(Failed(JobCancelled(name)) if job.cancelled else Done(work())))
+        return job
+
+    def finish(self) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+
+@dataclass
+class Driver:
+    """Steps by at most `fuel` at a time. A shard that it may not read any more stalls it, as persist would."""
+
+    dataflow: InstalledDataflow
+    replica: SimReplica
+    since: dict[GlobalId, Frontier] = field(default_factory=dict)
+    stalled: str = ""
+    stopped: bool = False
+
+    def advance(self) -> None:
+        processed = self.dataflow.processed.time
+        upper = self.input_frontier()
+        if self.stopped or self.dataflow.refusal or processed is None or not self.replica.fuel or upper <= processed:
+            return
+        begins = processed if not self.dataflow.hydrated else processed - 1
+        self.stalled = self._unreadable(begins)
+        if self.stalled:
+            return
+        self.dataflow.processed, self.dataflow.hydrated = Frontier.at(min(upper, processed + self.replica.fuel)), True
+        self._write()
+
+    def input_frontier(self) -> int:
+        shards = [Frontier.at(self.replica.shards[s].upper) for s in self._inputs]
+        return meet([*shards, *(d.processed for d in self.dataflow.imports.values())]).encode()
+
+    @property
+    def _inputs(self) -> list[ShardId]:
+        return [i.shard.shard_id for i in self.dataflow.description.source_imports]
+
+    def _unreadable(self, begins: int) -> str:
+        for shard in self._inputs:
+            if self.replica.shards[shard].since > begins:
+                return f"{shard} from {begins} on, its since is {self.replica.shards[shard].since}"
+        for id, exporter in self.dataflow.imports.items():
+            kept = self.replica.drivers[exporter].since.get(id, Frontier.minimum())
+            if not kept.less_equal(begins):
+                return f"index {id} from {begins} on, it was compacted to {kept}"
+        return ""
+
+    def _write(self) -> None:
+        """Whoever is first appends; the processed time of others is behind what is written."""
+        for export in self.dataflow.description.sink_exports:
+            assert isinstance(export.sink, MaterializedViewSink)
+            shard, term = self.replica.shards[export.sink.shard.shard_id], self.dataflow.exports[export.id].term
+            processed = self.dataflow.processed.encode()
+            if term is None or term < shard.term or processed <= shard.upper:
+                continue
+            if shard.upper > 0 and self.dataflow.as_of.encode() >= shard.upper:
+                raise Violation(
+                    f"{export.id} begins at {self.dataflow.as_of}, but was written only up to {shard.upper}"
+                )
+            shard.upper, shard.term = processed, term
+
+    def write_frontier(self, id: GlobalId) -> Frontier:
+        for export in self.dataflow.description.sink_exports:
+            if export.id == id and isinstance(export.sink, MaterializedViewSink):
+                return Frontier.at(self.replica.shards[export.sink.shard.shard_id].upper)
+        return self.dataflow.processed
+
+    def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
+        self.since[id] = max(self.since.get(id, Frontier.minimum()), since)
+
+    def allow_writes(self, export: ExportState) -> None:
+        pass
+
+    @property
+    def is_stepping(self) -> bool:
+        return False
+
+    def retell(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class SimReplica:
+    """One incarnation of a replica: a SIGKILL makes another."""
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards, self.fuel = shards, 0
+        self.said: list[Response] = []
+        self.drivers: dict[InstalledDataflow, Driver] = {}
+        metrics, respond = Metrics(), Responder(Metrics())
+        self._pool, self._collected = Pool(), list[Command]()
+        self._watch = Watch(shards, respond)
+        self._initialized = False
+        self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
+        targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
+        self._peeks = Peeks(respond, targets)
+        self.state = ComputeState(
+            respond,
+            self.dataflows,
+            self._peeks,
+            Storage(shards),  # type: ignore[arg-type]
+            self._watch,  # type: ignore[arg-type]
+            metrics,
+            lambda: 0,
+        )
+
+    def greet(self) -> None:
+        """A new client: nobody is told anything until it has said all that there should be."""
+        self.state.detach()
+        self._collected, self._initialized, self.said = [], False, []
+
+    def take(self, command: Command) -> None:
+        if self._initialized:
+            self.state.apply(command)
+        elif isinstance(command, InitializationComplete):
+            self._initialized = True
+            self.state.reconcile(self._collected, lambda response: self.said.append(response))
+        else:
+            self._collected.append(command)
+
+    def work(self, fuel: int) -> None:
+        """Maintenance, in which each dataflow may step by `fuel`."""
+        self.fuel = fuel
+        self.state.maintain()
+        self.fuel = 0
+        self._pool.finish()
+
+    def describe(self, shards: list[ShardId]) -> Description:
+        hydrations, dataflows, collections = self.state.described({id: str(id) for id in shards})
+        looks = tuple(self._watch.seen(id) for id in shards)
+        return Description("", None, hydrations, dataflows, collections, looks)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its client has said all that there should be."""
+        return self._initialized
+
+    @property
+    def stalled(self) -> list[str]:
+        return [f"{d.description.name}: {self.drivers[d].stalled}" for d in self.dataflows if self.drivers[d].stalled]
+
+    def _start(self, dataflow: InstalledDataflow, refused: Callable[[str], None]) -> Driver:
+        self.drivers[dataflow] = Driver(dataflow, self)
+        return self.drivers[dataflow]
+
+    def _read(self, peek: Peek, max_result_bytes: int) -> PeekRows:
+        """As the pool does it, possibly long after the peek was admitted."""
+        dataflow = self.dataflows.find(peek.target.id)
+        if dataflow is not None:
+            since = self.drivers[dataflow].since.get(peek.target.id, Frontier.minimum())
+            if not since.less_equal(peek.timestamp) or dataflow.processed.less_equal(peek.timestamp):
+                raise Violation(f"a peek at {peek.timestamp} of {peek.target.id}, kept from {since} on")
+        return PeekRows(str(peek.timestamp).encode(), 1)

@@ -1,0 +1,155 @@
+"""Controller and replicas together, in any order of events: random programs, each promise checked after every one.
+
+`TIDEMARK_MODEL_PROGRAMS=20000 pytest tests/model` runs more of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.model.world import REPLICAS, TABLES, World
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse, ShardFrontiers, Status
+
+PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "300"))
+replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
+few = st.sampled_from([1, 3, 1_000])
+
+
+class Model(RuleBasedStateMachine):
+    """At most six Dataflows at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        for name in REPLICAS[:2]:
+            self.world.connect(name)
+
+    @precondition(lambda self: len(self.world.stored) < 6)
+    @rule(kind=st.sampled_from(["index", "view"]), table=tables)
+    def create(self, kind: str, table: str) -> None:
+        self.world.create(kind, table, None)
+
+    @precondition(lambda self: any(_indexes(self.world)) and len(self.world.stored) < 6)
+    @rule(data=st.data(), kind=st.sampled_from(["index", "view"]))
+    def create_over_an_index(self, data: st.DataObject, kind: str) -> None:
+        self.world.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.world))))
+
+    @precondition(lambda self: self.world.stored)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        self.world.drop(data.draw(st.sampled_from(list(self.world.stored))))
+
+    @rule(table=tables, by=st.sampled_from([1, 20, 100]))
+    def advance(self, table: str, by: int) -> None:
+        self.world.advance(table, by)
+
+    @rule(names=st.permutations(REPLICAS), cut=replicas)
+    def reconnect(self, names: list[str], cut: str) -> None:
+        """One loses its connection; then all have one again."""
+        self.world.cut(cut)
+        for name in names:
+            if name not in self.world.connections:
+                self.world.connect(name)
+
+    @rule(what=st.sampled_from(["cut", "kill", "operator"]), names=st.permutations(REPLICAS), most=st.integers(0, 3))
+    def disaster(self, what: str, names: list[str], most: int) -> None:
+        """A connection, a replica, or the operator is lost; a new one finds the replicas one after the other."""
+        if what == "operator":
+            self.world.new_operator()
+            for name in names[:most]:
+                self.world.connect(name)
+        else:
+            {"cut": self.world.cut, "kill": self.world.kill}[what](names[0])
+
+    @rule(name=replicas, most=few)
+    def deliver(self, name: str, most: int) -> None:
+        self.world.deliver(name, most)
+
+    @rule(name=replicas, most=few)
+    def hear(self, name: str, most: int) -> None:
+        self.world.hear(name, most)
+
+    @rule(name=replicas, fuel=st.sampled_from([0, 1, 30, 1_000]))
+    def work(self, name: str, fuel: int) -> None:
+        self.world.work(name, fuel)
+
+    @rule(names=st.sampled_from([REPLICAS[:1], REPLICAS[1:2], REPLICAS[:2], REPLICAS]), by=st.sampled_from([0, 100]))
+    def go_on(self, names: tuple[str, ...], by: int) -> None:
+        """Some while in which these replicas do all that there is to do."""
+        for table in TABLES:
+            self.world.advance(table, by)
+        for _ in range(2):
+            self.world.exchange(names)
+
+    @rule(behind=replicas, ahead=replicas, by=st.sampled_from([10, 100]))
+    def fall_behind(self, behind: str, ahead: str, by: int) -> None:
+        """One is cut off, another goes on, and all that it no longer needs is compacted."""
+        self.world.cut(behind)
+        for _ in range(3):
+            self.go_on((ahead,), by)
+
+    @rule(rounds=st.integers(1, 3))
+    def maintain(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.world.maintain()
+
+    @precondition(lambda self: any(_indexes(self.world)))
+    @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
+    def ask(self, data: st.DataObject, back: int) -> None:
+        self.world.ask(data.draw(st.sampled_from(_indexes(self.world))), back)
+
+    @precondition(lambda self: self.world.asked)
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        self.world.give_up(data.draw(st.sampled_from(list(self.world.asked))))
+
+    @precondition(lambda self: self.world.stored)
+    @rule(name=replicas, data=st.data())
+    def lie(self, name: str, data: st.DataObject) -> None:
+        """Frontiers that go back, answers that nobody asked for, statuses about nothing."""
+        stored = self.world.stored[data.draw(st.sampled_from(list(self.world.stored)))]
+        back = Frontier.at(Time(0))
+        self.world.said(
+            name,
+            data.draw(
+                st.sampled_from(
+                    [
+                        Frontiers(stored.description.export_ids[0], back, back, back),
+                        Frontiers(GlobalId("nobody"), Frontier.empty(), back, None),
+                        ShardFrontiers(TABLES[0], back, back),
+                        PeekResponse("nobody's", PeekError("no")),
+                        *(PeekResponse(uuid, PeekError("again")) for uuid in self.world.answered),
+                        Status(GlobalId("nobody"), "step_failed", {"message": "no"}),
+                        Status(stored.description.export_ids[0], "step_failed", {"message": "no"}),
+                    ]
+                )
+            ),
+        )
+
+    @invariant()
+    def promises(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        self.world.settle()
+
+
+def _indexes(world: World) -> list[str]:
+    return [owner for owner, stored in world.stored.items() if stored.description.index_exports]
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(
+    max_examples=PROGRAMS,
+    stateful_step_count=40,
+    report_multiple_bugs=False,
+    phases=(Phase.generate,),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

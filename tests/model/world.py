@@ -1,0 +1,314 @@
+"""A controller, replicas and shards, and everything that can happen to them, one thing at a time.
+
+    stored        Dataflows as the API server has them: what a new operator begins with
+    instance      the controller's core; a restart makes a new one
+    replicas      incarnations; connections with what is under way in both directions
+    shards        durable
+
+`World` offers the events; each raises Violation, or an AssertionError, where a promise is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tests.model.replica import Shards, SimReplica, SimShard, Violation
+from tests.replica.plans import copies, shard
+from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.shards import FrontierPair, ShardBook
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.installer import running_sinces, view_shards
+from tidemark_protocol.commands import Command, IndexTarget, Peek
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Description, PeekRows, Response
+
+LAG = 50
+TABLES = (ShardId("t0"), ShardId("t1"))
+REPLICAS = (ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3"))
+MAINTENANCE_MS = 10_000
+
+
+@dataclass
+class Connection:
+    """What is under way between a replica and the controller; `open` until the replica notices its end."""
+
+    number: int
+    inbox: list[Command] = field(default_factory=list)
+    outbox: list[Response] = field(default_factory=list)
+
+
+@dataclass
+class Stored:
+    """A Dataflow whose plan is stored; `reads` is the owner of the index that it imports."""
+
+    description: DataflowDescription
+    reads: str | None = None
+
+
+class World:
+    def __init__(self) -> None:
+        self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
+        self.now, self.term, self._connections, self._created, self._peeks = 10_000_000, 0, 0, 0, 0
+        self.stored: dict[str, Stored] = {}
+        self.reached: dict[GlobalId, Frontier] = {}
+        self.replicas = {name: SimReplica(self.shards) for name in REPLICAS}
+        self.connections: dict[ReplicaId, Connection] = {}
+        self.descriptions: dict[ReplicaId, Description] = {}
+        self.asked: dict[str, Peek] = {}
+        self.answered: set[str] = set()
+        self.new_operator()
+
+    # --- events ---
+
+    def new_operator(self) -> None:
+        """The one before is gone: what it knew, its connections, its peeks. Replicas notice when they are greeted."""
+        self._remember_reached()
+        self.term += 1
+        self.connections.clear()
+        self.descriptions.clear()
+        self.asked.clear()
+        self.book = ShardBook()
+        self.instance = Instance(self.book)
+        for id in TABLES:
+            self.book.register(id, str(id), LAG)
+        for owner, stored in self.stored.items():
+            self._hold_stored(owner, stored)
+
+    def create(self, kind: str, table: ShardId, reads: str | None) -> None:
+        """A Dataflow over a table, or over another's index."""
+        self._created += 1
+        name = f"d{self._created}"
+        source = shard(table, "") if reads is None else None
+        view = shard(f"{name}-shard", "") if kind == "view" else None
+        index = f"{name}-index" if kind == "index" else None
+        imports = None if reads is None else f"{reads}-index"
+        description = copies(name, 0, source=source, view=view, index=index, imports_index=imports)
+        for v in view_shards(description):
+            self.shards[v.shard_id] = SimShard()
+        try:
+            self._install(name, Stored(description, reads), first=True)
+        except Waiting:
+            return
+
+    def drop(self, owner: str) -> None:
+        """Refused (InUse) while others read it."""
+        if any(s.reads == owner for s in self.stored.values()):
+            return
+        self.book.release(f"stored {owner}")
+        for view in view_shards(self.stored.pop(owner).description):
+            self.book.forget(view.shard_id)
+        self._take(self.instance.drop(owner))
+
+    def advance(self, table: ShardId, by: int) -> None:
+        """New data."""
+        self.shards[table].upper += by
+
+    def connect(self, name: ReplicaId) -> None:
+        """As the operator does it: describe, install what is stored, greet, replay."""
+        self._connections += 1
+        left, replica = self.cut(name), self.replicas[name]
+        self.descriptions[name] = replica.describe([s.id for s in self.book.all()])
+        for seen in self.descriptions[name].shards:
+            self.book.described(seen)
+        self._restore()
+        self.instance.connect(name, self._connections, self.now)
+        self.instance.dataflows.seed({c.id: c.write for c in self.descriptions[name].collections})
+        self.connections[name] = Connection(self._connections)
+        replica.greet()
+        known = self._known()
+        for number, response in left:
+            self._take(self.instance.receive(name, number, response, self.now))
+        assert self._known() == known, "an earlier connection was believed"
+
+    def cut(self, name: ReplicaId) -> list[tuple[int, Response]]:
+        """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
+        old = self.connections.pop(name, None)
+        if old is None:
+            return []
+        self._take(self.instance.disconnect(name))
+        return [(old.number, response) for response in (*old.outbox, *self.replicas[name].said)]
+
+    def kill(self, name: ReplicaId) -> None:
+        """SIGKILL: the replica comes back with nothing."""
+        self.cut(name)
+        self.replicas[name] = SimReplica(self.shards)
+
+    def deliver(self, name: ReplicaId, most: int) -> None:
+        """Commands reach the replica, in order."""
+        if connection := self.connections.get(name):
+            link = self.instance.link(name, connection.number)
+            assert link is not None
+            connection.inbox += link.drain()
+            arrived, connection.inbox = connection.inbox[:most], connection.inbox[most:]
+            for command in arrived:
+                self.replicas[name].take(command)
+
+    def hear(self, name: ReplicaId, most: int) -> None:
+        """Responses reach the controller, in order."""
+        if connection := self.connections.get(name):
+            connection.outbox += self.replicas[name].said
+            self.replicas[name].said.clear()
+            arrived, connection.outbox = connection.outbox[:most], connection.outbox[most:]
+            for response in arrived:
+                self.said(name, response)
+
+    def said(self, name: ReplicaId, response: Response) -> None:
+        """True or not."""
+        if connection := self.connections.get(name):
+            self._take(self.instance.receive(name, connection.number, response, self.now))
+
+    def work(self, name: ReplicaId, fuel: int) -> None:
+        self.replicas[name].work(fuel)
+
+    def maintain(self) -> None:
+        self.now += MAINTENANCE_MS
+        self._restore()
+        self._take(self.instance.maintain(self.now))
+
+    def ask(self, owner: str, back: int) -> None:
+        """A peek of an index at a time that can be read, `back` before the newest."""
+        id = GlobalId(f"{owner}-index")
+        index = self.instance.dataflows.index(id)
+        if index is None or index.write is None or index.write <= index.since:
+            return
+        time = max(index.since.encode(), index.write.encode() - 1 - back)
+        self._peeks += 1
+        peek = Peek(f"peek {self._peeks}", IndexTarget(id), Time(time), _EVERY, Finishing(), ())
+        self.asked[peek.uuid] = peek
+        self.instance.peek(peek)
+
+    def give_up(self, uuid: str) -> None:
+        del self.asked[uuid]
+        self.instance.cancel_peek(uuid)
+
+    # --- promises ---
+
+    def check(self) -> None:
+        """What holds at every moment."""
+        for collection in self._collections():
+            before = self.reached.get(collection.id)
+            assert before is None or collection.write is None or collection.write >= before, "a frontier went back"
+            begun = collection.write is not None and collection.as_of < collection.write.encode()
+            assert not begun or collection.since <= collection.write, "what is incomplete was compacted"
+        self._remember_reached()
+        for name, connection in self.connections.items():
+            link = self.instance.link(name, connection.number)
+            if link is not None and self.replicas[name].is_served and (stalled := self.replicas[name].stalled):
+                raise Violation(f"{name} cannot go on: {stalled[0]}")
+
+    def settle(self) -> None:
+        """Nothing more happens, but what has begun: then everything is as it should be."""
+        for name in REPLICAS:
+            self.connect(name)
+        for _ in range(12):
+            self.exchange(REPLICAS)
+        complete = {owner: self._complete(owner) for owner in self.stored}
+        assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"
+        for name, replica in self.replicas.items():
+            processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
+            assert processed == complete, f"{name} has done everything"
+        assert not set(self.asked) - self.answered, "every peek was answered"
+        holders = {h for s in self.book.all() for h in s.holds}
+        readers = [s.description for s in self.stored.values() if s.description.source_imports]
+        assert holders == {f"export {id}" for d in readers for id in d.export_ids}
+        assert self.instance._history.dataflow_count == len(self.stored)
+
+    def exchange(self, names: Sequence[ReplicaId]) -> None:
+        """Everything under way arrives, and is done."""
+        for name in names:
+            self.deliver(name, 10_000)
+            self.work(name, 1_000_000)
+            self.hear(name, 10_000)
+            self.check()
+        self.maintain()
+
+    def _complete(self, owner: str) -> int:
+        stored = self.stored[owner]
+        if stored.reads is not None:
+            return self._complete(stored.reads)
+        return min(self.shards[i.shard.shard_id].upper for i in stored.description.source_imports)
+
+    # --- the operator's part ---
+
+    def _restore(self) -> None:
+        for owner, stored in self.stored.items():
+            if self.instance.dataflows.get(owner) is None:
+                try:
+                    self._install(owner, stored, first=False)
+                except Waiting:
+                    continue
+
+    def _install(self, owner: str, stored: Stored, first: bool) -> None:
+        description = stored.description
+        for view in view_shards(description):
+            self.book.register(view.shard_id, str(view.shard_id), LAG)
+        sinks = [f.upper for v in view_shards(description) if (f := self.book.frontiers(v.shard_id))]
+        request = AsOfRequest(
+            inputs=tuple(self._inputs(description)),
+            sinks=tuple(upper for upper in sinks if upper > Frontier.minimum()),
+            stored=None if first else description.as_of,
+            running=tuple(running_sinces(description, self.descriptions.values())),
+        )
+        as_of = select_as_of(request)
+        if first:
+            description = replace(description, as_of=as_of)
+            self.stored[owner] = Stored(description, stored.reads)
+            self._hold_stored(owner, self.stored[owner])
+        self.instance.create(Dataflow(owner, replace(description, as_of=as_of), LAG), WriterTerm(1))
+        self.instance.dataflows.seed({id: f for id, f in self.reached.items() if id in description.export_ids})
+        self.book.release(f"stored {owner}")
+
+    def _inputs(self, description: DataflowDescription) -> Iterator[Input]:
+        for source in description.source_imports:
+            yield Input(source.id, self.book.register(source.shard.shard_id, source.shard.location).readable)
+        for imported in description.index_imports:
+            index = self.instance.dataflows.index(imported.id)
+            if index is None:
+                raise Waiting("WaitingForInput", "the index is not there")
+            yield Input(imported.id, FrontierPair(index.write or Frontier.minimum(), index.since))
+
+    def _hold_stored(self, owner: str, stored: Stored) -> None:
+        for view in view_shards(stored.description):
+            self.book.register(view.shard_id, str(view.shard_id), LAG)
+        for source in stored.description.source_imports:
+            self.book.hold(source.shard.shard_id, f"stored {owner}", Frontier.minimum())
+
+    def _collections(self) -> Iterator:
+        for owner in self.instance.dataflows.owners():
+            yield from (c for c in self.instance.dataflows.collections_of(owner) if not c.dropped)
+
+    def _known(self) -> list[object]:
+        """What is believed of collections and shards."""
+        told = [
+            (c.id, c.write, r, on.write, on.input, on.output)
+            for c in self._collections()
+            for r, on in c.replicas.items()
+        ]
+        return [*told, *((s.id, s.frontiers) for s in self.book.all())]
+
+    def _remember_reached(self) -> None:
+        """As statuses do."""
+        if hasattr(self, "instance"):
+            self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
+
+    def _take(self, notices: list[Notice]) -> None:
+        for notice in notices:
+            if isinstance(notice, PeekAnswer):
+                assert notice.uuid not in self.answered, "answered twice"
+                self.answered.add(notice.uuid)
+                if peek := self.asked.get(notice.uuid):
+                    owner = peek.target.id.removesuffix("-index")
+                    expected = PeekRows(str(peek.timestamp).encode(), 1)
+                    assert notice.result == expected or owner not in self.stored, notice.result
+
+
+_EVERY = MapFilterProject(())
