@@ -5,6 +5,7 @@ pieces        other steps, rows in another order, few at a time: the same update
 compacted     eight buckets, compacted after each step: the same updates, and the index says the same
 restarted     begun anew in the middle: the same from there on
 interrupted   every step cut short at several points, then run twice at once: the same updates, and no file too many
+in tasks      every step, or some of them, exchanged among several tasks: the same updates
 DuckDB        at every frontier its rows, where the case says that it means the same
 """
 
@@ -16,18 +17,22 @@ from pathlib import Path
 
 from tests.oracle.check import Case, Wrong, rounded
 from tests.oracle.in_process import InPieces, InProcessWorld, in_process, interrupted
+from tests.oracle.in_tasks import InTasks
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.scripts import Script
 from tests.oracle.variants import Variant, built, compacted, from_time, restarted
 from tests.oracle.world import Updates, contents
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
+from tidemark_replica.render.shapes import Exchanging
 
 WAYS: Mapping[str, Variant] = {
     "pieces": built(runner=InPieces),
     "compacted": compacted,
     "restarted": restarted,
     "interrupted": interrupted,
+    "in tasks": built(runner=InTasks, exchanging=Exchanging(3, from_rows=0)),
+    "in tasks now and then": built(runner=InTasks, exchanging=Exchanging(2, from_rows=6)),
 }
 
 

@@ -50,13 +50,13 @@ class Shapes:
     """The shapes of one dataflow's fragments; exchanged ones are prepared when they are first needed."""
 
     def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchanging: Exchanging) -> None:
-        self._session, self._layouts, self._exchanging = session, layouts, exchanging
+        self._session, self.layouts, self.exchanging = session, layouts, exchanging
         self._prepared: dict[tuple[str, bool], Shape | None] = {}
 
     def of(self, work: Work) -> Shape:
         """How to run it."""
         found = None
-        if self._exchanging.is_large(work.reads):
+        if self.exchanging.is_large(work.reads):
             found = self._exchanged(work.prepared.fragment, at_once=work.at_once)
         if found is None:
             return Shape(work.prepared.plan, work.prepared.fragment.stage, 1)
@@ -64,9 +64,9 @@ class Shapes:
         return Shape(found.plan.clone(), found.stage, found.tasks)
 
     def _exchanged(self, fragment: Fragment, *, at_once: bool) -> Shape | None:
-        tasks, which = self._exchanging.tasks, (fragment.name, at_once)
+        tasks, which = self.exchanging.tasks, (fragment.name, at_once)
         if which not in self._prepared:
-            stage = exchanged(fragment.stage, self._layouts, at_once=at_once)
+            stage = exchanged(fragment.stage, self.layouts, at_once=at_once)
             plan = None if stage is None else prepare(self._session, stage, tasks)
             self._prepared[which] = None if stage is None else Shape(plan, stage, tasks)
         return self._prepared[which]
