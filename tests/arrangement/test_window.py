@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.kernels import versions, window
 from tidemark_replica.arrangement.kernels.window import WindowFunction
 from tidemark_replica.arrangement.kernels.window_calls import Call
-from tidemark_replica.arrangement.kernels.window_frames import Distance, Frame
+from tidemark_replica.arrangement.kernels.window_frames import DAY_MICROS, Distance, Frame, _moved
 from tidemark_replica.arrangement.ordering import Order
 
 DEC = pa.decimal128(10, 2)
@@ -263,6 +264,24 @@ def test_distances_are_those_of_the_type(
     output = run_once(tmp_path, function, [t], [((v,), 2, 1) for v in values])
     found = {plain(row[0]): row[1] for row, _, _ in output}
     assert [found[plain(v)] for v in values] == sizes
+
+
+@pytest.mark.parametrize("unit", ["days", "micros", "months"])
+def test_distances_reach_to_the_ends_of_all_dates(unit: str) -> None:
+    """Dates go to the year 5,881,580, which is beyond what microseconds in 64 bits can say."""
+    days = [-(2**31), -106_751_992, -1, 0, 1, 106_751_992, 2**31 - 1]
+    column = pa.array(days, pa.int32()).cast(pa.date32())
+    for amount in (-(2**31), -40, 0, 1, 2**31 - 1):
+        values, targets = _moved(column, Distance(amount, unit), 1)
+        before = [d * DAY_MICROS + t for d, t in zip(*(w.tolist() for w in values), strict=True)]
+        after = [d * DAY_MICROS + t for d, t in zip(*(w.tolist() for w in targets), strict=True)]
+        assert before == [d * DAY_MICROS for d in days]
+        if unit == "months":
+            assert all(a < b for a, b in pairwise(after))
+            moved = [(a - b) / DAY_MICROS for a, b in zip(after, before, strict=True)]
+            assert all(min(28 * amount, 31 * amount) <= m <= max(28 * amount, 31 * amount) for m in moved)
+        else:
+            assert after == [b + amount * (DAY_MICROS if unit == "days" else 1) for b in before]
 
 
 def run_once(folder: Path, function: WindowFunction, types: list, rows: list) -> Counter:

@@ -90,12 +90,9 @@ def _at_distance(p: Partitions, bound: Bound, *, after: bool) -> Ints:
 def _moved(column: Array, by: Distance, sign: int) -> tuple[list[Ints], list[Ints]]:
     """Words of the values, and of the values moved by a distance, comparable with each other."""
     t = column.type
-    if by.unit == "months":
-        months = _add_months(column, sign * int(by.amount))
-        return [_micros(column)], [months]
     if by.unit != "value":
-        micros = int(by.amount) * (DAY_MICROS if by.unit == "days" else 1)
-        return [_micros(column)], [_saturating(_micros(column), sign * micros)]
+        days, time = _moment(column)
+        return [days, time], [*_moment_moved(days, time, sign * int(by.amount), by.unit)]
     if pa.types.is_floating(t):
         with np.errstate(invalid="ignore", over="ignore"):
             moved = fixed(column).astype(np.float64) + sign * float(by.amount)
@@ -121,19 +118,30 @@ def _saturating(values: Ints, amount: int) -> Ints:
     return np.where(values < least - np.int64(amount), least, values + np.int64(amount))
 
 
-def _micros(column: Array) -> Ints:
+def _moment(column: Array) -> tuple[Ints, Ints]:
+    """(days, microseconds of the day): together they are more than 64 bits hold, as dates may be."""
     values = fixed(column).astype(np.int64)
-    return values * DAY_MICROS if pa.types.is_date32(column.type) else values
+    if pa.types.is_date32(column.type):
+        return values, np.zeros_like(values)
+    return values // DAY_MICROS, values % DAY_MICROS
 
 
-def _add_months(column: Array, months: int) -> Ints:
-    """Microseconds of the moments so many months later; a day that the month does not have becomes its last."""
-    micros = _micros(column)
-    days, time = micros // DAY_MICROS, micros % DAY_MICROS
+def _moment_moved(days: Ints, time: Ints, amount: int, unit: str) -> tuple[Ints, Ints]:
+    """The moments so many of the unit later."""
+    if unit == "months":
+        return _add_months(days, amount), time
+    if unit == "days":
+        return days + amount, time
+    whole, rest = divmod(amount, DAY_MICROS)
+    later = time + rest
+    return days + whole + later // DAY_MICROS, later % DAY_MICROS
+
+
+def _add_months(days: Ints, months: int) -> Ints:
+    """The days so many months later; a day that the month does not have becomes its last."""
     date = days.astype("datetime64[D]")
     month = date.astype("datetime64[M]")
     day = (date - month.astype("datetime64[D]")).astype(np.int64)
     moved = month + np.timedelta64(months, "M")
     last = ((moved + np.timedelta64(1, "M")).astype("datetime64[D]") - np.timedelta64(1, "D")).astype(np.int64)
-    first = moved.astype("datetime64[D]").astype(np.int64)
-    return np.asarray(np.minimum(first + day, last) * DAY_MICROS + time)
+    return np.asarray(np.minimum(moved.astype("datetime64[D]").astype(np.int64) + day, last))
