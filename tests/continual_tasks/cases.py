@@ -43,6 +43,15 @@ TASKS = (
         delete="gone",
     ),
     Task(
+        "retention by the clock",
+        {
+            "v": "SELECT a, s, _commit_timestamp AS since FROM table_changes('t') WHERE _change_type = 'insert'",
+            "gone": "SELECT * FROM log WHERE since + INTERVAL '0.010' SECOND < now()",
+        },
+        {"t": T},
+        delete="gone",
+    ),
+    Task(
         "each value once",
         {"v": "SELECT DISTINCT a FROM table_changes('t') c WHERE NOT EXISTS (SELECT * FROM log WHERE log.a = c.a)"},
         {"t": T},

@@ -91,7 +91,9 @@ def _rows(
     _register(connection, "changes_now", (*task.tables[task.watch].named, *ours), changed)
     connection.execute("CREATE OR REPLACE MACRO table_changes(name) AS TABLE SELECT * FROM changes_now")
     _register(connection, NAME, columns, list(out.elements()))
-    return {name: _counted(connection.sql(sql).to_arrow_table()) for name, sql in task.views.items()}
+    now = f"to_timestamp({time} / 1000)"
+    texts = {name: sql.replace("now()", now) for name, sql in task.views.items()}
+    return {name: _counted(connection.sql(sql).to_arrow_table()) for name, sql in texts.items()}
 
 
 def _register(connection: Any, name: str, columns: tuple[Column, ...], rows: list[Row]) -> None:

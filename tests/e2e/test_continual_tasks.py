@@ -1,0 +1,132 @@
+"""Continual tasks from kubectl apply to their tables: each change of a source is done once, at its time, whoever is
+killed, and also after the SQL was edited."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.oracle import expanded
+from tests.e2e.system import CHECKOUT, System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+COUNTER = """
+SELECT CAST(coalesce(max(tick), 0) + {step} AS BIGINT) AS tick
+FROM ticks
+"""
+SEEN = ("o_orderkey", "o_custkey", "o_totalprice")
+
+
+def count_by(system: System, step: int) -> None:
+    """A task that adds a number to its own largest, at each change of the orders."""
+    task = {"watch": "tpch.orders", "columns": [{"name": "tick", "type": "BIGINT"}]}
+    system.dataflow("ticks", COUNTER.format(step=step), continualTask=task)
+
+
+def rows(system: System, name: str, part: str, at: int, columns: tuple[str, ...]) -> Counter[tuple[Any, ...]]:
+    table = expanded(system.contents(name, part, at)).select(columns)
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def complete(system: System, *names: str) -> int:
+    """The last time before which all of these are complete."""
+    live = system.live_frontiers()
+    return min(int(live[f"{name}.{name}"].get("write", -1)) for name in names) - 1
+
+
+def further(system: System, *names: str) -> int:
+    """A complete time that is later than what is complete now; a task that reads itself does one change at a time."""
+    before = complete(system, *names)
+    wait_for("the tasks to go on", lambda: complete(system, *names) > before, system.log)
+    return complete(system, *names)
+
+
+def check_log(system: System, before: Counter[tuple[Any, ...]], at: int) -> None:
+    """What was inserted less what was deleted is the difference between the orders then and now."""
+    log = rows(system, "orderlog", "orderlog", at, (*SEEN, "change"))
+    change = Counter({row[:-1]: n for row, n in log.items() if row[-1] == "insert"})
+    change.subtract({row[:-1]: n for row, n in log.items() if row[-1] == "delete"})
+    orders = rows(system, "tpch", "orders", at, SEEN)
+    orders.subtract(before)
+
+    assert log
+    assert {r: n for r, n in change.items() if n} == {r: n for r, n in orders.items() if n}
+
+
+def numbers(system: System, at: int) -> list[int]:
+    return sorted(n for (n,) in rows(system, "ticks", "ticks", at, ("tick",)).elements())
+
+
+def as_of(system: System, name: str) -> int:
+    return int(system.get("dataflow", name)["status"]["revision"]["asOf"])
+
+
+def test_crash_each_change_is_done_once_whoever_is_killed(system: System) -> None:
+    """The example, and a task that reads its own output; the replica and the operator are killed in between."""
+    example = yaml.safe_load((CHECKOUT / "examples" / "50-order-log.yaml").read_text())
+    wait_for("the orders", lambda: system.live_frontiers().get("tpch.orders", {}).get("write"), system.log)
+    system.apply(example["kind"], example["metadata"]["name"], example["spec"])
+    count_by(system, 1)
+    system.wait_hydrated("orderlog", "ticks")
+    begins = as_of(system, "orderlog")
+    before = rows(system, "tpch", "orders", begins, SEEN)
+    moments = random.Random(11)
+    for kill in (system.kill_replica, _operator(system), system.kill_replica):
+        check_log(system, before, further(system, "orderlog", "ticks"))
+        time.sleep(moments.uniform(0, 2))
+        kill()
+    at = further(system, "orderlog", "ticks")
+    check_log(system, before, at)
+    since = as_of(system, "ticks")
+    log = rows(system, "orderlog", "orderlog", at, ("changed_at",))
+    changes = {moment for (moment,) in log if moment.timestamp() * 1000 > since}
+
+    assert numbers(system, at) == list(range(1, len(changes) + 1))
+    assert "at each change of" in system.explain("ticks")
+    assert system.query("SELECT max(tick) AS n FROM ticks", as_of=at)["rows"] == [{"n": len(changes)}]
+
+
+def test_an_edit_goes_on_with_the_same_table(system: System) -> None:
+    """What the SQL before it wrote stays; from then on the steps are of ten."""
+    count_by(system, 1)
+    system.wait_hydrated("ticks")
+    counted = numbers(system, further(system, "ticks"))[-1]
+    count_by(system, 10)
+    system.wait_hydrated("ticks")
+    wait_for("some changes more", lambda: numbers(system, complete(system, "ticks"))[-1] > counted + 30, system.log)
+    found = numbers(system, complete(system, "ticks"))
+    steps = [b - a for a, b in pairwise(found)]
+
+    assert found[0] == 1
+    assert steps == [1] * steps.count(1) + [10] * steps.count(10)
+
+
+def test_what_fails_stops_before_it_and_says_so(system: System) -> None:
+    """Nothing is written at the change that fails; the condition names the expression; other SQL goes on with it."""
+    fails = "SELECT 1 div (count(*) - count(*)) AS n FROM table_changes('tpch.orders')"
+    system.dataflow("fails", fails, continualTask={"watch": "tpch.orders"})
+    message = system.wait_condition("dataflow", "fails", "Erroring")
+    stood = complete(system, "fails")
+
+    assert "fails" in message
+    assert expanded(system.contents("fails", "fails", stood)).num_rows == 0
+    mended = fails.replace("count(*) - count(*)", "count(*) - count(*) + 1")
+    system.dataflow("fails", mended, continualTask={"watch": "tpch.orders"})
+    system.wait_condition("dataflow", "fails", "Ready")
+    wait_for("what stood still", lambda: complete(system, "fails") > stood, system.log)
+    assert set(rows(system, "fails", "fails", complete(system, "fails"), ("n",))) == {(1,)}
+
+
+def _operator(system: System) -> Any:
+    def replaced() -> None:
+        system.kill_operator()
+        system.start_operator()
+
+    return replaced
