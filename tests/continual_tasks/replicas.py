@@ -14,7 +14,8 @@ from tests.continual_tasks.fold import NAME, Row, Rows, Task
 from tests.oracle.histories import History, Table
 from tests.oracle.world import as_table, plain
 from tests.replica.loop import Loop
-from tidemark_persist import Appended, create_or_open, open_shard, read_part
+from tidemark_persist import Appended, ShardNotFound, create_or_open, open_shard, read_part
+from tidemark_persist import Time as PersistTime
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.plan import plan
 from tidemark_protocol.check import check_dataflow
@@ -146,7 +147,10 @@ def later(description: DataflowDescription) -> DataflowDescription:
     """As it is sent after a restart: from the last time that was written on."""
     sink = description.sink_exports[0].sink
     assert isinstance(sink, ContinualTaskSink)
-    upper = open_shard(sink.shard.location).state().upper
+    try:
+        upper = open_shard(sink.shard.location).state().upper
+    except ShardNotFound:
+        upper = PersistTime(0)
     return description.with_as_of(Frontier.at(upper - 1)) if upper else description
 
 

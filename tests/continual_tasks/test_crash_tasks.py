@@ -16,6 +16,7 @@ from tests.continual_tasks.fold import Task, fold
 from tests.continual_tasks.replicas import EXPORT, Replica, Tables, columns, describe, later, written
 from tests.oracle.histories import History, random_history
 from tests.oracle.oracle import Oracle
+from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU, T
 from tests.replica.test_crash_sink import CutShort
 from tidemark_persist import open_shard
@@ -52,6 +53,31 @@ def test_crash_replicas_that_compete_do_each_change_once(oracle: Oracle, tmp_pat
     compete([steady, anew], tables, end, rng)
     steady.end()
     anew.end()
+
+    assert written(tmp_path) == fold(task, history, columns(description))
+
+
+@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("task", [COUNTER, UPSERT, AUDIT], ids=lambda task: task.name)
+def test_crash_killed_again_and_again_at_any_moment(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> None:
+    """Between staging and appending, after an append that nobody heard of, before the first: no change is lost or
+    done twice, whatever the next process finds."""
+    history, rng = random_history(task.tables, 100 + seed), random.Random(seed)
+    tables = Tables(tmp_path, task.tables, history)
+    end = history.last + 1
+    tables.append((history.as_of + 1 + end) // 2)
+    description = describe(oracle.catalyst, task, tmp_path, history.as_of)
+    for life in range(5):
+        replica = Replica(oracle.spark, tmp_path / f"r{life}", later(description), handles=CutShort())
+        dies_at = rng.randrange(replica.written, tables.upper + 1)
+        replica.loop.run_until(lambda r=replica, at=dies_at: r.written >= at, replica.advance)  # type: ignore[misc]
+        for _ in range(rng.randrange(8)):
+            replica.turn()
+        replica.end()
+    tables.append(end)
+    last = Replica(oracle.spark, tmp_path / "last", later(description))
+    last.write_until(end)
+    last.end()
 
     assert written(tmp_path) == fold(task, history, columns(description))
 

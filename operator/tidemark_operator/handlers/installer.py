@@ -40,6 +40,8 @@ def hold_stored(book: ShardBook, state: DataflowState) -> None:
     description = state.active.revision.description
     for shard in view_shards(description):
         book.register(shard.shard_id, shard.location, state.lag_ms)
+        if description.continual_task is not None:  # it goes on from what its own table holds
+            book.hold(shard.shard_id, _stored(state), Frontier.minimum())
     for source in description.source_imports:
         book.register(source.shard.shard_id, source.shard.location)
         book.hold(source.shard.shard_id, _stored(state), Frontier.minimum())
