@@ -158,6 +158,7 @@ def written(folder: Path) -> dict[int, Rows]:
     """What the output's updates are, by time; raises where it holds an error."""
     shard = open_shard(str(folder / "out"))
     state = shard.state()
+    assert shard.snapshot(state.since).num_rows == 0, "something was written at the as_of"
     found: dict[int, Rows] = {}
     for part in shard.listen(state.since + 1, state.upper):
         for batch in read_part(part):

@@ -103,9 +103,9 @@ class System:
         body = {"apiVersion": _GROUP, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
 
-    def base(self, memory: str = "1536Mi") -> None:
-        """An instance and a replica."""
-        self.apply("ComputeInstance", "default", {"storage": {"location": str(self.shards)}})
+    def base(self, memory: str = "1536Mi", **instance: Any) -> None:
+        """An instance, with these fields of its spec besides, and a replica."""
+        self.apply("ComputeInstance", "default", {"storage": {"location": str(self.shards)}, **instance})
         limits = {"resources": {"limits": {"cpu": 2, "memory": memory}}}
         self.apply("ComputeReplica", "r1", {"instance": "default", **limits})
 
