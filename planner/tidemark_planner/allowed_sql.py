@@ -54,7 +54,6 @@ SCALARS = (
 # Rules of the grammar that have no lowering, in the user's words.
 _CLAUSES = {
     "pivotClause": "PIVOT",
-    "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
     "jsonTable": "JSON_TABLE",
     "asofJoinType": "ASOF JOIN",
@@ -66,14 +65,12 @@ _CLAUSES = {
     "parameterMarker": "a parameter marker",
     "temporalClause": "time travel (VERSION or TIMESTAMP AS OF)",
     "transformClause": "TRANSFORM",
-    "operatorPipeRightSide": "the pipe operator |>",
     "hint": "a hint",
     "optionsClause": "WITH (options)",
 }
 # A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
 _NEEDS = {
     "pivotClause": "PIVOT",
-    "unpivotClause": "UNPIVOT",
     "sample": "TABLESAMPLE",
     "jsonTable": "JSON_TABLE",
     "asofJoinType": "ASOF",
@@ -83,7 +80,6 @@ _NEEDS = {
     "watermarkClause": "WATERMARK",
     "binByClause": "BIN",
     "temporalClause": "OF",
-    "operatorPipeRightSide": "|>",
     "hint": "/*+",
     "optionsClause": "WITH",
 }

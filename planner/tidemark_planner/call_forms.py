@@ -113,6 +113,18 @@ def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call("round", arguments, signatures.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
 
 
+def _to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    """ceil and floor to so many digits: of decimals, as which Spark takes all numbers."""
+
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        of, digits = arguments
+        if not of.type.is_decimal or not isinstance(digits, Literal) or digits.value is None:
+            unsupported(f"{function.removesuffix('_to')} to a number of digits that is not a literal")
+        return call(function, arguments, signatures.rounded_type(of.type, int(digits.value))[0])
+
+    return lowered
+
+
 def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
         of = arguments[0].type
@@ -129,6 +141,8 @@ BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     "Round": _rounded,
     "Floor": _whole("floor"),
     "Ceil": _whole("ceil"),
+    "RoundFloor": _to_digits("floor_to"),
+    "RoundCeil": _to_digits("ceil_to"),
     "DateAdd": _date_moved("date_add", fold.add_days),
     "DateSub": _date_moved("date_sub", fold.add_days),
     "AddMonths": _date_moved("add_months", fold.add_months),

@@ -132,13 +132,22 @@ class _Lowering:
         operation = tried(node)
         if operation is None:
             return chosen("if", tuple(self.lower(c) for c in node.children))
+        if operation.kind == "Cast" and operation.children[0].kind.startswith("TimestampAdd"):
+            return self.never_raising(operation.children[0])  # Spark's sum of a time and an interval is a cast
         if operation.kind == "Cast":
             target, of = type_of(operation.fields["dataType"]), self.lower(operation.children[0])
             return tried_call(cast_to(of, target), (of,))
         if operation.kind not in ARITHMETIC:
-            unsupported("a try_ function of other than numbers")
+            return self.never_raising(operation)
         arguments = tuple(self.lower(c) for c in operation.children)
         return tried_call(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
+
+    def never_raising(self, node: Node) -> ScalarExpr:
+        """What is tried though it cannot fail: days added to a date."""
+        made = self.lower(node)
+        if not isinstance(made, Call) or entry(made.function).errors(made) or made.function == "if":
+            unsupported("a try_ function of other than numbers")
+        return made
 
     def connective(self, node: Node) -> ScalarExpr:
         """AND and OR of any number: Spark's are of two."""

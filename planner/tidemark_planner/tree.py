@@ -12,6 +12,9 @@ from typing import Any
 
 from tidemark_planner.errors import CatalystFailed
 
+# What stands between the steps of `FROM t |> WHERE x |> LIMIT 3`, and says nothing.
+_PASSED_OVER = "PipeOperator"
+
 
 @dataclass(frozen=True)
 class Node:
@@ -56,7 +59,8 @@ def _next(rest: Any) -> Node:
     if raw is None:
         raise CatalystFailed("a tree from Catalyst ends before all children were read")
     children = tuple(_next(rest) for _ in range(raw["num-children"]))
-    return Node(raw["class"].rsplit(".", 1)[-1], raw, children)
+    kind = raw["class"].rsplit(".", 1)[-1]
+    return children[0] if kind == _PASSED_OVER else Node(kind, raw, children)
 
 
 def walk(node: Node) -> list[Node]:

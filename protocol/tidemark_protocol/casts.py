@@ -6,8 +6,7 @@
     cast(date as int)              not allowed
     cast(array<T> as array<U>)     as cast(T as U)
 
-Left out though Spark allows them: binary to string (the bytes may be no text), numbers to timestamps and
-timestamps to anything but text, date and whole seconds.
+Left out though Spark allows it: binary to string (the bytes may be no text; `decode` says which they are).
 """
 
 from __future__ import annotations
@@ -80,7 +79,11 @@ def _from_boolean(target: SqlType) -> frozenset[str] | None:
 def _from_timestamp(source: SqlType, target: SqlType) -> frozenset[str] | None:
     if target.name in ("string", "date", *_TIMESTAMPS):
         return _NEVER
-    return _NEVER if source.name == "timestamp" and target.name == "bigint" else None
+    if source.name != "timestamp" or not target.is_numeric:
+        return None
+    if target.is_decimal:
+        return frozenset({OUT_OF_RANGE})
+    return _NEVER if target.is_floating or target.name == "bigint" else frozenset({CAST_OVERFLOW})
 
 
 def _from_number(source: SqlType, target: SqlType) -> frozenset[str] | None:
@@ -90,6 +93,8 @@ def _from_number(source: SqlType, target: SqlType) -> frozenset[str] | None:
         return _NEVER if _fits_decimal(source, target) else frozenset({OUT_OF_RANGE})
     if target.is_integral:
         return _NEVER if _fits_integer(source, target) else frozenset({CAST_OVERFLOW})
+    if target.name == "timestamp":
+        return frozenset({CAST_INVALID_INPUT if source.is_floating else ARITHMETIC_OVERFLOW})
     return None
 
 

@@ -64,6 +64,7 @@ _ENTRIES = (
     Function("negate", 1, 1, signatures.negated, fallible.negation),
     Function("abs", 1, 1, signatures.number, fallible.overflow),
     Function("round", 2, 2, signatures.rounded, fallible.rounding),
+    *(Function(n, 2, 2, signatures.rounded_decimal, fallible.rounding) for n in ("floor_to", "ceil_to")),
     Function("floor", 1, 1, signatures.whole, fallible.whole),
     Function("ceil", 1, 1, signatures.whole, fallible.whole),
     *(Function(op, 2, 2, signatures.whole_numbers) for op in ("&", "|", "^")),

@@ -10,7 +10,7 @@ import re
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.fallible import NOTHING, Errors, always
 from tidemark_protocol.function_entry import Function, maybe
-from tidemark_protocol.signatures import Signature, fixed, of_names, strings
+from tidemark_protocol.signatures import Signature, fixed, of_names
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
 BINARY = SqlType("binary")
@@ -53,6 +53,12 @@ def _replaced(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return _text(STRING, STRING, STRING, INT)(arguments, result) and isinstance(arguments[3], Literal)
 
 
+def _joined(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """concat_ws: texts, and arrays of texts."""
+    texts = all(a.type in (STRING, SqlType.array(STRING)) for a in arguments[1:])
+    return texts and arguments[0].type == STRING == result
+
+
 def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """levenshtein: of two texts; -1 beyond the bound that is the third."""
     return fixed(INT, STRING, STRING)(arguments[:2], result) and all(a.type == INT for a in arguments[2:])
@@ -64,7 +70,7 @@ TEXT = (
     Function("ascii", 1, 1, fixed(INT, STRING)),
     Function("chr", 1, 1, _text(BIGINT)),
     Function("translate", 3, 3, _text(STRING, STRING, STRING)),
-    Function("concat_ws", 2, None, strings),
+    Function("concat_ws", 2, None, _joined),
     Function("instr", 2, 2, fixed(INT, STRING, STRING)),
     Function("locate", 3, 3, fixed(INT, STRING, STRING, INT)),
     Function("find_in_set", 2, 2, fixed(INT, STRING, STRING)),

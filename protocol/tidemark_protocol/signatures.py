@@ -145,6 +145,10 @@ def rounded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     )
 
 
+def rounded_decimal(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return result.is_decimal and rounded(arguments, result)
+
+
 def rounded_type(of: SqlType, digits: int) -> tuple[SqlType, bool]:
     """The type of a decimal rounded to `digits` fraction digits, and whether it may overflow."""
     whole_digits = of.precision - of.scale + 1

@@ -131,6 +131,8 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "second_with_fraction": lambda call, a: f"extract(SECOND FROM {a[0]})",
     "timestampdiff": _with_unit,
     "timestampadd": _with_unit,
+    "floor_to": lambda call, a: f"floor({a[0]}, {a[1]})",
+    "ceil_to": lambda call, a: f"ceil({a[0]}, {a[1]})",
     "lambda": _lambda,
     "variable": _variable,
     "timestamps_between": lambda call, a: f"({a[0]} - {a[1]})",

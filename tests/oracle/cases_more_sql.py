@@ -106,6 +106,20 @@ QUERIES = (
         "SELECT k, transform(i, e -> e + q) AS a FROM (SELECT k, i, 10 div k AS q FROM ar) WHERE size(i) > 0",
         {"ar": ARRAYS},
     ),
+    Case(
+        "steps by pipes",
+        "SELECT a, b, s FROM t |> WHERE b > 0 |> EXTEND a + b AS c |> AGGREGATE sum(c) AS n, count(*) AS m GROUP BY s "
+        "|> ORDER BY n DESC, s |> LIMIT 2",
+        {"t": T},
+    ),
+    Case("columns as rows", "SELECT * FROM t UNPIVOT (v FOR n IN (a, b AS bee))", {"t": T}),
+    Case(
+        "casts of moments",
+        "SELECT CAST(n AS timestamp) AS a, CAST(d AS timestamp) AS b, CAST(ts AS double) AS c, CAST(ts AS int) AS e, "
+        "CAST(ts AS decimal(20, 6)) AS f, ceil(d, 1) AS g, floor(d, -1) AS h, "
+        "concat_ws('-', s, array(s, 'a', NULL)) AS j, try_add(CAST(ts AS date), n) AS k FROM c",
+        {"c": CODES},
+    ),
     Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
     Case(
         "some rows of a window",

@@ -10,6 +10,7 @@ from tidemark_planner.lower.aggregate import lower_aggregate
 from tidemark_planner.lower.base import Context, Lower, Lowered
 from tidemark_planner.lower.cte import lower_cte_ref, lower_with_cte
 from tidemark_planner.lower.generate import lower_generate, lower_lateral, lower_range
+from tidemark_planner.lower.grouping import lower_expand
 from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.organisation import lower_organised, lower_sort
@@ -27,6 +28,7 @@ LOWERINGS: dict[str, Lower] = {
     "Join": with_subqueries(lower_join, "condition"),
     "Aggregate": with_subqueries(lower_aggregate, "groupingExpressions", only_in_aggregates=("aggregateExpressions",)),
     "Union": lower_union,
+    "Expand": lower_expand,
     "Intersect": lower_intersect,
     "Except": lower_except,
     "View": lower_view,

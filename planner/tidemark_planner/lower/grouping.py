@@ -1,4 +1,4 @@
-"""Grouping sets: ROLLUP, CUBE and GROUPING SETS, as Spark expands them.
+"""Grouping sets: ROLLUP, CUBE and GROUPING SETS, as Spark expands them; and UNPIVOT, which it expands likewise.
 
     Aggregate keys=[k, x, id] [sum(m)]                    each row once per grouping set, the columns of other sets
       Expand [[m, k, x, 0], [m, k, NULL, 1], ...]         NULL, with the set's number: grouping() reads its bits
@@ -20,10 +20,10 @@ from tidemark_planner.tree import Node, parse_tree, walk
 from tidemark_protocol.expr import columns_of, map_columns
 
 
-def lower_expand(node: Node, context: Context, reader: Node) -> Lowered:
-    """The expanded rows, of the columns that `reader` reads."""
+def lower_expand(node: Node, context: Context, reader: Node | None = None) -> Lowered:
+    """The expanded rows, of the columns that `reader` reads, or of all (UNPIVOT's)."""
     attributes, names = attributes_of(node.expressions("output"))
-    read = _attributes_read(reader)
+    read = set(attributes) if reader is None else _attributes_read(reader)
     kept = [at for at, attribute in enumerate(attributes) if attribute in read]
     below = context.lower(node.children[0])
     sets = [tuple(lower_expression(parse_tree(row[at]), below.columns) for at in kept) for row in _projections(node)]
