@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.sqllogictest.dialects import translator
+from tests.sqllogictest.first_pass import FAILED, PASSED, UNSUPPORTED
 from tests.sqllogictest.modes import MODES
-from tests.sqllogictest.runner import FAILED, PASSED, UNSUPPORTED, Outcome, Runner
+from tests.sqllogictest.parse import ENGINES
+from tests.sqllogictest.runner import Outcome, Runner
 from tidemark_replica.spark_session import SparkHolder, start_spark
 
 MOST_SHOWN = 20
@@ -72,14 +73,18 @@ def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sqllogictest", description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--dialect", default="spark", help="the SQL of the files, for sqlglot: postgres, sqlite, ...")
+    parser.add_argument(
+        "--dialect", help="the SQL of the files: spark, postgres, sqlite, ...; else each file's own signs"
+    )
+    parser.add_argument("--engine", action="append", help="a name by which skipif and onlyif know this engine, too")
     parser.add_argument("--mode", choices=MODES, help="only one of the three ways")
     parser.add_argument("--json", action="store_true", help="print nothing but the last line")
     return parser.parse_args(arguments)
 
 
 def _run(spark: Any, options: argparse.Namespace, modes: Sequence[str], folder: Path) -> Iterable[Outcome]:
-    runner = Runner(spark, translator(options.dialect))
+    engines = {*ENGINES, *(name.lower() for name in options.engine or ())}
+    runner = Runner(spark, options.dialect or "", engines=engines)
     for number, path in enumerate(options.files):
         began, found = time.monotonic(), Counter[str]()
         within = folder / str(number)

@@ -15,9 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.sqllogictest.altered import altered
 from tests.sqllogictest.evaluate import Evaluator
-from tests.sqllogictest.lexer import words_of
+from tests.sqllogictest.inserted import clashing, with_defaults
+from tests.sqllogictest.lexer import created_name, words_of
 from tests.sqllogictest.statements import (
+    Alter,
     CreateTable,
     CreateView,
     Delete,
@@ -27,7 +30,9 @@ from tests.sqllogictest.statements import (
     NotOurs,
     Parsed,
     Select,
+    Transaction,
     Update,
+    Violation,
 )
 from tidemark_protocol.planning import ViewRequest
 from tidemark_protocol.types import Column
@@ -35,8 +40,7 @@ from tidemark_protocol.types import Column
 Row = tuple[Any, ...]
 
 
-class Violation(Exception):
-    """A statement that is wrong: a key that is there already, a table that is not."""
+State = tuple[dict[str, "StoredTable"], dict[str, ViewRequest], dict[str, list[Row]]]
 
 
 @dataclass
@@ -63,6 +67,9 @@ class Database:
         self.views: dict[str, ViewRequest] = {}
         self.all: list[StoredTable] = []
         self.moment = 0
+        self.missing: dict[str, str] = {}
+        """Names that a statement should have made that could not be carried out, and why it could not."""
+        self._before: State | None = None
 
     def execute(self, statement: Parsed) -> int:
         """Carry it out: how many rows it changed. Raises Violation or NotOurs with nothing changed."""
@@ -75,7 +82,13 @@ class Database:
                 return self._drop(statement)
             case Insert():
                 table = self._table(statement.table)
-                return self._change(table, [], self._inserted(table, statement))
+                made = self._inserted(table, statement)
+                gone, made = clashing(table, made, statement.clash) if statement.clash else ([], made)
+                return self._change(table, gone, made)
+            case Alter():
+                return self._alter(statement)
+            case Transaction():
+                return self._transaction(statement.does)
             case Delete():
                 table = self._table(statement.table)
                 where = (statement.alias, statement.condition)
@@ -88,9 +101,36 @@ class Database:
             case Select():
                 raise NotOurs("a query is no statement")
 
+    @property
+    def in_transaction(self) -> bool:
+        return self._before is not None
+
+    def state(self) -> State:
+        """What `restore` goes back to."""
+        return dict(self.tables), dict(self.views), {t.id: list(t.rows) for t in self.tables.values()}
+
+    def restore(self, state: State) -> None:
+        """Everything as it was; what tables held meanwhile stays in their history."""
+        self.tables, self.views, rows = state
+        for table in self.tables.values():
+            then = rows[table.id]
+            if then != table.rows:
+                self._change(table, table.rows, then)
+
+    def reset(self) -> None:
+        """Begin anew, without tables."""
+        self.tables, self.views, self.missing, self._before = {}, {}, {}, None
+
+    def batch(self, sql: str) -> list[Row]:
+        """The rows of a query, by Spark."""
+        tables = {t.name: (t.columns, t.rows) for t in self.tables.values()}
+        return self._evaluator.query(sql, (), {**tables, **{v.name: v.sql for v in self.views.values()}})[1]
+
     def spoil(self, sql: str, why: str) -> None:
         """A statement could not be carried out: what it would have changed is not to be relied on."""
         words = words_of(sql)
+        if name := created_name(sql):
+            self.missing[name] = self.missing.get(name, why)
         for name, table in self.tables.items():
             if name in words:
                 table.broken = table.broken or why
@@ -98,7 +138,8 @@ class Database:
     def broken(self, sql: str) -> str:
         """Why a query's answer would mean nothing, if so."""
         words = self.reached(sql)
-        return next((t.broken for name, t in self.tables.items() if name in words and t.broken), "")
+        missing = next((why for name, why in self.missing.items() if name in words), "")
+        return missing or next((t.broken for name, t in self.tables.items() if name in words and t.broken), "")
 
     def views_for(self, sql: str) -> tuple[ViewRequest, ...]:
         """The views that a text reads, directly or not, in order."""
@@ -123,6 +164,7 @@ class Database:
         if statement.query:
             columns, rows = self._evaluator.query(statement.query, columns, self._contents(statement))
         id = f"t{len(self.all)}"
+        self.missing.pop(name, None)
         table = StoredTable(id, statement.name, columns, statement.keys, dict(statement.defaults))
         self.tables[name] = table
         self.all.append(table)
@@ -142,10 +184,11 @@ class Database:
 
     def _drop(self, statement: Drop) -> int:
         there: Mapping[str, Any] = self.tables if statement.kind == "TABLE" else self.views
-        missing = [n for n in statement.names if n.lower() not in there]
+        missing = [n for n in statement.names if n.lower() not in there and n.lower() not in self.missing]
         if missing and not statement.if_there:
             raise Violation(f"there is no {statement.kind.lower()} {missing[0]}")
         for name in statement.names:
+            self.missing.pop(name.lower(), None)
             (self.tables if statement.kind == "TABLE" else self.views).pop(name.lower(), None)
         return 0
 
@@ -155,7 +198,8 @@ class Database:
         if unknown := [n for n in chosen if n not in names]:
             raise Violation(f"{table.name} has no column {unknown[0]}")
         into = tuple(table.columns[names.index(n)] for n in chosen)
-        rows = self._evaluator.rows(statement.source, into, self._contents(statement))
+        source = with_defaults(statement.source, [table.defaults.get(names.index(n), "NULL") for n in chosen])
+        rows = self._evaluator.rows(source, into, self._contents(statement))
         if chosen == names:
             return rows
         defaults = self._defaults(table, [i for i, n in enumerate(names) if n not in chosen])
@@ -206,8 +250,36 @@ class Database:
             if twice:
                 raise Violation(f"{table.name} would have {twice[0]} twice in a key")
 
+    def _alter(self, statement: Alter) -> int:
+        table = self._table(statement.table)
+        name = statement.to.lower()
+        if statement.does == "rename table":
+            if name in self.tables or name in self.views:
+                raise Violation(f"{statement.to} is there already")
+            self.tables.pop(table.name.lower())
+        default = self._evaluator.rows(f"VALUES ({statement.default})", (statement.added,), {}) if (
+            statement.added and statement.default
+        ) else [(None,)]  # fmt: skip
+        columns, keys, defaults, rows = altered(table, statement, default[0][0])
+        named = statement.to if statement.does == "rename table" else table.name
+        made = StoredTable(f"t{len(self.all)}", named, columns, keys, defaults)
+        self.tables[named.lower()] = made
+        self.all.append(made)
+        return self._change(made, [], rows)
+
+    def _transaction(self, does: str) -> int:
+        if does == "begin":
+            self._before = self._before or self.state()
+        elif self._before is not None:
+            if does == "rollback":
+                self.restore(self._before)
+            self._before = None
+        return 0
+
     def _table(self, name: str) -> StoredTable:
         table = self.tables.get(name.lower())
+        if table is None and name.lower() in self.missing:
+            raise NotOurs(f"{name} was not made: {self.missing[name.lower()]}")
         if table is None:
             raise Violation(f"there is no table {name}")
         return table

@@ -1,81 +1,99 @@
 """SQL of other engines as Spark's, through sqlglot.
 
-SELECT a / 2, a::text FROM t     ──►     SELECT CAST(a / 2 AS BIGINT), CAST(a AS STRING) FROM t
+SELECT a / 2, a::text FROM t     ──►     SELECT a DIV 2, CAST(a AS STRING) FROM t
+
+What is not known to mean the same in Spark is not translated, by name (meanings.py): a guess would be a wrong answer.
+Without a dialect said, the conditions and directives that a file has tell whose it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.sqllogictest.database import Database
 
+_SIGNS = (
+    (
+        "duckdb",
+        re.compile(r"^(# name: test/|# group: \[|require (skip_reload|noforcestorage)|PRAGMA enable_verif)", re.M),
+    ),
+    (
+        "postgres",
+        re.compile(r"^(# LogicTest:|mode cockroach|reset-server|query [A-Z]+ .*(colnames|partialsort))", re.M),
+    ),
+    ("sqlite", re.compile(r"^(skipif|onlyif) (sqlite|mysql|mssql|oracle|postgresql)\b", re.M)),
+    ("sqlite", re.compile(r"^hash-threshold 8$.*?^query [ITR]+ (nosort|rowsort|valuesort)", re.M | re.S)),
+)
+_READ = 200_000  # characters
+_NULLS = re.compile(r"default_null_order\W+(?:TO\b|=)?\W*(\w+)", re.IGNORECASE)
+_ORDERINGS = ("nulls_are_small", "nulls_are_large")
+
 
 class NotTranslated(Exception):
-    """Text that sqlglot cannot read, or for which Spark has nothing."""
+    """Text that sqlglot cannot read, or that is not known to mean anything in Spark."""
 
 
-def translator(dialect: str) -> Callable[[str, Database], str]:
+def dialect_of(path: Path) -> str:
+    """Whose file it is, by what it has that no other's has; Spark's if nothing tells."""
+    with path.open("rb") as file:
+        text = file.read(_READ).decode("utf-8", "replace").replace("\r\n", "\n")
+    return next((name for name, sign in _SIGNS if sign.search(text)), "spark")
+
+
+class Translator:
+    """The translation from a dialect for one file, whose settings change it."""
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+        self._nulls_first: bool | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        return self.dialect not in ("", "spark")
+
+    def setting(self, sql: str) -> None:
+        """A SET or PRAGMA: where NULL stands in an order is the one that changes results."""
+        if found := _NULLS.search(sql):
+            self._nulls_first = "first" in found[1].lower()
+
+    def __call__(self, sql: str, database: Database) -> str:
+        if not self.is_foreign:
+            return sql
+        import sqlglot
+        from sqlglot import errors
+
+        from tests.sqllogictest.meanings import as_spark
+
+        logging.getLogger("sqlglot").setLevel(logging.ERROR)
+        try:
+            tree = sqlglot.parse_one(sql, read=self.dialect)
+            if self._nulls_first is not None:
+                self._order_nulls(sql, tree, self._nulls_first)
+            return str(as_spark(tree, self.dialect, database).sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
+        except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError) as error:
+            said = str(error).splitlines()[0] if str(error) else "cannot be read"
+            raise NotTranslated(f"{self.dialect}: {said}") from None
+
+    def _order_nulls(self, sql: str, tree: Any, first: bool) -> None:
+        """Orders that do not say where NULL stands: those that two rules of default read differently."""
+        import sqlglot
+        from sqlglot import exp
+        from sqlglot.dialects.dialect import Dialect
+
+        base = Dialect.get_or_raise(self.dialect).__class__
+        read = []
+        for ordering in _ORDERINGS:
+            kind = type(f"{base.__name__}{ordering}", (base,), {"NULL_ORDERING": ordering})
+            read.append(list(sqlglot.parse_one(sql, read=kind).find_all(exp.Ordered)))
+        for node, *others in zip(tree.find_all(exp.Ordered), *read, strict=True):
+            if others[0].args.get("nulls_first") != others[1].args.get("nulls_first"):
+                node.set("nulls_first", first)
+
+
+def translator(dialect: str) -> Translator:
     """The translation from a dialect to Spark's."""
-    if dialect in ("", "spark"):
-        return lambda sql, _: sql
-
-    def translate(sql: str, database: Database) -> str:
-        return _translated(sql, dialect, database)
-
-    return translate
-
-
-def _translated(sql: str, dialect: str, database: Database) -> str:
-    import sqlglot
-    from sqlglot import errors, exp
-
-    try:
-        tree = sqlglot.parse_one(sql, read=dialect)
-        if isinstance(tree, exp.Command):
-            raise NotTranslated(f"{dialect}: {tree.name} is not understood")
-        whole = _Integers(database).divided(tree)
-        return str(whole.sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
-    except (errors.SqlglotError, RecursionError, ValueError) as error:
-        raise NotTranslated(f"{dialect}: {str(error).splitlines()[0] if str(error) else 'cannot be read'}") from None
-
-
-class _Integers:
-    """What of an expression is an integer: a quotient of two of them is one too, where Spark's `/` is no integer."""
-
-    def __init__(self, database: Database) -> None:
-        types: dict[str, set[bool]] = {}
-        for table in database.tables.values():
-            for column in table.columns:
-                types.setdefault(column.name.lower(), set()).add(column.type.is_integral)
-        self._columns = {name for name, found in types.items() if found == {True}}
-
-    def divided(self, tree: Any) -> Any:
-        """The tree with integers divided by `DIV`."""
-        from sqlglot import exp
-
-        def divide(node: Any) -> Any:
-            if type(node) is not exp.Div or not node.args.get("typed"):
-                return node
-            if self._is_integer(node.this) and self._is_integer(node.expression):
-                return exp.IntDiv(this=node.this, expression=node.expression)
-            return exp.Div(this=node.this, expression=node.expression, typed=False, safe=node.args.get("safe"))
-
-        return tree.transform(divide)
-
-    def _is_integer(self, node: Any) -> bool:
-        from sqlglot import exp
-
-        if isinstance(node, exp.Literal):
-            return bool(node.is_int)
-        if isinstance(node, exp.Column):
-            return node.name.lower() in self._columns
-        if isinstance(node, exp.Cast):
-            return node.to.this in exp.DataType.INTEGER_TYPES
-        if isinstance(node, exp.Count | exp.Length | exp.IntDiv):
-            return True
-        if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Mod | exp.Div):
-            return self._is_integer(node.this) and self._is_integer(node.expression)
-        inside = exp.Paren | exp.Neg | exp.Sum | exp.Min | exp.Max | exp.Abs | exp.Distinct
-        return isinstance(node, inside) and self._is_integer(node.this or node.expressions[0])
+    return Translator(dialect)

@@ -170,4 +170,14 @@ def _table(columns: Sequence[Column], rows: Sequence[Row]) -> pa.Table:
 
 
 def _rows(found: pa.Table) -> list[Row]:
-    return list(zip(*(c.to_pylist() for c in found.columns), strict=True))
+    columns = [
+        list(map(_frozen, c.to_pylist())) if pa.types.is_nested(c.type) else c.to_pylist() for c in found.columns
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _frozen(value: Any) -> Any:
+    """Arrays and structs as tuples, so that rows can be counted."""
+    if isinstance(value, dict):
+        return tuple(map(_frozen, value.values()))
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

@@ -87,3 +87,16 @@ def enclosed(found: Sequence[Token], at: int) -> int:
 def words_of(sql: str) -> frozenset[str]:
     """All words and names of a text, in lower case."""
     return frozenset(t.name.lower() for t in tokens(sql) if t.kind in ("word", "quoted"))
+
+
+def created_name(sql: str) -> str:
+    """The name of what a CREATE makes."""
+    found = tokens(sql)[:12]
+    words = [t.upper for t in found]
+    at = next((i + 1 for i, w in enumerate(words) if w in ("TABLE", "VIEW")), 0)
+    if not words or words[0] != "CREATE" or not at:
+        return ""
+    at += 3 if words[at : at + 3] == ["IF", "NOT", "EXISTS"] else 0
+    while at + 2 < len(found) and found[at + 1].text == ".":
+        at += 2
+    return found[at].name.lower() if at < len(found) else ""

@@ -5,79 +5,60 @@ speak of, or for themselves:
 
     hash-threshold n, halt, mode ..., control ..., subtest, sleep, include, require, loop, skipif, onlyif
 
-`loop` and `foreach` repeat records with a variable; `simple` blocks are statements. What no engine of this kind can
-run is Unknown, with its name.
+`loop` and `foreach` repeat records with a variable; `simple` blocks are statements; `let` asks for values that later
+texts name. What no engine of this kind can run is Unknown, with its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from glob import glob
 from pathlib import Path
 
+from tests.sqllogictest.blocks import LOOPS, Lines
 from tests.sqllogictest.lexer import split_statements
-from tests.sqllogictest.records import Place, Query, Record, Statement, Unknown
+from tests.sqllogictest.loops import holds, substituted, values_of
+from tests.sqllogictest.records import Let, Place, Query, Record, Reset, Statement, Unknown
 
 ENGINES = frozenset({"tidemark"})
 SORTS = ("nosort", "rowsort", "valuesort", "partialsort", "sort")
-_OPTIONS = ("colnames", "retry", "noticetrace", "async", "multiline")
+_OPTIONS = ("colnames", "retry", "noticetrace", "async", "multiline", "kvtrace")
 _HASH = re.compile(r"(\d+) values hashing to ([0-9a-fA-F]{32})")
 _TYPES = re.compile(r"[A-Za-z?]*")
+_RETRY = re.compile(r"\bretry \d+( backoff \S+)?")
+_CONNECTION = re.compile(r"con\w*|conn=\S+")
 # Directives that say nothing about results.
-_IGNORED = frozenset("hash-threshold subtest sleep control user connection cluster-opt reset-server load".split())
+_IGNORED = frozenset(
+    "hash-threshold subtest sleep control user connection cluster-opt load reconnect tags set reset continue "
+    "traceon traceoff kv-batch-size unzip".split()
+)
 # What DuckDB's files may require and any engine has.
 _HAD = frozenset(
-    "vector_size skip_reload noforcestorage noalternativeverify notwindows no_extension_autoloading".split()
+    "vector_size skip_reload noforcestorage noalternativeverify no_alternative_verify notwindows notmingw "
+    "no_extension_autoloading no_vector_verification strinline allow_unsigned_extensions longdouble 64bit".split()
 )
-_LOOPS = ("loop", "foreach", "concurrentloop", "concurrentforeach")
-_MAX_ROUNDS = 200
-
-
-@dataclass
-class _Lines:
-    """The lines of a file, numbered as in the file."""
-
-    lines: list[tuple[int, str]]
-    at: int = 0
-
-    @property
-    def left(self) -> bool:
-        return self.at < len(self.lines)
-
-    def next(self) -> tuple[int, str]:
-        self.at += 1
-        return self.lines[self.at - 1]
-
-    def block(self) -> list[str]:
-        """The lines up to the next empty one."""
-        found = []
-        while self.left and self.lines[self.at][1].strip():
-            found.append(self.next()[1])
-        return found
-
-    def until(self, mark: str) -> list[tuple[int, str]]:
-        """The lines up to the one that is `mark`, which is passed by too; loops inside are whole."""
-        found, depth = [], 0
-        while self.left:
-            number, line = self.next()
-            word = (line.split() or [""])[0].lower()
-            if line.strip() == mark and not depth:
-                break
-            depth += (word in _LOOPS) - (word == "endloop")
-            found.append((number, line))
-        return found
+_RECORDS = frozenset(
+    "statement query simple halt mode require let system include restart reset-server skipif onlyif endloop copy "
+    "test-env require-env template awaitstatement repeat upgrade".split()
+)
+_MOST_INCLUDED = 8  # files inside each other
 
 
 @dataclass
 class _Parser:
     path: Path
-    lines: _Lines
+    lines: Lines
+    engines: Collection[str] = ENGINES
     mode: str = "standard"
     sort: str = "nosort"
     skipped: bool = False
     skipping: bool = False
     halted: bool = False
+    connection: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    included: int = 0
 
     def records(self) -> Iterator[Record]:
         while self.lines.left and not self.halted:
@@ -91,20 +72,27 @@ class _Parser:
     def _directive(self, words: list[str], place: Place) -> Iterator[Record]:
         word = words[0].lower()
         if word in ("skipif", "onlyif"):
-            ours = len(words) > 1 and words[1].lower() in ENGINES
-            self.skipped = self.skipped or ours == (word == "skipif")
+            self.skipped = self.skipped or self._is_meant(words[1:]) == (word == "skipif")
             return
         skipped, self.skipped = self.skipped, False
         if word in ("statement", "query"):
             record = self._statement(words, place) if word == "statement" else self._query(words, place)
             if not skipped:
                 yield record
-        elif word in _LOOPS:
-            yield from self._repeated(words)
+        elif word in LOOPS:
+            found = list(self._repeated(words))
+            yield from found if not skipped else ()
         elif word == "simple":
             yield from self._simple(place)
         elif not skipped:
             yield from self._setting(word, words[1:], place)
+        elif word in _RECORDS:
+            self.lines.block()
+
+    def _is_meant(self, words: list[str]) -> bool:
+        """Whether a condition speaks of this engine, or is true of a loop's variable."""
+        found = holds(words[0], self.variables) if words else False
+        return words[0].lower() in self.engines if found is None else found
 
     def _setting(self, word: str, rest: list[str], place: Place) -> Iterator[Record]:
         """What stands for itself, and says how the rest of the file is to be read."""
@@ -114,43 +102,72 @@ class _Parser:
             said = rest[0].lower() if rest else "standard"
             self.skipping = said == "skip" or (self.skipping and said != "unskip")
             self.mode = said if said not in ("skip", "unskip") else self.mode
-        elif word == "require" and not (rest and rest[0].lower() in _HAD):
-            self.halted = True
+        elif word in ("require", "require-env") and not (rest and rest[0].lower() in _HAD):
+            self.halted = not self.skipping
             yield Unknown(place, f"the file requires {' '.join(rest)}")
         elif word == "control" and rest and rest[-1].lower() in SORTS:
             self.sort = rest[-1].lower()
+        elif word == "include":
+            yield from self._included(" ".join(rest), place)
+        elif word == "let":
+            names = re.findall(r"\w+", " ".join(rest))
+            yield Let(place, self._body(multiline=False)[0], tuple(names))
+        elif word in ("restart", "reset-server"):
+            yield Reset(place)
+        elif word == "connection":
+            self.connection = "" if rest[:1] in ([], ["default"]) else rest[0]
         elif word not in _IGNORED and word != "require":
             self.lines.block()
-            yield Unknown(place, f"{word} is no record of this format")
+            self.lines.more_of_a_message(_begins_a_record)
+            yield Unknown(place, f"{word} is no record of this format that can be run")
+
+    def _included(self, pattern: str, place: Place) -> Iterator[Record]:
+        """The records of files beside this one."""
+        found = [p for p in map(Path, sorted(glob(str(self.path.parent / pattern)))) if p.is_file()]
+        if not found or self.included == _MOST_INCLUDED:
+            yield Unknown(place, f"there is no file {pattern} to include")
+        for path in found if self.included < _MOST_INCLUDED else ():
+            inner = replace(self, path=path, lines=_lines_of(path), included=self.included + 1)
+            yield from inner.records()
 
     def _repeated(self, words: list[str]) -> Iterator[Record]:
         """The records of a loop, once for each value of its variable."""
         body = self.lines.until("endloop")
         name = words[1] if len(words) > 1 else ""
-        values = words[2:]
-        if words[0].lower().endswith("loop") and len(values) == 2 and all(v.isdigit() for v in values):
-            values = [str(i) for i in range(int(values[0]), int(values[1]))]
-        for value in values[:_MAX_ROUNDS]:
-            lines = [(number, line.replace("${" + name + "}", value)) for number, line in body]
-            yield from _Parser(self.path, _Lines(lines), self.mode, self.sort).records()
+        for value in values_of(words[0].lower(), words[2:]):
+            lines = Lines([(number, substituted(line, name, value)) for number, line in body])
+            inner = replace(self, lines=lines, variables={**self.variables, name: value}, skipped=False)
+            yield from inner.records()
+            self.halted = self.halted or inner.halted
 
     def _statement(self, words: list[str], place: Place) -> Record:
-        expects, rest = (words[1].lower() if len(words) > 1 else "ok"), words[2:]
-        sql, below, _ = self._body(multiline=False)
-        if expects == "count":
-            return Statement(place, sql, count=int(rest[0]) if rest and rest[0].isdigit() else None)
-        if expects in ("ok", "maybe"):
-            return Statement(place, sql, expects)
+        expects, rest = (words[1].lower() if len(words) > 1 else "ok"), _RETRY.sub("", " ".join(words[2:])).split()
+        sql, below, marked = self._body(multiline=False)
         if expects == "error":
-            return Statement(place, sql, expects, " ".join(rest) or "\n".join(below))
+            if marked:
+                below += self.lines.more_of_a_message(_begins_a_record)
+            rest, own = _own_connection(rest)
+            message = " ".join(rest) or "\n".join(below)
+            return Statement(place, sql, expects, message, connection=own or self.connection)
+        connection = _own_connection(rest)[1] or self.connection
+        if expects == "count":
+            count = int(rest[0]) if rest and rest[0].isdigit() else None
+            return Statement(place, sql, count=count, connection=connection)
+        if expects in ("ok", "maybe", "notice", "debug"):
+            return Statement(place, sql, "maybe" if expects == "maybe" else "ok", connection=connection)
         return Unknown(place, f"statement {expects}")
 
     def _query(self, words: list[str], place: Place) -> Record:
         if len(words) > 1 and words[1].lower() == "error":
-            sql, below, _ = self._body(multiline=False)
-            return Query(place, sql, "", error=" ".join(words[2:]) or "\n".join(below))
+            sql, below, marked = self._body(multiline=False)
+            if marked:
+                below += self.lines.more_of_a_message(_begins_a_record)
+            error = _RETRY.sub("", " ".join(words[2:])).strip()
+            return Query(place, sql, "", error=error or "\n".join(below), connection=self.connection)
         types = words[1] if len(words) > 1 and _TYPES.fullmatch(words[1]) and words[1] not in SORTS else ""
-        options = [o for w in words[2 if types else 1 :] for o in re.split(r",(?![^(]*\))", w) if o]
+        said = _RETRY.sub("", " ".join(words[2 if types else 1 :])).split()
+        rest, connection = _own_connection(said)
+        options = [o for w in rest for o in re.split(r",(?![^(]*\))", w) if o]
         sort = next((o.split("(")[0] for o in options if o.split("(")[0] in SORTS), self.sort)
         label = next((o for o in options if o.split("(")[0] not in SORTS and o not in _OPTIONS), "")
         sql, below, marked = self._body("multiline" in options or self.mode == "multiline")
@@ -166,6 +183,7 @@ class _Parser:
             checked=marked,
             rows_are_lines=self.mode == "cockroach",
             names="colnames" in options,
+            connection=connection or self.connection,
         )
 
     def _body(self, multiline: bool) -> tuple[str, list[str], bool]:
@@ -184,7 +202,23 @@ class _Parser:
             yield Statement(place, sql, "maybe")
 
 
-def parse(path: Path) -> list[Record]:
-    """The records of a file that are for this engine; bytes that are no UTF-8 are replaced."""
+def _own_connection(words: list[str]) -> tuple[list[str], str]:
+    """Words without the connection that one of them names."""
+    named = [w for w in words if _CONNECTION.fullmatch(w)]
+    return [w for w in words if w not in named], named[0] if named else ""
+
+
+def _begins_a_record(line: str) -> bool:
+    word = (line.split() or [""])[0].lower()
+    return word.startswith("#") or word in LOOPS or word in _IGNORED or word in _RECORDS
+
+
+def _lines_of(path: Path) -> Lines:
+    """The lines; bytes that are no UTF-8 are replaced."""
     text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
-    return list(_Parser(path, _Lines(list(enumerate(text.split("\n"), 1)))).records())
+    return Lines(list(enumerate(text.split("\n"), 1)))
+
+
+def parse(path: Path, engines: Collection[str] = ENGINES) -> Iterator[Record]:
+    """The records of a file that are for these engines."""
+    return _Parser(path, _lines_of(path), engines).records()

@@ -37,6 +37,7 @@ class Statement:
     expects: str = "ok"
     message: str = ""
     count: int | None = None
+    connection: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Query:
     checked: bool = True
     rows_are_lines: bool = False
     names: bool = False
+    connection: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,4 +70,20 @@ class Unknown:
     reason: str
 
 
-Record = Statement | Query | Unknown
+@dataclass(frozen=True)
+class Let:
+    """A query whose one row gives values to names, which later texts write as $name."""
+
+    place: Place
+    sql: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The engine begins anew, without tables."""
+
+    place: Place
+
+
+Record = Statement | Query | Unknown | Let | Reset

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.sqllogictest.runner import FAILED, UNSUPPORTED, Runner
+from tests.sqllogictest.first_pass import FAILED, UNSUPPORTED
+from tests.sqllogictest.runner import Runner
 
 pytestmark = pytest.mark.spark
 

@@ -8,16 +8,8 @@ import pytest
 
 from tests.sqllogictest.dialects import NotTranslated, translator
 from tests.sqllogictest.evaluate import literal_rows
-from tests.sqllogictest.statements import (
-    CreateTable,
-    CreateView,
-    Delete,
-    Drop,
-    Insert,
-    NotOurs,
-    Update,
-    parse_statement,
-)
+from tests.sqllogictest.parse_statement import parse_statement
+from tests.sqllogictest.statements import CreateTable, CreateView, Delete, Drop, Insert, NotOurs, Update
 from tidemark_protocol.types import Column, SqlType
 
 
@@ -55,7 +47,7 @@ def test_changes_are_taken_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["ALTER TABLE t ADD b INT", "CREATE TRIGGER x", "INSERT INTO t VALUES (1) RETURNING a", ""]
+    "sql", ["ALTER TABLE t ADD b INT NOT NULL", "CREATE TRIGGER x", "INSERT INTO t VALUES (1) RETURNING a", ""]
 )
 def test_what_has_no_meaning_here_is_said_so(sql: str) -> None:
     """And not carried out by halves."""

@@ -1,0 +1,205 @@
+"""What the expressions of another engine mean in Spark: the same, another expression, or nothing that is known.
+
+    function        sqlite                       postgres               duckdb
+    max(a, b)       NULL if one of them is       -                      -
+    a LIKE 'x%'     ILIKE                        LIKE                   LIKE
+    a / b           number_kinds                 numbers.py             a fraction
+    log(x)          log10(x)                     log10(x)               log10(x)
+
+A function that is on no list here is not translated, even where Spark has one of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from tests.sqllogictest.dialects import NotTranslated
+from tests.sqllogictest.number_kinds import Numbers
+from tests.sqllogictest.rows_of_functions import as_relation
+
+if TYPE_CHECKING:
+    from tests.sqllogictest.database import Database
+
+_SAME = frozenset(
+    "Abs And Avg Case Ceil Coalesce Concat ConcatWs Count CountIf CovarPop CovarSamp Corr CumeDist CurrentDate "
+    "CurrentTimestamp DenseRank EndsWith Exists Exp FirstValue Floor GroupConcat Grouping If Initcap IsNan Lag "
+    "LastValue Lead Left Length Ln LogicalAnd LogicalOr Lower Max Min Not Ntile Nullif Nvl2 Or Pad PercentRank Pow "
+    "Rank Repeat Replace Reverse Right RowNumber Sign Sqrt Cbrt StartsWith Stddev StddevPop StddevSamp StrPosition Sum "
+    "Trim Upper Variance VariancePop Xor Pi Degrees Radians Sin Cos Tan Asin Acos Atan Atan2 Year Month Quarter "
+    "ExplodingGenerateSeries GenerateSeries Array Unnest MD5 Chr Contains Explode Inline Filter Distinct "
+    "JSONBContains PercentileCont PercentileDisc WithinGroup Round DateTrunc TimestampTrunc Any All Nvl".split()
+)
+# Under the same name in Spark, where sqlglot knows no class of them.
+_PLAIN = frozenset(
+    "log10 log2 bool_and bool_or every char_length character_length octet_length bit_length ascii "
+    "ltrim rtrim lpad rpad sinh cosh tanh cot initcap percentile_cont percentile_disc".split()
+)
+_NO_ESCAPE = ("sqlite", "duckdb")
+_NULL_IF_ANY = ("sqlite", "mysql")
+_ZERO_IS_NULL = ("sqlite", "mysql", "duckdb")
+_FOLDS = ("sqlite", "mysql")
+_LOG_IS_LOG10 = ("sqlite", "postgres", "duckdb", "risingwave", "materialize", "redshift")
+_ROUNDS = ("postgres", "duckdb", "risingwave", "materialize", "redshift")
+_PARTS = frozenset("YEAR MONTH DAY HOUR MINUTE SECOND QUARTER WEEK DOY".split())
+_WIDER = {"INT": "BIGINT", "SMALLINT": "BIGINT", "TINYINT": "BIGINT", "MEDIUMINT": "BIGINT"}
+_OTHER_TYPES = {"INT128": "DECIMAL(38, 0)", "UBIGINT": "DECIMAL(20, 0)", "UINT": "BIGINT", "USMALLINT": "INT"}
+_ODD = (exp.Glob, exp.SimilarTo, exp.Bracket, exp.JSONExtract, exp.JSONExtractScalar, exp.Pivot, exp.Placeholder)
+
+
+def as_spark(tree: exp.Expression, dialect: str, database: Database) -> exp.Expression:
+    """The tree with everything in Spark's words; raises NotTranslated."""
+    if isinstance(tree, exp.Command):
+        raise NotTranslated(f"{dialect}: {tree.name} is not understood")
+    meaning = _Meaning(dialect, Numbers(database, tree))
+    # From the leaves up: what stands inside is Spark's already.
+    for node in reversed(list(tree.walk())):
+        made = meaning.of(node)
+        if made is not node:
+            node = node.replace(made) if node.parent else made
+            tree = node if node.parent is None else tree
+    return tree
+
+
+class _Meaning:
+    def __init__(self, dialect: str, numbers: Numbers) -> None:
+        self._dialect, self._numbers = dialect, numbers
+        self._own: dict[type[exp.Expression], Callable[[Any], exp.Expression]] = {
+            exp.Greatest: self._extreme,
+            exp.Least: self._extreme,
+            exp.Like: self._like,
+            exp.ILike: self._pattern,
+            exp.Extract: self._extract,
+            exp.Log: self._log,
+            exp.Substring: self._substring,
+            exp.Cast: self._cast,
+            exp.TryCast: self._cast,
+            exp.DataType: self._type,
+            exp.Div: self._divided,
+            exp.IntDiv: self._by_zero,
+            exp.Mod: self._by_zero,
+            exp.RegexpLike: self._regexp,
+            exp.Anonymous: self._anonymous,
+            exp.Table: as_relation,
+        }
+
+    def of(self, node: exp.Expression) -> exp.Expression:
+        own = self._own.get(type(node))
+        if own:
+            return own(node)
+        if isinstance(node, _ODD) or (isinstance(node, exp.Func) and type(node).__name__ not in _SAME):
+            raise self._unknown(node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper())
+        return node
+
+    def _unknown(self, what: str) -> NotTranslated:
+        return NotTranslated(f"{self._dialect}: what {what} means in Spark is not known here")
+
+    def _extreme(self, node: Any) -> exp.Expression:
+        arguments = [node.this, *node.expressions]
+        if self._dialect not in _NULL_IF_ANY:
+            return exp.func(node.sql_name(), *arguments)
+        missing = exp.or_(*(a.copy().is_(exp.null()) for a in arguments))
+        return exp.case().when(missing, exp.null()).else_(exp.func(node.sql_name(), *(a.copy() for a in arguments)))
+
+    def _like(self, node: Any) -> exp.Expression:
+        self._pattern(node)
+        if self._dialect in _FOLDS:
+            return exp.ILike(this=node.this, expression=node.expression)
+        return exp.Like(this=node.this, expression=node.expression)
+
+    def _pattern(self, node: Any) -> exp.Expression:
+        """A backslash escapes in Spark."""
+        pattern = node.expression
+        escaped = isinstance(node.parent, exp.Escape)
+        known = isinstance(pattern, exp.Literal) and "\\" not in pattern.this
+        if self._dialect in _NO_ESCAPE and not escaped and isinstance(pattern, exp.Literal) and not known:
+            raise self._unknown("LIKE with a backslash")
+        return exp.ILike(this=node.this, expression=pattern) if isinstance(node, exp.ILike) else node
+
+    def _extract(self, node: Any) -> exp.Expression:
+        part = node.name.upper()
+        if part in _PARTS:
+            return exp.Extract(this=node.this, expression=node.expression)
+        if part in ("DOW", "DAYOFWEEK", "WEEKDAY"):
+            day = exp.Extract(this=exp.var("DAYOFWEEK"), expression=node.expression)
+            return exp.paren(exp.Sub(this=day, expression=exp.Literal.number(1)))
+        if part in ("ISODOW", "ISODOW"):
+            return exp.Extract(this=exp.var("DAYOFWEEK_ISO"), expression=node.expression)
+        raise self._unknown(f"EXTRACT({part})")
+
+    def _log(self, node: Any) -> exp.Expression:
+        if node.expression or self._dialect not in _LOG_IS_LOG10:
+            return exp.func("LOG", node.this, node.expression) if node.expression else exp.func("LN", node.this)
+        return exp.Anonymous(this="LOG10", expressions=[node.this])
+
+    def _substring(self, node: Any) -> exp.Expression:
+        """Places before the first are none in Spark, and count elsewhere."""
+        start = node.args.get("start")
+        sign = -1 if isinstance(start, exp.Neg) else 1
+        number = start.this if isinstance(start, exp.Neg) else start
+        if start is not None and not (isinstance(number, exp.Literal) and number.is_int and int(number.this)):
+            raise self._unknown("SUBSTRING from a computed place or 0")
+        if sign < 0 and self._dialect not in ("sqlite", "duckdb", "mysql"):
+            raise self._unknown("SUBSTRING from a negative place")
+        return exp.Substring(this=node.this, start=start, length=node.args.get("length"))
+
+    def _cast(self, node: Any) -> exp.Expression:
+        """Fractions are rounded to integers in some engines, and cut in Spark."""
+        inner = node.this
+        if node.to.this in exp.DataType.INTEGER_TYPES and self._dialect in _ROUNDS:
+            kind = self._numbers.kind(inner)
+            if kind == "fraction":
+                node.set("this", exp.func("ROUND", inner))
+        if self._dialect == "sqlite" and node.to.this in (exp.DataType.Type.DECIMAL, exp.DataType.Type.BOOLEAN):
+            raise self._unknown(f"CAST AS {node.to.sql().upper()}")
+        return exp.Cast(this=node.this, to=node.to) if type(node) is exp.Cast else node
+
+    def _type(self, node: Any) -> exp.Expression:
+        name = node.this.value if hasattr(node.this, "value") else str(node.this)
+        if name in _OTHER_TYPES:
+            return exp.DataType.build(_OTHER_TYPES[name])
+        if self._dialect == "sqlite" and name in _WIDER:
+            return exp.DataType.build(_WIDER[name])
+        if name == "DECIMAL" and not node.expressions and self._dialect in _ROUNDS:
+            return exp.DataType.build("DECIMAL(18, 3)" if self._dialect == "duckdb" else "DECIMAL(38, 10)")
+        return exp.DataType.build("STRING") if name in ("VARCHAR", "CHAR", "NCHAR") and not node.expressions else node
+
+    def _divided(self, node: Any) -> exp.Expression:
+        divisor = self._safe(node.expression)
+        if not node.args.get("typed"):
+            return exp.Div(this=node.this, expression=divisor, typed=False, safe=False)
+        left, right = self._numbers.kind(node.this), self._numbers.kind(node.expression)
+        if left == right == "integer":
+            return exp.IntDiv(this=node.this, expression=divisor)
+        if "fraction" in (left, right):
+            return exp.Div(this=node.this, expression=divisor, typed=False, safe=False)
+        raise self._unknown("a quotient of what may be integers or not")
+
+    def _by_zero(self, node: Any) -> exp.Expression:
+        divisor = self._safe(node.expression)
+        return node if divisor is node.expression else type(node)(this=node.this, expression=divisor)
+
+    def _safe(self, divisor: Any) -> Any:
+        """What is NULL for a division by zero, where that is no error."""
+        inside = divisor.unnest() if isinstance(divisor, exp.Paren) else divisor
+        inside = inside.this if isinstance(inside, exp.Neg) else inside
+        never = isinstance(inside, exp.Literal) and inside.is_number and float(inside.this) != 0
+        if never or self._dialect not in _ZERO_IS_NULL or isinstance(inside, exp.Nullif):
+            return divisor
+        return exp.func("NULLIF", divisor.copy(), exp.Literal.number(0))
+
+    def _regexp(self, node: Any) -> exp.Expression:
+        if node.args.get("flag") is not None or not isinstance(node.expression, exp.Literal):
+            raise self._unknown("a regular expression with flags, or one that is computed")
+        return exp.RegexpLike(this=node.this, expression=node.expression)
+
+    def _anonymous(self, node: Any) -> exp.Expression:
+        name = node.name.lower()
+        if name == "total" and self._dialect == "sqlite":
+            total = exp.func("SUM", exp.cast(node.expressions[0], "DOUBLE"))
+            return exp.func("COALESCE", total, exp.cast(exp.Literal.number(0), "DOUBLE"))
+        if name not in _PLAIN:
+            raise self._unknown(f"{name}()")
+        return node
