@@ -38,10 +38,12 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="tidemark-slt-"))
     holder = SparkHolder(lambda: start_spark("local[2]", "2g", folder / "spark"))
+    workers = StepWorkers(patience=options.patience)
     try:
         modes = [options.mode] if options.mode else MODES
-        outcomes = list(_run(holder.get(), options, modes, folder))
+        outcomes = list(_run(Runner(holder.get(), options.dialect or "", engines=engines, workers=workers), options, modes, folder))
     finally:
+        workers.close()
         holder.stop()
         shutil.rmtree(folder, ignore_errors=True)
     if not options.json:

@@ -6,6 +6,7 @@ are divided until the one is found to which that belongs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from tidemark_protocol.ids import ShardId, Time
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.finishing import sorted_indices
+from tidemark_replica.step_worker.pool import StepWorkers
 
 BATCH = 25
 
@@ -67,8 +69,17 @@ class FileWorld(World):
 class Dataflows:
     """One way (`mode`) to the answers of a file."""
 
-    def __init__(self, spark: Any, mode: str, tables: Sequence[StoredTable], history: History, folder: Path) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        mode: str,
+        tables: Sequence[StoredTable],
+        history: History,
+        folder: Path,
+        workers: StepWorkers | None = None,
+    ) -> None:
         self._spark, self._mode = spark, mode
+        self._how: dict[str, Any] = {"workers": workers, "rows_most": math.inf} if workers else {}
         self._tables, self._history, self._folder = as_tables(tables), history, folder
 
     def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
@@ -114,7 +125,7 @@ class Dataflows:
         whole = together([one.planned for one in batch], limited)
         last = max(one.moment for one in batch)
         description = self._describe(whole, as_of(self._mode, last))
-        updates = made.run(description, bounds(self._mode, reading_time(last), str(batch[0].number)))
+        updates = made.run(description, bounds(self._mode, reading_time(last), str(batch[0].number)), **self._how)
         return [self._answer(updates, whole, i, one, limited) for i, one in enumerate(batch)]
 
     def _describe(self, whole: Together, begins: int) -> DataflowDescription:

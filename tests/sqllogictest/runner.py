@@ -29,6 +29,7 @@ from tests.sqllogictest.parse import ENGINES, parse
 from tests.sqllogictest.planning import Planner, table_of
 from tests.sqllogictest.records import Place, Query, Record, Statement
 from tidemark_planner.catalyst import Catalyst
+from tidemark_replica.step_worker.pool import StepWorkers
 
 STRETCH = 200  # queries
 MOST_SETTLED = 2_000
@@ -54,12 +55,20 @@ class Outcome:
 class Runner:
     """One Spark for all files: the planner's, the renderer's and the statements'."""
 
-    def __init__(self, spark: Any, dialect: str = "spark", *, engines: Collection[str] = ENGINES) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        dialect: str = "spark",
+        *,
+        engines: Collection[str] = ENGINES,
+        workers: StepWorkers | None = None,
+    ) -> None:
+        """`workers` run steps without a job, as in a replica; without them every step is Spark jobs."""
         planning = spark.newSession()
         for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
             planning.conf.set(key, value)
         self._spark, self._catalyst, self._evaluator = spark, Catalyst(planning), Evaluator(spark)
-        self._dialect, self._engines = dialect, engines
+        self._dialect, self._engines, self._workers = dialect, engines, workers
 
     def run(self, path: Path, modes: Sequence[str], folder: Path) -> Iterator[Outcome]:
         """The outcomes of a file's records, stretch by stretch, and in each mode by mode."""
@@ -80,7 +89,7 @@ class Runner:
         read = {table_of(i.id) for _, one in asked for i in one.planned.imports}
         tables = [t for t in database.all if t.id in read]
         past = history(way.mode, tables, [one.moment for _, one in asked], way.seed)
-        flows = Dataflows(self._spark, way.mode, tables, past, way.folder)
+        flows = Dataflows(self._spark, way.mode, tables, past, way.folder, self._workers)
         queries = {one.number: query for query, one in asked}
         for number, answer in flows.answers([one for _, one in asked]):
             yield queries[number], answer

@@ -18,7 +18,6 @@ from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.render.prepare import prepare
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging, Shapes
 from tidemark_replica.render.spark_runner import SparkRunner
@@ -68,8 +67,16 @@ def _with_workers(
 
 def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:
     if isinstance(fragment, LoopFragment):
-        return PreparedLoop(fragment, tuple(Prepared(p, prepare(session, p.stage)) for p in fragment.body))
-    return Prepared(fragment, prepare(session, fragment.stage))
+        return PreparedLoop(fragment, tuple(_planned(session, part) for part in fragment.body))
+    return _planned(session, fragment)
+
+
+def _planned(session: Any, fragment: Fragment) -> Prepared:
+    """What has expressions for Catalyst is planned, and maybe refused, now; one Python call is what it is."""
+    made = Prepared(fragment, session)
+    if fragment.stage.inputs:
+        made.plan  # noqa: B018
+    return made
 
 
 def _imported(description: DataflowDescription, indexes: Mapping[GlobalId, IndexTrace]) -> dict[GlobalId, IndexTrace]:

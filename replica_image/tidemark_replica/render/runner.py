@@ -23,14 +23,19 @@ from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.fragments import Fragment, LoopFragment
 from tidemark_replica.render.frames import nodes_of
 from tidemark_replica.render.pipeline import IndexSource, Kernel, Pipeline, Published, PublishedErrors, Source
+from tidemark_replica.render.prepare import prepare
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A fragment and its physical plan on the JVM."""
+    """A fragment and its physical plan on the JVM, made when it is first needed: a step worker does without."""
 
     fragment: Fragment
-    plan: Any
+    session: Any
+
+    @cached_property
+    def plan(self) -> Any:
+        return prepare(self.session, self.fragment.stage)
 
     @cached_property
     def speakers(self) -> tuple[Pipeline, ...]:
