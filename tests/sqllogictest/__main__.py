@@ -2,7 +2,7 @@
 
     python -m tests.sqllogictest FILE... [--dialect postgres] [--mode peek|before|churn] [--json]
 
-The last line of the output is JSON. The exit status is 1 if something failed.
+The last line of the output is JSON, also of a run that is terminated. The exit status is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import argparse
 import json
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tests.sqllogictest.first_pass import FAILED, PASSED, UNSUPPORTED
+from tests.sqllogictest.bounded import SECONDS
+from tests.sqllogictest.first_pass import FAILED
 from tests.sqllogictest.modes import MODES
 from tests.sqllogictest.parse import ENGINES
-from tests.sqllogictest.runner import Outcome, Runner
+from tests.sqllogictest.runner import Runner
+from tests.sqllogictest.tally import Tally
 from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.step_worker.pool import StepWorkers
 
-MOST_SHOWN = 20
-MOST_LISTED = 1_000
+_SECONDS_BETWEEN = 10.0  # lines of progress
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,83 +37,54 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no such file: {', '.join(missing)}", file=sys.stderr)
         return 2
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="tidemark-slt-"))
     holder = SparkHolder(lambda: start_spark("local[2]", "2g", folder / "spark"))
     workers = StepWorkers(patience=options.patience)
+    total = Tally()
     try:
-        modes = [options.mode] if options.mode else MODES
-        outcomes = list(_run(Runner(holder.get(), options.dialect or "", engines=engines, workers=workers), options, modes, folder))
+        engines = {*ENGINES, *(name.lower() for name in options.engine or ())}
+        how = {"engines": engines, "workers": workers, "patience": options.patience}
+        _run(Runner(holder.get(), options.dialect or "", **how), options, total, folder)
+    except KeyboardInterrupt:
+        _say("terminated; this is what was found so far")
+        total.terminated = True
     finally:
+        if not options.json:
+            print("\n".join(total.explained()))
+        print(json.dumps(total.summary()), flush=True)
         workers.close()
         holder.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    if not options.json:
-        _explain(outcomes)
-    print(json.dumps(summary(outcomes)), flush=True)
-    return 1 if any(o.kind == FAILED for o in outcomes) else 0
-
-
-def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What the last line says."""
-    counts = Counter(o.kind for o in outcomes)
-    failures = [
-        {
-            "file": str(o.place.file),
-            "line": o.place.line,
-            "mode": o.mode,
-            "sql": o.sql,
-            "reason": o.reason,
-            "expected": o.expected,
-            "found": o.found,
-        }
-        for o in outcomes
-        if o.kind == FAILED
-    ]
-    numbers = {kind: counts[kind] for kind in (PASSED, FAILED, UNSUPPORTED)}
-    return {**numbers, "failures": failures[:MOST_LISTED]}
+    return 1 if total.counts[FAILED] or total.terminated else 0
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sqllogictest", description=__doc__.split("\n")[0])
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument(
-        "--dialect", help="the SQL of the files: spark, postgres, sqlite, ...; else each file's own signs"
-    )
-    parser.add_argument("--engine", action="append", help="a name by which skipif and onlyif know this engine, too")
-    parser.add_argument("--mode", choices=MODES, help="only one of the three ways")
-    parser.add_argument("--json", action="store_true", help="print nothing but the last line")
+    add = parser.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE")
+    add("--dialect", help="the SQL of the files: spark, postgres, sqlite, duckdb, ...; else each file's own signs")
+    add("--mode", choices=MODES, help="only one of the three ways")
+    add("--engine", action="append", help="a name, besides tidemark, that skipif and onlyif mean this engine by")
+    add("--patience", type=float, default=SECONDS, help="seconds that a query may take before it has failed")
+    add("--json", action="store_true", help="print nothing but the last line")
     return parser.parse_args(arguments)
 
 
-def _run(spark: Any, options: argparse.Namespace, modes: Sequence[str], folder: Path) -> Iterable[Outcome]:
-    engines = {*ENGINES, *(name.lower() for name in options.engine or ())}
-    runner = Runner(spark, options.dialect or "", engines=engines)
+def _run(runner: Runner, options: argparse.Namespace, total: Tally, folder: Path) -> None:
+    modes = [options.mode] if options.mode else MODES
     for number, path in enumerate(options.files):
-        began, found = time.monotonic(), Counter[str]()
+        began, said, own = time.monotonic(), time.monotonic(), Tally()
         within = folder / str(number)
         for outcome in runner.run(path, modes, within):
-            found[outcome.kind] += 1
-            if sum(found.values()) % 100 == 0:
-                _say(f"{path} ({outcome.mode}): {_counted(found)}")
-            yield outcome
+            own.add(outcome)
+            total.add(outcome)
+            if time.monotonic() - said > _SECONDS_BETWEEN:
+                said = time.monotonic()
+                _say(f"{outcome.place} ({outcome.mode}): {own}")
         shutil.rmtree(within, ignore_errors=True)
-        line = f"{path}: {_counted(found)} in {time.monotonic() - began:.1f} s"
+        line = f"{path}: {own} in {time.monotonic() - began:.1f} s"
         print(line, flush=True) if not options.json else _say(line)
-
-
-def _explain(outcomes: Sequence[Outcome]) -> None:
-    """Failures in full, and why the rest is not supported, by reason."""
-    failed = [o for o in outcomes if o.kind == FAILED]
-    for o in failed[:MOST_SHOWN]:
-        print(f"{o.place} ({o.mode}): {o.reason}\n  {o.sql}\n  expected: {o.expected}\n  found:    {o.found}")
-    if len(failed) > MOST_SHOWN:
-        print(f"and {len(failed) - MOST_SHOWN} more")
-    for reason, n in Counter(o.reason for o in outcomes if o.kind == UNSUPPORTED).most_common(MOST_SHOWN):
-        print(f"{n} times unsupported: {reason}")
-
-
-def _counted(found: Counter[str]) -> str:
-    return ", ".join(f"{found[kind]} {kind}" for kind in (PASSED, FAILED, UNSUPPORTED))
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sqllogictest.altered import altered
@@ -134,11 +134,13 @@ class Database:
         for name, table in self.tables.items():
             if name in words:
                 table.broken = table.broken or why
+        if words & {"alter", "replace"}:
+            self.missing.update((name, why) for name in self.views if name in words)
 
     def broken(self, sql: str) -> str:
         """Why a query's answer would mean nothing, if so."""
         words = self.reached(sql)
-        missing = next((why for name, why in self.missing.items() if name in words), "")
+        missing = next((why for n, why in self.missing.items() if n in words and n not in self.tables), "")
         return missing or next((t.broken for name, t in self.tables.items() if name in words and t.broken), "")
 
     def views_for(self, sql: str) -> tuple[ViewRequest, ...]:
@@ -156,7 +158,7 @@ class Database:
 
     def _create(self, statement: CreateTable) -> int:
         name = statement.name.lower()
-        if name in self.tables or name in self.views:
+        if name in self.tables or (name in self.views and name not in self.missing):
             if statement.unless_there:
                 return 0
             raise Violation(f"{statement.name} is there already")
@@ -172,13 +174,14 @@ class Database:
 
     def _create_view(self, statement: CreateView) -> int:
         name = statement.name.lower()
-        if name in self.tables or (name in self.views and not statement.replaces):
+        if name in self.tables or (name in self.views and name not in self.missing and not statement.replaces):
             if statement.unless_there:
                 return 0
             raise Violation(f"{statement.name} is there already")
         columns = ", ".join(f"`{c}`" for c in statement.columns)
         sql = f"SELECT * FROM ({statement.query}) AS v({columns})" if columns else statement.query
         self.views.pop(name, None)
+        self.missing.pop(name, None)
         self.views[name] = ViewRequest(statement.name, sql)
         return 0
 
@@ -198,6 +201,8 @@ class Database:
         if unknown := [n for n in chosen if n not in names]:
             raise Violation(f"{table.name} has no column {unknown[0]}")
         into = tuple(table.columns[names.index(n)] for n in chosen)
+        if any(c.type.name == "binary" for c in into) and "\\x" in statement.source:
+            raise NotOurs("text as bytes, with escapes")
         source = with_defaults(statement.source, [table.defaults.get(names.index(n), "NULL") for n in chosen])
         rows = self._evaluator.rows(source, into, self._contents(statement))
         if chosen == names:
@@ -251,6 +256,11 @@ class Database:
                 raise Violation(f"{table.name} would have {twice[0]} twice in a key")
 
     def _alter(self, statement: Alter) -> int:
+        view = self.views.get(statement.table.lower())
+        if view is not None and statement.does == "rename table" and statement.to.lower() not in self.views:
+            del self.views[statement.table.lower()]
+            self.views[statement.to.lower()] = replace(view, name=statement.to)
+            return 0
         table = self._table(statement.table)
         name = statement.to.lower()
         if statement.does == "rename table":

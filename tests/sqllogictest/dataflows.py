@@ -7,6 +7,7 @@ are divided until the one is found to which that belongs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from tests.oracle.histories import History
-from tests.oracle.world import SINK, Updates, World, contents
+from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta
+from tests.sqllogictest.bounded import SECONDS, TookTooLong, bounded
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
@@ -27,6 +29,8 @@ from tidemark_protocol.ids import ShardId, Time
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.finishing import sorted_indices
+from tidemark_replica.render.fragments import Fragment
+from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.step_worker.pool import StepWorkers
 
 BATCH = 25
@@ -40,6 +44,7 @@ class Asked:
     planned: PlannedQuery
     moment: int
     alone: bool = False
+    on_arrow: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,20 @@ class FileWorld(World):
     def parts(self, table: str, lower: int, upper: int) -> list[Part]:
         return super().parts(table_of(table), lower, upper)
 
+    def answered(self, description: DataflowDescription, uppers: Sequence[int], patience: float, **how: Any) -> Updates:
+        """The sink's updates over steps that end at `uppers`; raises TookTooLong."""
+        dataflow = self.build(description, **how)
+        made: Updates = Counter()
+        try:
+            with bounded(patience, dataflow.cancel):
+                for upper in uppers:
+                    outcome = self.step(dataflow, upper)
+                    made.update(delta(outcome, SINK))
+                    outcome.release()
+            return consolidated(made)
+        finally:
+            dataflow.drop()
+
 
 class Dataflows:
     """One way (`mode`) to the answers of a file."""
@@ -77,8 +96,9 @@ class Dataflows:
         history: History,
         folder: Path,
         workers: StepWorkers | None = None,
+        patience: float = SECONDS,
     ) -> None:
-        self._spark, self._mode = spark, mode
+        self._spark, self._mode, self._patience = spark, mode, patience
         self._how: dict[str, Any] = {"workers": workers, "rows_most": math.inf} if workers else {}
         self._tables, self._history, self._folder = as_tables(tables), history, folder
 
@@ -92,23 +112,27 @@ class Dataflows:
             made.close()
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[Asked]]:
-        """Queries whose dataflow can begin and end together; those expected to fail on their own."""
-        batch: list[Asked] = []
+        """Queries whose dataflow can begin and end together, and is evaluated alike: one expression that needs
+        Catalyst brings all of a dataflow there. Those expected to fail are on their own.
+        """
+        open: dict[bool, list[Asked]] = {True: [], False: []}
         for one in asked:
             if one.alone:
                 yield [one]
                 continue
+            batch = open[one.on_arrow]
             if len(batch) == BATCH or (batch and self._mode == "peek" and one.moment != batch[0].moment):
                 yield batch
-                batch = []
+                batch = open[one.on_arrow] = []
             batch.append(one)
-        if batch:
-            yield batch
+        yield from (batch for batch in open.values() if batch)
 
-    def _answers(self, made: World, batch: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
+    def _answers(self, made: FileWorld, batch: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
         found: list[Answer]
         try:
             found = self._run(made, batch)
+        except TookTooLong as error:
+            found = [Failed(str(error))]
         except Exception as error:  # whatever breaks is the answer to the query that broke it
             found = [Failed(f"{type(error).__name__}: {error}")]
         if len(batch) == 1:
@@ -120,28 +144,19 @@ class Dataflows:
             yield from self._answers(made, batch[:middle])
             yield from self._answers(made, batch[middle:])
 
-    def _run(self, made: World, batch: Sequence[Asked]) -> list[Answer]:
+    def _run(self, made: FileWorld, batch: Sequence[Asked]) -> list[Answer]:
         limited = self._mode != "peek"
         whole = together([one.planned for one in batch], limited)
         last = max(one.moment for one in batch)
         description = self._describe(whole, as_of(self._mode, last))
-        updates = made.run(description, bounds(self._mode, reading_time(last), str(batch[0].number)), **self._how)
+        uppers = bounds(self._mode, reading_time(last), str(batch[0].number))
+        updates = made.answered(description, uppers, self._patience, **self._how)
         return [self._answer(updates, whole, i, one, limited) for i, one in enumerate(batch)]
 
     def _describe(self, whole: Together, begins: int) -> DataflowDescription:
-        columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(whole.schema))
-        sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), str(self._folder / "sink"), columns))
-        description = DataflowDescription(
-            name="file",
-            source_imports=whole.imports,
-            index_imports=(),
-            objects=whole.objects,
-            index_exports=(),
-            sink_exports=(SinkExport(SINK, ALL, sink),),
-            as_of=Time(begins),
-        )
-        check_dataflow(description)
-        return description
+        described = description_of(whole, begins, str(self._folder / "sink"))
+        check_dataflow(described)
+        return described
 
     def _answer(self, updates: Updates, whole: Together, number: int, one: Asked, limited: bool) -> Answer:
         rows, errors = contents(updates, reading_time(one.moment))
@@ -152,6 +167,28 @@ class Dataflows:
             return Failed(f"a negative multiplicity of {negative[0]}")
         picked = [tuple(row[p] for p in whole.places[number]) for row, n in mine.items() for _ in range(n)]
         return finish(picked, one.planned, limited)
+
+
+def description_of(whole: Together, begins: int, location: str) -> DataflowDescription:
+    """The queries as a dataflow with one sink."""
+    columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(whole.schema))
+    sink = MaterializedViewSink(ShardMetadata(ShardId("sink"), location, columns))
+    return DataflowDescription(
+        name="file",
+        source_imports=whole.imports,
+        index_imports=(),
+        objects=whole.objects,
+        index_exports=(),
+        sink_exports=(SinkExport(SINK, ALL, sink),),
+        as_of=Time(begins),
+    )
+
+
+def is_on_arrow(planned: PlannedQuery) -> bool:
+    """Whether all that the query computes stays beside the kernels, so that a step of it needs no job."""
+    described = description_of(together([planned], limited=True), 0, "")
+    fragments = lower_dataflow(described, {}, "on-arrow").fragments
+    return all(isinstance(f, Fragment) and not f.stage.inputs for f in fragments)
 
 
 def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) -> Result:
@@ -177,4 +214,8 @@ def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) ->
 
 
 def _turned(rows: list[tuple[Any, ...]], planned: PlannedQuery) -> list[list[Any]]:
-    return [list(c) for c in zip(*rows, strict=True)] if rows else [[] for _ in planned.schema]
+    if not rows:
+        return [[] for _ in planned.schema]
+    turned = [list(c) for c in zip(*rows, strict=True)]
+    floats = [t.type.is_floating for t in planned.schema]
+    return [[float(v) if isinstance(v, str) else v for v in c] if f else c for c, f in zip(turned, floats, strict=True)]

@@ -31,6 +31,7 @@ _SIGNS = (
 _READ = 200_000  # characters
 _NULLS = re.compile(r"default_null_order\W+(?:TO\b|=)?\W*(\w+)", re.IGNORECASE)
 _ORDERINGS = ("nulls_are_small", "nulls_are_large")
+_AS = {"cockroach": "postgres"}
 
 
 class NotTranslated(Exception):
@@ -48,8 +49,14 @@ class Translator:
     """The translation from a dialect for one file, whose settings change it."""
 
     def __init__(self, dialect: str) -> None:
-        self.dialect = dialect
+        self.dialect = _AS.get(dialect, dialect)
+        self._is_cockroachs = dialect == "cockroach"
         self._nulls_first: bool | None = None
+
+    @property
+    def is_one_transaction(self) -> bool:
+        """Whether several statements of one text succeed or fail together."""
+        return self.dialect == "postgres"
 
     @property
     def is_foreign(self) -> bool:
@@ -71,14 +78,15 @@ class Translator:
         logging.getLogger("sqlglot").setLevel(logging.ERROR)
         try:
             tree = sqlglot.parse_one(sql, read=self.dialect)
-            if self._nulls_first is not None:
-                self._order_nulls(sql, tree, self._nulls_first)
-            return str(as_spark(tree, self.dialect, database).sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
+            if self._nulls_first is not None or self._is_cockroachs:
+                self._order_nulls(sql, tree)
+            made = as_spark(tree, self.dialect, database, divides_integers=not self._is_cockroachs)
+            return str(made.sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
         except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError) as error:
             said = str(error).splitlines()[0] if str(error) else "cannot be read"
             raise NotTranslated(f"{self.dialect}: {said}") from None
 
-    def _order_nulls(self, sql: str, tree: Any, first: bool) -> None:
+    def _order_nulls(self, sql: str, tree: Any) -> None:
         """Orders that do not say where NULL stands: those that two rules of default read differently."""
         import sqlglot
         from sqlglot import exp
@@ -91,9 +99,11 @@ class Translator:
             read.append(list(sqlglot.parse_one(sql, read=kind).find_all(exp.Ordered)))
         for node, *others in zip(tree.find_all(exp.Ordered), *read, strict=True):
             if others[0].args.get("nulls_first") != others[1].args.get("nulls_first"):
-                node.set("nulls_first", first)
+                small = others[0].args.get("nulls_first")  # NULL is the least value: CockroachDB's rule
+                node.set("nulls_first", small if self._nulls_first is None else self._nulls_first)
 
 
-def translator(dialect: str) -> Translator:
-    """The translation from a dialect to Spark's."""
-    return Translator(dialect)
+def translator(dialect: str, path: Path | None = None) -> Translator:
+    """The translation from a dialect to Spark's; from the one that a file shows, where none is said or it says more."""
+    shown = dialect_of(path) if path is not None and dialect in ("", "postgres") else dialect
+    return Translator(shown if not dialect or shown == "cockroach" else dialect)

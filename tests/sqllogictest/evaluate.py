@@ -107,9 +107,9 @@ class Evaluator:
                     declared.append(name)
             return self._session.sql(sql).toArrow()
         except (AnalysisException, ParseException) as error:
-            raise NotOurs(str(error).split("\n")[0]) from None
+            raise NotOurs(str(error).strip().split("\n")[0]) from None
         except PySparkException as error:
-            raise DataError(str(error).split("\n")[0]) from None
+            raise DataError(str(error).strip().split("\n")[0]) from None
         finally:
             for name in declared:
                 self._session.catalog.dropTempView(name)

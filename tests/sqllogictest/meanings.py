@@ -11,6 +11,7 @@ A function that is on no list here is not translated, even where Spark has one o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _SAME = frozenset(
     "Abs And Avg Case Ceil Coalesce Concat ConcatWs Count CountIf CovarPop CovarSamp Corr CumeDist CurrentDate "
-    "CurrentTimestamp DenseRank EndsWith Exists Exp FirstValue Floor GroupConcat Grouping If Initcap IsNan Lag "
+    "CurrentTimestamp DenseRank EndsWith Exists Exp FirstValue Floor GroupConcat Grouping If Initcap Lag "
     "LastValue Lead Left Length Ln LogicalAnd LogicalOr Lower Max Min Not Ntile Nullif Nvl2 Or Pad PercentRank Pow "
     "Rank Repeat Replace Reverse Right RowNumber Sign Sqrt Cbrt StartsWith Stddev StddevPop StddevSamp StrPosition Sum "
     "Trim Upper Variance VariancePop Xor Pi Degrees Radians Sin Cos Tan Asin Acos Atan Atan2 Year Month Quarter "
@@ -43,17 +44,20 @@ _ZERO_IS_NULL = ("sqlite", "mysql", "duckdb")
 _FOLDS = ("sqlite", "mysql")
 _LOG_IS_LOG10 = ("sqlite", "postgres", "duckdb", "risingwave", "materialize", "redshift")
 _ROUNDS = ("postgres", "duckdb", "risingwave", "materialize", "redshift")
+_OWN_TEXT = ("postgres", "mysql", "risingwave", "materialize", "redshift")
 _PARTS = frozenset("YEAR MONTH DAY HOUR MINUTE SECOND QUARTER WEEK DOY".split())
 _WIDER = {"INT": "BIGINT", "SMALLINT": "BIGINT", "TINYINT": "BIGINT", "MEDIUMINT": "BIGINT"}
 _OTHER_TYPES = {"INT128": "DECIMAL(38, 0)", "UBIGINT": "DECIMAL(20, 0)", "UINT": "BIGINT", "USMALLINT": "INT"}
 _ODD = (exp.Glob, exp.SimilarTo, exp.Bracket, exp.JSONExtract, exp.JSONExtractScalar, exp.Pivot, exp.Placeholder)
 
 
-def as_spark(tree: exp.Expression, dialect: str, database: Database) -> exp.Expression:
+def as_spark(
+    tree: exp.Expression, dialect: str, database: Database, *, divides_integers: bool = True
+) -> exp.Expression:
     """The tree with everything in Spark's words; raises NotTranslated."""
     if isinstance(tree, exp.Command):
         raise NotTranslated(f"{dialect}: {tree.name} is not understood")
-    meaning = _Meaning(dialect, Numbers(database, tree))
+    meaning = _Meaning(dialect, Numbers(database, tree), divides_integers)
     # From the leaves up: what stands inside is Spark's already.
     for node in reversed(list(tree.walk())):
         made = meaning.of(node)
@@ -64,8 +68,8 @@ def as_spark(tree: exp.Expression, dialect: str, database: Database) -> exp.Expr
 
 
 class _Meaning:
-    def __init__(self, dialect: str, numbers: Numbers) -> None:
-        self._dialect, self._numbers = dialect, numbers
+    def __init__(self, dialect: str, numbers: Numbers, divides_integers: bool) -> None:
+        self._dialect, self._numbers, self._divides_integers = dialect, numbers, divides_integers
         self._own: dict[type[exp.Expression], Callable[[Any], exp.Expression]] = {
             exp.Greatest: self._extreme,
             exp.Least: self._extreme,
@@ -83,6 +87,9 @@ class _Meaning:
             exp.RegexpLike: self._regexp,
             exp.Anonymous: self._anonymous,
             exp.Table: as_relation,
+            exp.Concat: self._text,
+            exp.ConcatWs: self._text,
+            exp.DPipe: self._text,
         }
 
     def of(self, node: exp.Expression) -> exp.Expression:
@@ -152,12 +159,31 @@ class _Meaning:
             kind = self._numbers.kind(inner)
             if kind == "fraction":
                 node.set("this", exp.func("ROUND", inner))
+        if isinstance(inner, exp.Literal | exp.Neg) and str(node.to.this).endswith("DECIMAL") and not _fits(inner):
+            raise self._unknown(f"{inner.sql()} as a decimal of any length")
+        if node.to.this in exp.DataType.TEXT_TYPES:
+            self._as_text(inner)
+        if node.to.this in (exp.DataType.Type.BINARY, exp.DataType.Type.VARBINARY) and "\\" in inner.name:
+            raise self._unknown("text as bytes")
         if self._dialect == "sqlite" and node.to.this in (exp.DataType.Type.DECIMAL, exp.DataType.Type.BOOLEAN):
             raise self._unknown(f"CAST AS {node.to.sql().upper()}")
         return exp.Cast(this=node.this, to=node.to) if type(node) is exp.Cast else node
 
+    def _text(self, node: Any) -> exp.Expression:
+        for argument in [node.this, node.args.get("expression"), *(node.expressions or ())]:
+            self._as_text(argument)
+        return node
+
+    def _as_text(self, node: Any) -> None:
+        """true is 't' in some engines, and 4.0 is '4'."""
+        of = self._numbers.kind(node)
+        if self._dialect in _OWN_TEXT and (of == "boolean" or (of == "fraction" and not isinstance(node, exp.Literal))):
+            raise self._unknown(f"a {of} as text")
+
     def _type(self, node: Any) -> exp.Expression:
         name = node.this.value if hasattr(node.this, "value") else str(node.this)
+        if name in ("TIME", "TIMETZ"):
+            raise self._unknown(f"the type {name}")
         if name in _OTHER_TYPES:
             return exp.DataType.build(_OTHER_TYPES[name])
         if self._dialect == "sqlite" and name in _WIDER:
@@ -168,7 +194,7 @@ class _Meaning:
 
     def _divided(self, node: Any) -> exp.Expression:
         divisor = self._safe(node.expression)
-        if not node.args.get("typed"):
+        if not node.args.get("typed") or not self._divides_integers:
             return exp.Div(this=node.this, expression=divisor, typed=False, safe=False)
         left, right = self._numbers.kind(node.this), self._numbers.kind(node.expression)
         if left == right == "integer":
@@ -203,3 +229,10 @@ class _Meaning:
         if name not in _PLAIN:
             raise self._unknown(f"{name}()")
         return node
+
+
+def _fits(literal: Any) -> bool:
+    """Whether a number has no more digits than the decimals that stand for those of any length."""
+    text = (literal.this if isinstance(literal, exp.Neg) else literal).name.strip()
+    found = re.fullmatch(r"[+-]?(\d*)\.?(\d*)", text)
+    return found is not None and len(found[1]) <= 28 and len(found[2]) <= 10

@@ -12,7 +12,7 @@ from sqlglot import exp
 if TYPE_CHECKING:
     from tests.sqllogictest.database import Database
 
-Kind = Literal["integer", "fraction"] | None
+Kind = Literal["integer", "fraction", "boolean"] | None
 _INTEGERS = (exp.Count, exp.Length, exp.IntDiv, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Extract, exp.StrPosition)
 _FRACTIONS = (exp.Avg, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow, exp.Stddev, exp.Variance)
 _SAME = (exp.Paren, exp.Neg, exp.Sum, exp.Min, exp.Max, exp.Abs, exp.Distinct, exp.Window, exp.Filter, exp.Alias)
@@ -28,8 +28,10 @@ class Numbers:
         for table in database.tables.values():
             for column in table.columns:
                 integral, number = column.type.is_integral, column.type.name in ("double", "float", "decimal")
-                kind: Kind = "integer" if integral else "fraction" if number else None
+                other: Kind = "boolean" if column.type.name == "boolean" else None
+                kind: Kind = "integer" if integral else "fraction" if number else other
                 self._kinds.setdefault(column.name.lower(), set()).add(kind)
+        self._resolving: set[str] = set()
         self._named: dict[str, list[exp.Expression]] = {}
         for alias in tree.find_all(exp.Alias):
             self._named.setdefault(alias.alias.lower(), []).append(alias.this)
@@ -41,6 +43,8 @@ class Numbers:
             return None
         if isinstance(node, exp.Null):  # a quotient with NULL is NULL either way
             return "integer"
+        if isinstance(node, exp.Boolean | exp.Predicate | exp.Not | exp.And | exp.Or):
+            return "boolean"
         if isinstance(node, exp.Literal):
             return None if node.is_string else "integer" if node.is_int else "fraction"
         if isinstance(node, exp.Column):
@@ -75,7 +79,10 @@ class Numbers:
         if name in self._renamed:
             return None
         kinds = set(self._kinds.get(name, ()))
-        kinds |= {self.kind(e, depth + 1) for e in self._named.get(name, ()) if not _is_column(e, name)}
+        if name not in self._resolving:  # a + 1 AS a reads another a
+            self._resolving.add(name)
+            kinds |= {self.kind(e, depth + 1) for e in self._named.get(name, ()) if not _is_column(e, name)}
+            self._resolving.discard(name)
         return next(iter(kinds)) if len(kinds) == 1 else None
 
 
@@ -92,4 +99,6 @@ def _together(kinds: list[Kind]) -> Kind:
 def _kind_of_type(type: Any) -> Kind:
     if type.this in exp.DataType.INTEGER_TYPES:
         return "integer"
+    if type.this == exp.DataType.Type.BOOLEAN:
+        return "boolean"
     return "fraction" if type.this in exp.DataType.REAL_TYPES else None

@@ -25,13 +25,13 @@ from tests.sqllogictest.records import Let, Place, Query, Record, Reset, Stateme
 ENGINES = frozenset({"tidemark"})
 SORTS = ("nosort", "rowsort", "valuesort", "partialsort", "sort")
 _OPTIONS = ("colnames", "retry", "noticetrace", "async", "multiline", "kvtrace")
-_HASH = re.compile(r"(\d+) values hashing to ([0-9a-fA-F]{32})")
+_HASH = re.compile(r"(\d+) values? hashing to ([0-9a-fA-F]{32})")
 _TYPES = re.compile(r"[A-Za-z?]*")
 _RETRY = re.compile(r"\bretry \d+( backoff \S+)?")
 _CONNECTION = re.compile(r"con\w*|conn=\S+")
 # Directives that say nothing about results.
 _IGNORED = frozenset(
-    "hash-threshold subtest sleep control user connection cluster-opt load reconnect tags set reset continue "
+    "hash-threshold subtest sleep control connection user cluster-opt load reconnect tags set reset continue "
     "traceon traceoff kv-batch-size unzip".split()
 )
 # What DuckDB's files may require and any engine has.
@@ -114,8 +114,8 @@ class _Parser:
             yield Let(place, self._body(multiline=False)[0], tuple(names))
         elif word in ("restart", "reset-server"):
             yield Reset(place)
-        elif word == "connection":
-            self.connection = "" if rest[:1] in ([], ["default"]) else rest[0]
+        elif word in ("connection", "user"):
+            self.connection = "" if rest[:1] in ([], ["default"], ["root"]) else rest[0]
         elif word not in _IGNORED and word != "require":
             self.lines.block()
             self.lines.more_of_a_message(_begins_a_record)

@@ -26,6 +26,7 @@ from tests.sqllogictest.statements import (
 )
 from tidemark_protocol.types import Column
 
+CHANGES = frozenset("CREATE INSERT REPLACE DELETE TRUNCATE UPDATE DROP ALTER".split())
 _NOTHING = frozenset(
     "SET RESET PRAGMA ANALYZE VACUUM FLUSH REINDEX CHECKPOINT USE GRANT REVOKE COMMENT EXPLAIN SHOW CALL WAIT "
     "LOAD".split()
@@ -39,6 +40,8 @@ _TRANSACTIONS = {
     "ABORT": "rollback",
 }
 _QUERIES = frozenset({"SELECT", "WITH", "VALUES", "FROM", "TABLE", "("})
+# Schemas in which names without one are looked up.
+_COMMON = frozenset("public main memory temp pg_temp test default".split())
 _CONSTRAINTS = frozenset(
     "PRIMARY UNIQUE CHECK FOREIGN CONSTRAINT NOT NULL DEFAULT REFERENCES COLLATE KEY GENERATED AUTO_INCREMENT".split()
 )
@@ -82,6 +85,8 @@ def _create(sql: str, found: list[Token]) -> Parsed:
     if words[at] == "INDEX":
         return Nothing()
     unless, start = (True, at + 4) if words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"] else (False, at + 1)
+    if found[start + 1].text == "." and found[start].name.lower() not in _COMMON:
+        raise NotOurs("a name in a schema of its own")
     name, start = _name(found, start)
     if words[at] == "VIEW":
         return _create_view(sql, found, start, name, "REPLACE" in words[:at], unless)
@@ -105,7 +110,17 @@ def _create_table(sql: str, found: list[Token], at: int, name: str, unless: bool
     if at < len(found) and found[at].text == "(":
         end = enclosed(found, at)
         for part in divided(found[at + 1 : end - 1]):
-            if part[0].upper in ("PRIMARY", "UNIQUE", "CONSTRAINT", "CHECK", "FOREIGN", "KEY", "INDEX"):
+            if part[0].upper in (
+                "PRIMARY",
+                "UNIQUE",
+                "CONSTRAINT",
+                "CHECK",
+                "FOREIGN",
+                "KEY",
+                "INDEX",
+                "FAMILY",
+                "INVERTED",
+            ):
                 keys += _table_key(part, columns)
                 continue
             column, is_key, default = _column(sql, part)
@@ -176,7 +191,7 @@ def _truncate(sql: str, found: list[Token]) -> Delete:
 
 def _alter(sql: str, found: list[Token]) -> Alter:
     """ALTER TABLE t ADD [COLUMN] c INT DEFAULT 1, DROP [COLUMN] c, RENAME [COLUMN] c TO d, RENAME TO u."""
-    if found[1].upper != "TABLE":
+    if found[1].upper not in ("TABLE", "VIEW"):
         raise NotOurs(f"ALTER {found[1].upper}")
     table, at = _name(found, 2)
     words = [t.upper for t in found[at:]]

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.sqllogictest.bounded import SECONDS
 from tests.sqllogictest.compare import Difference, Result, difference, digest
 from tests.sqllogictest.database import Database
 from tests.sqllogictest.dataflows import Answer, Asked, Dataflows, Failed, InError
-from tests.sqllogictest.dialects import dialect_of, translator
+from tests.sqllogictest.dialects import translator
 from tests.sqllogictest.evaluate import Evaluator
 from tests.sqllogictest.first_pass import FAILED, PASSED, UNSUPPORTED, FirstPass, Settled
 from tests.sqllogictest.modes import history
@@ -31,7 +32,7 @@ from tests.sqllogictest.records import Place, Query, Record, Statement
 from tidemark_planner.catalyst import Catalyst
 from tidemark_replica.step_worker.pool import StepWorkers
 
-STRETCH = 200  # queries
+STRETCH = 100  # queries
 MOST_SETTLED = 2_000
 # What means the same in every engine; of other errors, one engine's may be another's implicit cast.
 _ANYWHERE = re.compile(r"divi\w+ by zero|more than one row", re.IGNORECASE)
@@ -62,17 +63,18 @@ class Runner:
         *,
         engines: Collection[str] = ENGINES,
         workers: StepWorkers | None = None,
+        patience: float = SECONDS,
     ) -> None:
         """`workers` run steps without a job, as in a replica; without them every step is Spark jobs."""
         planning = spark.newSession()
         for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
             planning.conf.set(key, value)
         self._spark, self._catalyst, self._evaluator = spark, Catalyst(planning), Evaluator(spark)
-        self._dialect, self._engines, self._workers = dialect, engines, workers
+        self._dialect, self._engines, self._workers, self._patience = dialect, engines, workers, patience
 
     def run(self, path: Path, modes: Sequence[str], folder: Path) -> Iterator[Outcome]:
         """The outcomes of a file's records, stretch by stretch, and in each mode by mode."""
-        translate = translator(self._dialect or dialect_of(path))
+        translate = translator(self._dialect, path)
         first = FirstPass(Database(self._evaluator), Planner(self._catalyst, str(folder / "tables")), translate)
         labels: dict[str, dict[str, str]] = {mode: {} for mode in modes}
         for number, (settled, asked) in enumerate(_stretches(first, parse(path, self._engines))):
@@ -89,7 +91,7 @@ class Runner:
         read = {table_of(i.id) for _, one in asked for i in one.planned.imports}
         tables = [t for t in database.all if t.id in read]
         past = history(way.mode, tables, [one.moment for _, one in asked], way.seed)
-        flows = Dataflows(self._spark, way.mode, tables, past, way.folder, self._workers)
+        flows = Dataflows(self._spark, way.mode, tables, past, way.folder, self._workers, self._patience)
         queries = {one.number: query for query, one in asked}
         for number, answer in flows.answers([one for _, one in asked]):
             yield queries[number], answer

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.sqllogictest.first_pass import FAILED, UNSUPPORTED
 from tests.sqllogictest.runner import Runner
+from tidemark_replica.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark
 
@@ -22,9 +24,11 @@ NOT_YET: frozenset[str] = frozenset()
 
 
 @pytest.fixture(scope="module")
-def runner(spark: Any) -> Runner:
+def runner(spark: Any) -> Iterator[Runner]:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return Runner(spark)
+    workers = StepWorkers()
+    yield Runner(spark, workers=workers)
+    workers.close()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

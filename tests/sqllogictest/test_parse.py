@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sqllogictest.parse import parse
-from tests.sqllogictest.records import Query, Statement, Unknown
+from tests.sqllogictest.records import Let, Query, Reset, Statement, Unknown
 
 Reader = Callable[[str], list[Any]]
 
@@ -116,3 +116,49 @@ def test_a_query_without_a_result_is_only_run(read: Reader) -> None:
     """An empty result has the mark and nothing below it."""
     run, empty = read("query I\nSELECT a FROM t\n\nquery I\nSELECT a FROM t\n----\n")
     assert (run.checked, empty.checked) == (False, True)
+
+
+def test_what_may_be_tried_again_is_no_label(read: Reader) -> None:
+    """Nor is a connection, which statements and queries may name; both may stand for themselves."""
+    first, second, third, fourth = read(
+        "query I retry 3 backoff 5s\nSELECT 1\n----\n1\n\nquery I con1\nSELECT 1\n----\n1\n\n"
+        "connection other\n\nstatement ok\nBEGIN\n\nstatement error con2\nx\n"
+    )
+    assert (first.label, first.connection) == ("", "")
+    assert (second.label, second.connection) == ("", "con1")
+    assert third.connection == "other"
+    assert (fourth.connection, fourth.message) == ("con2", "")
+
+
+def test_a_message_may_have_paragraphs(read: Reader) -> None:
+    """They end where two lines are empty, or a record begins."""
+    first, second, third = read(
+        "query error\nSELECT 1/0\n----\nfailed\n\ncaused by: zero\n\n\n"
+        "statement error\nx\n----\nwrong\n\nstatement ok\ny\n"
+    )
+    assert (first.error, second.message, third.sql) == ("failed\ncaused by: zero", "wrong", "y")
+
+
+def test_files_are_included_where_they_are_named(read: Reader, tmp_path: Path) -> None:
+    """By patterns beside the file; what is not there is said."""
+    (tmp_path / "part.1").write_text("statement ok\na\n")
+    (tmp_path / "part.2").write_text("statement ok\nb\n")
+    first, second, third, unknown = read("include ./part.*\n\nstatement ok\nc\n\ninclude missing\n")
+    assert [first.sql, second.sql, third.sql] == ["a", "b", "c"]
+    assert first.place.file.name == "part.1"
+    assert isinstance(unknown, Unknown)
+
+
+def test_loops_have_named_values_and_conditions(read: Reader) -> None:
+    """Of DuckDB's format: all integers but one, and a record of one round only."""
+    found = read(
+        "foreach type <signed> !hugeint\n\nonlyif type=bigint\nstatement ok\nonly ${type}\n\n"
+        "statement ok\n${type}\n\nendloop\n"
+    )
+    assert [s.sql for s in found] == ["tinyint", "smallint", "integer", "only bigint", "bigint"]
+
+
+def test_values_are_asked_for_by_name(read: Reader) -> None:
+    """`let` has a query of its own; an engine that begins anew has nothing left."""
+    named, anew = read("let (a, b)\nSELECT 1, 2\n\nreset-server\n")
+    assert (named, type(anew)) == (Let(named.place, "SELECT 1, 2", ("a", "b")), Reset)

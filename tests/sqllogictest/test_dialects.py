@@ -1,0 +1,114 @@
+"""Other engines' SQL as Spark's: the same meaning, or none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sqllogictest.dialects import NotTranslated, dialect_of, translator
+from tests.sqllogictest.spoken import spoken
+from tests.sqllogictest.statements import CreateTable, Insert
+from tidemark_protocol.types import Column, SqlType
+
+
+@dataclass
+class Table:
+    columns: tuple[Column, ...]
+
+
+@dataclass
+class Tables:
+    """As much of a database as translation asks for."""
+
+    tables: dict[str, Any] = field(
+        default_factory=lambda: {
+            "t": Table((Column("a", SqlType("int")), Column("b", SqlType("int")), Column("d", SqlType("double"))))
+        }
+    )
+
+
+def said(dialect: str, sql: str) -> str:
+    return translator(dialect)(sql, Tables())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "spark"),
+    [
+        ("postgres", "SELECT a / 2, a / 2.0, d / b FROM t", "SELECT a DIV 2, a / 2.0, d / b FROM t"),
+        ("postgres", "SELECT n / 2 FROM (SELECT count(*) AS n FROM t) q", "n DIV 2"),
+        ("sqlite", "SELECT - a / 3 AS a FROM t", "-a DIV 3 AS a"),
+        ("sqlite", "SELECT a / b, a % b FROM t", "SELECT a DIV NULLIF(b, 0), a % NULLIF(b, 0) FROM t"),
+        ("duckdb", "SELECT a / 2, a // 2 FROM t", "SELECT a / 2, a DIV 2 FROM t"),
+        ("sqlite", "SELECT a FROM t WHERE s LIKE 'x%'", "s ILIKE 'x%'"),
+        ("sqlite", "SELECT max(a, b) FROM t", "CASE WHEN a IS NULL OR b IS NULL THEN NULL ELSE GREATEST(a, b) END"),
+        ("sqlite", "SELECT CAST(a AS INTEGER) FROM t", "CAST(a AS BIGINT)"),
+        ("postgres", "SELECT CAST(d AS INT) FROM t", "CAST(ROUND(d) AS INT)"),
+        ("postgres", "SELECT extract(dow FROM x) FROM t", "(EXTRACT(DAYOFWEEK FROM x) - 1)"),
+        ("postgres", "SELECT log(d) FROM t", "LOG10(d)"),
+        ("postgres", "SELECT i FROM generate_series(1, 3) AS g(i)", "(SELECT id AS i FROM RANGE(1, (3) + 1, 1)) AS g"),
+        ("postgres", "SELECT a FROM t ORDER BY a", "ORDER BY a NULLS LAST"),
+        ("sqlite", "SELECT a FROM t ORDER BY a", "ORDER BY a"),
+    ],
+)
+def test_what_an_expression_means(dialect: str, sql: str, spark: str) -> None:
+    """Where Spark's text of the same words means something else, other words are found."""
+    assert spark in said(dialect, sql)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("postgres", "SELECT x / 2 FROM t"),
+        ("duckdb", "SELECT strftime(d, '%a') FROM t"),
+        ("postgres", "SELECT array_agg(a) FROM t"),
+        ("postgres", "SELECT substr(s, a) FROM t"),
+        ("sqlite", "SELECT s GLOB 'a*' FROM t"),
+        ("postgres", "SELECT my_function(a) FROM t"),
+        ("sqlite", "SELECT FROM WHERE"),
+    ],
+)
+def test_what_is_not_known_to_mean_anything_is_not_translated(dialect: str, sql: str) -> None:
+    """Rather than be guessed at, and answered wrongly."""
+    with pytest.raises(NotTranslated, match=dialect):
+        said(dialect, sql)
+
+
+def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> None:
+    """Those that do are left alone; so is what came before it."""
+    translate = translator("duckdb")
+    sql = "SELECT a FROM t ORDER BY a, b NULLS LAST, d DESC"
+    before = translate(sql, Tables())  # type: ignore[arg-type]
+    translate.setting("SET default_null_order='nulls_first'")
+    after = translate(sql, Tables())  # type: ignore[arg-type]
+
+    assert before.endswith("ORDER BY a NULLS LAST, b NULLS LAST, d DESC")
+    assert after.endswith("ORDER BY a, b NULLS LAST, d DESC NULLS FIRST")
+
+
+def test_constraints_survive_translation() -> None:
+    """What Spark has no words for is taken from the text itself; plain values are, too."""
+    translate, tables = translator("sqlite"), Tables()
+    made = spoken("CREATE TABLE u(a INTEGER, b INT, UNIQUE (a, b))", translate, tables)  # type: ignore[arg-type]
+    assert isinstance(made, CreateTable)
+    assert (made.keys, {str(c.type) for c in made.columns}) == (((0, 1),), {"bigint"})
+    insert = spoken("REPLACE INTO u VALUES (1, -2), (NULL, 3)", translate, tables)  # type: ignore[arg-type]
+    assert insert == Insert("u", (), "VALUES (1, -2), (NULL, 3)", "replace")
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("# name: test/sql/join/a.test\n# group: [join]\n\nstatement ok\nSELECT 1\n", "duckdb"),
+        ("mode cockroach\n\nquery I\nSELECT 1\n----\n1\n", "postgres"),
+        ("skipif mysql # not compatible\nquery I rowsort\nSELECT 1\n----\n1\n", "sqlite"),
+        ("statement ok\nSELECT 1\n", "spark"),
+    ],
+)
+def test_a_files_own_signs_tell_whose_it_is(tmp_path: Path, text: str, dialect: str) -> None:
+    """Where the command does not."""
+    path = tmp_path / "a.test"
+    path.write_text(text)
+    assert dialect_of(path) == dialect
