@@ -21,6 +21,7 @@ from tests.sqllogictest.inserted import clashing, with_defaults
 from tests.sqllogictest.lexer import created_name, words_of
 from tests.sqllogictest.statements import (
     Alter,
+    CreateIndex,
     CreateTable,
     CreateView,
     Delete,
@@ -65,6 +66,7 @@ class Database:
         self._evaluator = evaluator
         self.tables: dict[str, StoredTable] = {}
         self.views: dict[str, ViewRequest] = {}
+        self.indexes: dict[str, tuple[StoredTable, tuple[int, ...]]] = {}
         self.all: list[StoredTable] = []
         self.moment = 0
         self.missing: dict[str, str] = {}
@@ -85,6 +87,8 @@ class Database:
                 made = self._inserted(table, statement)
                 gone, made = clashing(table, made, statement.clash) if statement.clash else ([], made)
                 return self._change(table, gone, made)
+            case CreateIndex():
+                return self._create_index(statement)
             case Alter():
                 return self._alter(statement)
             case Transaction():
@@ -119,7 +123,7 @@ class Database:
 
     def reset(self) -> None:
         """Begin anew, without tables."""
-        self.tables, self.views, self.missing, self._before = {}, {}, {}, None
+        self.tables, self.views, self.indexes, self.missing, self._before = {}, {}, {}, {}, None
 
     def batch(self, sql: str) -> list[Row]:
         """The rows of a query, by Spark."""
@@ -185,14 +189,36 @@ class Database:
         self.views[name] = ViewRequest(statement.name, sql)
         return 0
 
+    def _create_index(self, statement: CreateIndex) -> int:
+        table, name = self._table(statement.table), statement.name.lower()
+        if name in self.indexes:
+            if statement.unless_there:
+                return 0
+            raise Violation(f"{statement.name} is there already")
+        names = [c.name.lower() for c in table.columns]
+        if unknown := [n for n in statement.key if n.lower() not in names]:
+            raise Violation(f"{table.name} has no column {unknown[0]}")
+        key = tuple(names.index(n.lower()) for n in statement.key)
+        if key:
+            self._check(replace(table, keys=(key,)), table.rows)
+            table.keys = (*table.keys, key)
+        self.indexes[name] = table, key
+        return 0
+
     def _drop(self, statement: Drop) -> int:
-        there: Mapping[str, Any] = self.tables if statement.kind == "TABLE" else self.views
+        kinds: dict[str, dict[str, Any]] = {"TABLE": self.tables, "VIEW": self.views, "INDEX": self.indexes}
+        there = kinds[statement.kind]
         missing = [n for n in statement.names if n.lower() not in there and n.lower() not in self.missing]
         if missing and not statement.if_there:
             raise Violation(f"there is no {statement.kind.lower()} {missing[0]}")
         for name in statement.names:
             self.missing.pop(name.lower(), None)
-            (self.tables if statement.kind == "TABLE" else self.views).pop(name.lower(), None)
+            gone = there.pop(name.lower(), None)
+            if statement.kind == "TABLE" and gone is not None:
+                self.indexes = {n: of for n, of in self.indexes.items() if of[0] is not gone}
+            elif statement.kind == "INDEX" and gone is not None:
+                table, key = gone
+                table.keys = tuple(k for k in table.keys if k != key)
         return 0
 
     def _inserted(self, table: StoredTable, statement: Insert) -> list[Row]:

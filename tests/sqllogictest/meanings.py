@@ -87,6 +87,7 @@ class _Meaning:
             exp.RegexpLike: self._regexp,
             exp.Anonymous: self._anonymous,
             exp.Table: as_relation,
+            exp.In: _in,
             exp.Concat: self._text,
             exp.ConcatWs: self._text,
             exp.DPipe: self._text,
@@ -229,6 +230,12 @@ class _Meaning:
         if name not in _PLAIN:
             raise self._unknown(f"{name}()")
         return node
+
+
+def _in(node: Any) -> exp.Expression:
+    """In nothing there is not even NULL."""
+    empty = not node.expressions and not any(node.args.get(name) for name in ("query", "unnest", "field"))
+    return exp.false() if empty else node
 
 
 def _fits(literal: Any) -> bool:

@@ -12,6 +12,7 @@ from tests.sqllogictest.column_types import type_of
 from tests.sqllogictest.lexer import Token, divided, enclosed, tokens
 from tests.sqllogictest.statements import (
     Alter,
+    CreateIndex,
     CreateTable,
     CreateView,
     Delete,
@@ -82,15 +83,30 @@ def _create(sql: str, found: list[Token]) -> Parsed:
     at = next((i for i, w in enumerate(words) if w in ("TABLE", "VIEW", "INDEX")), None)
     if at is None:
         raise NotOurs(f"CREATE {words[1]} is no statement of this engine")
-    if words[at] == "INDEX":
-        return Nothing()
     unless, start = (True, at + 4) if words[at + 1 : at + 4] == ["IF", "NOT", "EXISTS"] else (False, at + 1)
+    if words[at] == "INDEX":
+        return _create_index(found, start, words[1] == "UNIQUE", unless)
     if found[start + 1].text == "." and found[start].name.lower() not in _COMMON:
         raise NotOurs("a name in a schema of its own")
     name, start = _name(found, start)
     if words[at] == "VIEW":
         return _create_view(sql, found, start, name, "REPLACE" in words[:at], unless)
     return _create_table(sql, found, start, name, unless)
+
+
+def _create_index(found: list[Token], at: int, unique: bool, unless: bool) -> Parsed:
+    if found[at].upper == "ON":  # without a name
+        return Nothing()
+    name, at = _name(found, at)
+    if found[at].upper != "ON":
+        raise NotOurs(f"CREATE INDEX ... {found[at].upper}")
+    table, at = _name(found, at + 1)
+    at = next((i for i in range(at, len(found)) if found[i].text == "("), len(found))
+    columns = list(divided(found[at + 1 : enclosed(found, at) - 1])) if at < len(found) else []
+    plain = all(p[0].kind in ("word", "quoted") and all(t.upper in ("ASC", "DESC") for t in p[1:]) for p in columns)
+    if unique and not (plain and columns and "WHERE" not in [t.upper for t in found]):
+        raise NotOurs("CREATE UNIQUE INDEX on expressions or on some rows")
+    return CreateIndex(name, table, tuple(p[0].name for p in columns) if unique else (), unless)
 
 
 def _create_view(sql: str, found: list[Token], at: int, name: str, replaces: bool, unless: bool) -> CreateView:
@@ -246,12 +262,15 @@ def _update(sql: str, found: list[Token]) -> Update:
 def _drop(sql: str, found: list[Token]) -> Parsed:
     words = [t.upper for t in found]
     at = 2 if words[1] in ("MATERIALIZED", "TEMPORARY", "TEMP") else 1
-    if words[at] == "INDEX":
-        return Nothing()
-    if words[at] not in ("TABLE", "VIEW"):
+    if words[at] not in ("TABLE", "VIEW", "INDEX"):
         raise NotOurs(f"DROP {words[at]}")
     if_there = words[at + 1 : at + 3] == ["IF", "EXISTS"]
-    names = [_name(part, 0)[0] for part in divided(found[at + 3 if if_there else at + 1 :])]
+    rest = found[at + 3 if if_there else at + 1 :]
+    if rest and rest[-1].upper in ("CASCADE", "RESTRICT"):
+        rest = rest[:-1]
+    if words[at] == "INDEX" and any(t.upper in ("ON", "@") for t in rest):  # MySQL's and CockroachDB's
+        return Nothing()
+    names = [_name(part, 0)[0] for part in divided(rest)]
     return Drop(words[at], tuple(names), if_there)
 
 

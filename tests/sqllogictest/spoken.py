@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.sqllogictest.lexer import Token, split_statements, tokens
+from tests.sqllogictest.lexer import Token, divided, enclosed, split_statements, tokens
 from tests.sqllogictest.parse_statement import parse_statement
 from tests.sqllogictest.statements import CreateTable, CreateView, Insert, Nothing, Parsed
 from tidemark_protocol.types import BIGINT, Column
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.sqllogictest.dialects import Translator
 
 _EIGHT_BYTES = ("sqlite",)
+_VALUES = {"postgres": "column{1}", "duckdb": "col{0}", "sqlite": "column{1}"}
 _CHANGES = ("UPDATE", "DELETE")
 _PLAIN_WORDS = ("NULL", "TRUE", "FALSE", "DEFAULT", "(", ")", ",", "-", "+")
 
@@ -36,12 +37,12 @@ def spoken(sql: str, translate: Translator, database: Database) -> Parsed:
         return parse_statement(translate(sql, database))
     match parse_statement(sql):
         case CreateTable() as table:
-            query = translate(table.query, database) if table.query else ""
+            query = translate(_named(table.query, translate.dialect), database) if table.query else ""
             defaults = tuple((i, _expression(text, translate, database)) for i, text in table.defaults)
             columns = tuple(_widened(c, translate.dialect) for c in table.columns)
             return replace(table, query=query, defaults=defaults, columns=columns)
         case CreateView() as view:
-            return replace(view, query=translate(view.query, database))
+            return replace(view, query=translate(_named(view.query, translate.dialect), database))
         case Insert() as insert:
             plain = _is_plain(insert.source)
             return insert if plain else replace(insert, source=translate(insert.source, database))
@@ -50,6 +51,16 @@ def spoken(sql: str, translate: Translator, database: Database) -> Parsed:
             return nothing
         case other:
             return other
+
+
+def _named(query: str, dialect: str) -> str:
+    """VALUES with the names that an engine gives to their columns, which are not Spark's."""
+    found = tokens(query)
+    if dialect not in _VALUES or not found or found[0].upper != "VALUES":
+        return query
+    width = len(list(divided(found[2 : enclosed(found, 1) - 1])))
+    names = ", ".join(_VALUES[dialect].format(i, i + 1) for i in range(width))
+    return f"SELECT * FROM ({query}) AS v({names})"
 
 
 def _expression(text: str, translate: Translator, database: Database) -> str:

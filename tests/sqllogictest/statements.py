@@ -73,6 +73,16 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class CreateIndex:
+    """`key`: its columns, if they are to be distinct; indexes change no result but by that."""
+
+    name: str
+    table: str
+    key: tuple[str, ...] = ()
+    unless_there: bool = False
+
+
+@dataclass(frozen=True)
 class Alter:
     """`does`: add, drop, rename (a column), or rename table; what it adds, and its default."""
 
@@ -101,4 +111,6 @@ class Select:
     sql: str
 
 
-Parsed = CreateTable | Insert | Delete | Update | CreateView | Drop | Alter | Nothing | Transaction | Select
+Parsed = (
+    CreateTable | CreateIndex | Insert | Delete | Update | CreateView | Drop | Alter | Nothing | Transaction | Select
+)
