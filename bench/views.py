@@ -5,7 +5,7 @@
     idle_core          1,000 dataflows whose sources do not move: cores that the replica uses
     idle_ticking_core  the same while their sources tick every second, without rows
 
-Tables are shared by dataflows (20 read each), as views of one application are. The replica is a process with its real
+Tables, and the plans over them, are shared by dataflows (20 of each). The replica is a process with its real
 command loop, shard watch and sessions; the client only creates, schedules, compacts, and listens.
 """
 
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from bench.harness.clock import p50, p95
 from bench.harness.context import context, last_line, load, progress
 from bench.harness.engine import AS_OF, Source
-from bench.harness.query import Planner, describe, planner
+from bench.harness.query import Planner, described, planned, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, cpu_seconds, driven, rss_mib
 from bench.harness.tpch import Table
@@ -34,7 +34,7 @@ from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.ids import GlobalId
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
-VIEW = "SELECT k, count(*) AS n, sum(v) AS total FROM {{{table}}} WHERE v <> {number} GROUP BY k"
+VIEW = "SELECT k, count(*) AS n, sum(v) AS total FROM {{{table}}} WHERE v <> 7 GROUP BY k"
 ROWS_BEFORE, KEYS, READABLE = 1000, 100, 5
 SETTLE_SECONDS, HYDRATION_SECONDS = 5.0, 3600.0
 
@@ -88,13 +88,9 @@ class Tables:
 
     def views(self, plan: Planner, count: int) -> list[DataflowDescription]:
         """So many dataflows, spread over the tables."""
-        progress(f"planning {count} views")
-        found = []
-        for number in range(count):
-            at = number % len(self.sources)
-            source, sql = self.sources[at], VIEW.format(table=f"t{at}", number=number)
-            found.append(describe(plan, sql, {f"t{at}": (source.location, source.schema)}, self.now))
-        return found
+        shards = {f"t{i}": (source.location, source.schema) for i, source in enumerate(self.sources)}
+        plans = [planned(plan, VIEW.format(table=t), {t: shard}) for t, shard in shards.items()]
+        return [described(plans[number % len(plans)], self.now, f"view{number}") for number in range(count)]
 
     def _rows(self, count: int) -> pa.Table:
         columns = [pa.array(self._rng.integers(0, high, count)) for high in (KEYS, 1 << 40)]

@@ -49,21 +49,29 @@ def planner(folder: Path) -> Iterator[Planner]:
         process.wait(timeout=30)
 
 
-def describe(
-    plan: Planner,
-    sql: str,
-    shards: Mapping[str, tuple[Path, pa.Schema]],
-    as_of: int,
-    key: tuple[str, ...] | None = None,
-) -> DataflowDescription:
+Shards = Mapping[str, tuple[Path, pa.Schema]]
+Key = tuple[str, ...] | None
+
+
+def describe(plan: Planner, sql: str, shards: Shards, as_of: int, key: Key = None) -> DataflowDescription:
     """The query over shards, by table name, exported as an index by these columns, or by its default key."""
+    return described(planned(plan, sql, shards, key), as_of)
+
+
+def planned(plan: Planner, sql: str, shards: Shards, key: Key = None) -> Planned:
+    """What the planner says; raises ValueError for what it refuses."""
     relations = tuple(_relation(name, *shard) for name, shard in shards.items())
     text = sql.format_map({name: f"tpch.{name}" for name in shards})
     view, export = ViewRequest("view", text), ExportRequest("index", "index", "view", key)
-    planned = plan(PlanRequest("bench", (view,), (export,), Catalogue(relations), "bench/"))
-    if isinstance(planned, Refused):
-        raise ValueError(f"the query cannot be planned: {planned.diagnostics[0].message}")
-    description, _ = assemble(Named("bench", "bench"), planned, {})
+    answer = plan(PlanRequest("bench", (view,), (export,), Catalogue(relations), "bench/"))
+    if isinstance(answer, Refused):
+        raise ValueError(f"the query cannot be planned: {answer.diagnostics[0].message}")
+    return answer
+
+
+def described(answer: Planned, as_of: int, name: str = "bench") -> DataflowDescription:
+    """As a dataflow of its own, hydrated at a time."""
+    description, _ = assemble(Named(name, name), answer, {})
     description = at(description, Time(as_of))
     check_dataflow(description)
     return description
