@@ -41,7 +41,7 @@ class BatchWriter:
         self, directory: Path, step: StepId, *, bytes_left: int | None = None, wanted: Path | None = None
     ) -> None:
         self._directory, self._step, self._wanted = directory, step, wanted
-        self._name = f"{step}-{uuid.uuid4().hex[:12]}"
+        self.name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
         self._bytes_left = bytes_left
         self.written: dict[ArrangementId, list[BatchRef]] = {}
@@ -55,7 +55,7 @@ class BatchWriter:
         """The parts of something long, as long as somebody waits for it; raises StepGone from then on."""
         for part in parts:
             if not self.is_wanted:
-                raise StepGone(f"nobody waits for {self._name} any more")
+                raise StepGone(f"nobody waits for {self.name} any more")
             yield part
 
     def apart(self) -> "BatchWriter":
@@ -75,12 +75,12 @@ class BatchWriter:
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
         """Write a batch for this step's own use."""
-        file = f"{arrangement}/{self._name}-{self._files}.arrow"
+        file = f"{arrangement}/{self.name}-{self._files}.arrow"
         self._files += 1
         ref = write_batch(self._directory, file, layout, bucket, span, self.while_wanted(segments))
         if not self.is_wanted:
             (self._directory / file).unlink(missing_ok=True)
-            raise StepGone(f"nobody waits for {self._name} any more")
+            raise StepGone(f"nobody waits for {self.name} any more")
         if ref is not None and self._bytes_left is not None:
             self._bytes_left -= ref.bytes
             if self._bytes_left < 0:
@@ -129,7 +129,7 @@ def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -
         return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
     rows = list(merged)
     ref = writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, rows)
-    if ref is not None:
+    if ref is not None and len(rows) == 1:
         cache.keep(ref, rows[0])
     return ref
 

@@ -27,6 +27,7 @@ from typing import IO
 from tidemark_replica.arrangement.batch import BatchRef
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 
 _LOCK = ".lock"
@@ -41,6 +42,8 @@ class ArrangementStore:
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
+        self._busy: set[str] = set()
+        self._merging: set[StepId] = set()
         self.directory, self._lock = _new_incarnation(root)
 
     def close(self) -> None:
@@ -108,6 +111,27 @@ class ArrangementStore:
                 for manifest in pinned.values():
                     self._drop(manifest)
 
+    @contextmanager
+    def merging(self, merge: Merge, step: StepId) -> Iterator[Manifest]:
+        """While it lasts the merge's batches are busy, and stay, and what `step` writes is not swept."""
+        with self.pin(merge.arrangement) as pinned:
+            files = {b.file for b in merge.batches}
+            with self._mutex:
+                self._busy |= files
+                self._merging.add(step)
+            try:
+                yield pinned[merge.arrangement]
+            finally:
+                with self._mutex:
+                    self._busy -= files
+                    self._merging.discard(step)
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The files that are being merged."""
+        with self._mutex:
+            return frozenset(self._busy)
+
     def discard(self, batches: Iterable[BatchRef]) -> None:
         """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
         with self._mutex:
@@ -124,7 +148,8 @@ class ArrangementStore:
         with self._mutex:
             for path in list(self.directory.glob(f"*/{of}*")):
                 file = str(path.relative_to(self.directory))
-                if file not in self._users and path.name.rsplit("-", 2)[0] not in running:
+                step = path.name.rsplit("-", 2)[0]
+                if file not in self._users and step not in running and step not in self._merging:
                     path.unlink(missing_ok=True)
                     deleted += 1
         return deleted

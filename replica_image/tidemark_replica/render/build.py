@@ -18,6 +18,7 @@ from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
+from tidemark_replica.render.merging import Merging
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging, Shapes
 from tidemark_replica.render.spark_runner import SparkRunner
@@ -55,7 +56,8 @@ def build(
     exchanging = exchanging or Exchanging(session.sparkContext.defaultParallelism)
     spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging))
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
-    return RenderedDataflow(description, fragments, prepared, imported, store, runner, folder, exchanging)
+    merging = Merging(session, store, folder)
+    return RenderedDataflow(description, fragments, prepared, imported, store, runner, merging, folder, exchanging)
 
 
 def _with_workers(

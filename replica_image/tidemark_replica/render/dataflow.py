@@ -31,6 +31,7 @@ from tidemark_replica.render.errors import Broken, StepFailed
 from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import sink_file
+from tidemark_replica.render.merging import Merging
 from tidemark_replica.render.run import StepRun, rows_at_most
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging
@@ -47,12 +48,14 @@ class RenderedDataflow:
         imported: Mapping[GlobalId, IndexTrace],
         store: ArrangementStore,
         runner: Runner,
+        merging: Merging,
         folder: Path,
         exchanging: Exchanging,
     ) -> None:
         self.description = description
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
-        self._store, self._runner, self._folder, self._exchanging = store, runner, folder, exchanging
+        self._store, self._runner, self._merging, self._folder = store, runner, merging, folder
+        self._exchanging = exchanging
         self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
@@ -143,6 +146,8 @@ class RenderedDataflow:
             raise Broken(f"dataflow {self.description.name}: commit of {step.id} was cut short: {cause}") from cause
         self._store.discard(outcome.batches)
         self._frontier, self._hydrated = step.upper, True
+        self._merging.settle()
+        self._merging.begin(self._fragments.arrangements)
         for hold in self._holds:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)
 
@@ -151,12 +156,14 @@ class RenderedDataflow:
             index = self._indexes[export]
             index.allow_compaction(since)
             self._store.commit(index.manifest, index.compacted(index.manifest))
+        self._merging.settle()
 
     def cancel(self) -> None:
         self._runner.cancel()
 
     def drop(self) -> None:
         self._runner.close()
+        self._merging.close()
         for hold in self._holds:
             hold.release()
         for arrangement in self._fragments.arrangements:

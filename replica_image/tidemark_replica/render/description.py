@@ -46,6 +46,8 @@ class Description:
     manifests: Mapping[ArrangementId, Manifest] = field(default_factory=dict)
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bytes_left: int | None = None
+    busy: frozenset[str] = frozenset()
+    """Batches that are being merged beside the step; it leaves them as they are."""
     iteration: int | None = None
     """In a round of a loop: the iteration under way; none in the first, which only what enters from outside begins."""
 
@@ -61,6 +63,7 @@ class Description:
             "manifests": [m.to_json() for m in self.manifests.values()],
             "published": {name: list(files) for name, files in self.published.items()},
             "bytes_left": self.bytes_left,
+            "busy": list(self.busy),
             "iteration": self.iteration,
         }
         _write(path, value)
@@ -80,6 +83,7 @@ class Description:
             {m.arrangement: m for m in manifests},
             {name: tuple(files) for name, files in value["published"].items()},
             value["bytes_left"],
+            frozenset(value["busy"]),
             value["iteration"],
         )
 

@@ -112,6 +112,7 @@ class StepRun:
             manifests=self._pinned,
             published=published,
             bytes_left=self._store.bytes_left,
+            busy=self._store.busy,
         )
 
     def _rows(self, node: p.Pipeline) -> int:

@@ -11,7 +11,7 @@ Runs in Spark's Python workers. It is imported there by name; what travels is th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -27,9 +27,9 @@ from tidemark_replica.arrangement.kernels.at_changes import at_changes
 from tidemark_replica.arrangement.kernels.delta_join import delta_join
 from tidemark_replica.arrangement.kernels.join import Side, join
 from tidemark_replica.arrangement.kernels.path import half_join
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.share import WHOLE, Share
-from tidemark_replica.arrangement.spine import plan_merges
+from tidemark_replica.arrangement.spine import Merge, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
 from tidemark_replica.arrangement.updates import (
     Updates,
@@ -40,6 +40,7 @@ from tidemark_replica.arrangement.updates import (
     row_columns,
     times,
 )
+from tidemark_replica.arrangement.upkeep import in_step
 from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
@@ -116,24 +117,32 @@ class Stage:
         self.finish().write(self._folder, name, self._context.share.index)
 
     def finish(self) -> Report:
-        """Merge what should be merged, and say what was written."""
+        """Merge what a step merges itself, and say what was written."""
         self._slots.finish()
-        context, written = self._context, self._context.writer.written
-        merges = []
-        for arrangement, refs in list(written.items()):
-            for task in plan_merges(self._extended(context.manifest(arrangement), refs)):
-                layout = context.manifest(arrangement).layout
-                merges.append(Merged(task, merge(task, layout, context.cache, context.writer)))
-        done = {a: tuple(refs) for a, refs in written.items()}
+        done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
+        merges = [self._merged(task) for task in self._due(done)]
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
         return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back))
 
+    def _due(self, written: Mapping[ArrangementId, Sequence[BatchRef]]) -> list[Merge]:
+        """At hydration all merges: nobody waits for one step among many."""
+        context = self._context
+        manifests = [self._extended(context.manifest(a), refs) for a, refs in written.items()]
+        if context.is_hydration:
+            return [task for manifest in manifests for task in plan_merges(manifest)]
+        return in_step(manifests, self._description.busy, sum(b.rows for refs in written.values() for b in refs))
+
     def _extended(self, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
         """What is to be kept in shape here: of several tasks none has all of what was there before."""
         mine = manifest if self._context.share.of == 1 else replace(manifest, batches=())
         return mine.append(refs, self._context.lower, self._context.upper)
+
+    def _merged(self, task: Merge) -> Merged:
+        context = self._context
+        layout = context.manifest(task.arrangement).layout
+        return Merged(task, merge(task, layout, context.cache, context.writer))
 
     def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
         return self._slots.read(node.slot)

@@ -1,0 +1,169 @@
+"""Large merges beside the steps of a dataflow, as it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.histories import random_history
+from tests.oracle.in_process import in_process
+from tests.oracle.plans import GET_T, GET_U, counted, joined
+from tests.oracle.tables import TU
+from tests.oracle.world import SINK, Updates, World, delta, world
+from tidemark_replica.arrangement import spine, upkeep
+from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.merging import Merging, carry_out
+
+HISTORY = random_history(TU, 5, times=40)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two batches are many, and three rows."""
+    monkeypatch.setattr(spine, "SMALL_ROWS", 1)
+    monkeypatch.setattr(upkeep, "STEP_ROWS", 2)
+    monkeypatch.setattr(upkeep, "ROWS_PER_ROW", 0)
+    monkeypatch.setattr("tidemark_replica.render.merging.PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def of(tmp_path: Path) -> Iterator[World]:
+    with in_process(tmp_path, TU, HISTORY) as made:
+        yield made
+
+
+class Beside:
+    """What happens to merges: `jobs` were begun, and `fails` says what becomes of the next."""
+
+    def __init__(self) -> None:
+        self.jobs, self.fails = 0, False
+        self.may_run = threading.Event()
+        self.may_run.set()
+
+    def job(self, order: Path) -> None:
+        self.jobs += 1
+        self.may_run.wait(60)
+        carry_out(order)
+        if self.fails:
+            raise RuntimeError("the task's process died after its work")
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
+    """Merges run in this process."""
+    made = Beside()
+    monkeypatch.setattr(Merging, "_job", lambda _, order: made.job(order))
+    return made
+
+
+def stepped(of: World, dataflow: RenderedDataflow, *, joining: bool = True) -> Updates:
+    """The sink's updates of one step for each time; `joining`: no merge outlasts a step."""
+    made: Updates = Updates()
+    for time in HISTORY.times:
+        outcome = of.step(dataflow, time + 1)
+        made.update(delta(outcome, SINK))
+        outcome.release()
+        if joining:
+            dataflow._merging.join()
+    return made
+
+
+def on_disk(of: World) -> set[str]:
+    root = of.store.directory
+    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+
+
+def plain(tmp_path: Path) -> Updates:
+    """What the view's changes are."""
+    with pytest.MonkeyPatch.context() as patch, in_process(tmp_path / "plain", TU, HISTORY) as of:
+        patch.setattr(upkeep, "STEP_ROWS", 1 << 30)
+        dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+        made = stepped(of, dataflow)
+        dataflow.drop()
+        return made
+
+
+def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(of: World, beside: Beside, tmp_path: Path) -> None:
+    """Results go in between two steps; no file is left but those of the manifests."""
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    assert stepped(of, dataflow) == plain(tmp_path)
+    assert beside.jobs > 10
+    dataflow._merging.join()
+    dataflow._merging.settle()
+    assert on_disk(of) == live_files(of.store.arrangements())
+    dataflow.drop()
+    assert on_disk(of) == set()
+
+
+def test_a_merge_that_takes_long_holds_nobody_up(of: World, beside: Beside, tmp_path: Path) -> None:
+    """Steps go on over the old batches, and sweeping leaves the merge's files alone."""
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    beside.may_run.clear()
+    assert stepped(of, dataflow, joining=False) == plain(tmp_path)
+    assert beside.jobs == 1
+    busy = of.store.busy
+    assert busy
+    assert busy <= live_files(of.store.arrangements())
+    beside.may_run.set()
+    dataflow._merging.join()
+    of.store.sweep(())
+    dataflow._merging.settle()
+    assert not of.store.busy
+    assert on_disk(of) == live_files(of.store.arrangements())
+    dataflow.drop()
+
+
+def test_crash_of_a_merge_loses_nothing(of: World, beside: Beside, tmp_path: Path) -> None:
+    """It had written everything but was not heard of: the batches stay, the file goes with the next sweep."""
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    beside.fails = True
+    assert stepped(of, dataflow) == plain(tmp_path)
+    dataflow._merging.settle()
+    of.store.sweep(())
+    assert on_disk(of) == live_files(of.store.arrangements())
+    dataflow.drop()
+    assert on_disk(of) == set()
+
+
+def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one under way finds its order gone and leaves no file."""
+    cancelled: list[str] = []
+
+    class Context:
+        def cancelJobsWithTag(self, tag: str) -> None:
+            cancelled.append(tag)
+            beside.may_run.set()
+
+    class Session:
+        sparkContext = Context()
+
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    monkeypatch.setattr(dataflow._merging, "_session", Session())
+    beside.may_run.clear()
+    stepped(of, dataflow, joining=False)
+    dataflow.drop()
+    assert cancelled
+    assert on_disk(of) == set()
+    assert not of.store.busy
+
+
+@pytest.mark.spark
+def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path) -> None:
+    """As it is in a replica: the result takes the place of what was merged."""
+    with world(spark, tmp_path, TU, HISTORY) as of:
+        dataflow = of.build(of.describe(counted(GET_T)))
+        for time in HISTORY.times[:3]:
+            of.step(dataflow, time + 1).release()
+        merging = dataflow._merging
+        assert of.store.busy
+        merging.join()
+        merged = of.store.busy
+        merging.settle()
+        assert merged
+        assert not merged & live_files(of.store.arrangements())
+        dataflow.drop()
