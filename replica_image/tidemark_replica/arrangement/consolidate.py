@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemark_replica.arrangement.columns import canonical, take
 from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
-from tidemark_replica.arrangement.hashing import hash_rows
+from tidemark_replica.arrangement.hashing import identity_hashes
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, row_columns
 from tidemark_replica.arrangement.value_order import file_order
@@ -84,7 +84,7 @@ def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
 
 def _sum_by_identity(identity: Sequence[Array], weights: Sequence[Ints], *, checked: bool) -> tuple[Ints, list[Ints]]:
     """The first row of each identity whose weights do not cancel, ascending, and its summed weights."""
-    groups = group_rows(hash_rows(identity, len(weights[0])), identity)
+    groups = group_rows(identity_hashes(identity, len(weights[0])), identity)
     if len(groups.starts) == len(groups.order):
         first, sums = np.arange(len(groups.order)), list(weights)
     else:

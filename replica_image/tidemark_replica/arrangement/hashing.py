@@ -2,8 +2,8 @@
 
 Every column gives one 64-bit word per row: the bits of fixed-width values (widened, so that 1 hashes alike in
 every integer width), of floats after `x + 0.0` and with one NaN, of decimals the low word and what the high word
-holds beyond its sign. NULL has a word of its own. The words are combined by position, so (1, NULL) and (NULL, 1)
-differ.
+holds beyond its sign. NULL has a word of its own. The words are multiplied by a number of their position's, so
+(1, NULL) and (NULL, 1) differ, and added up; the sum is mixed once. (A collision costs time, never an answer.)
 
 Strings are read as overlapping unaligned 8-byte words, one turn of a loop per word of the longest short string. Long
 ones (over 256 bytes) go another way, whose cost follows their bytes alone: each word is mixed with its position and
@@ -14,21 +14,21 @@ The hash is that of this process's state: it is never written anywhere that outl
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import decimal_words, fixed, is_bytes, string_bytes, validity
-from tidemark_replica.arrangement.nested import elements, fields, positions, segments
+from tidemark_replica.arrangement.nested import elements, fields, is_nested, positions, segments
 from tidemark_replica.arrangement.updates import Array, Bools, Hashes, Ints
 
 U = np.uint64
 _GOLDEN, _MIX1, _MIX2 = U(0x9E3779B97F4A7C15), U(0xBF58476D1CE4E5B9), U(0x94D049BB133111EB)
-_COMBINE = U(0x9FB21C651E98DF25)
 _NULL = U(0x6E756C6C5F5F5F21)
-_S27, _S30, _S31 = U(27), U(30), U(31)
+_S27, _S30, _S31, _S32 = U(27), U(30), U(31), U(32)
 
-_LONG = 256
+_LONG, _MANY = 256, 1 << 12
 _LONG_WORDS_AT_ONCE = 1 << 20
 _TAIL_MASKS = np.array([(1 << (8 * i)) - 1 for i in range(9)], dtype=np.uint64)
 
@@ -40,9 +40,8 @@ def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
     """The hash of every row over these columns; all rows alike when there are none."""
     combined = np.full(rows, _GOLDEN, np.uint64)
     for position, column in enumerate(columns):
-        word = _words(column)
-        combined = word if position == 0 else mix(combined * _COMBINE + word)
-    return combined
+        combined += _spread(_words(column), position)
+    return mix(combined)
 
 
 def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
@@ -50,10 +49,47 @@ def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
     return np.maximum(hash_rows(columns, rows), U(1))
 
 
+def identity_hashes(columns: Sequence[Array], rows: int) -> Hashes:
+    """A hash to find equal rows by: of many rows texts and nested values are read only where all the rest is equal."""
+    dear = [c for c in columns if is_bytes(c.type) or is_nested(c.type)]
+    if rows < _MANY or not dear or len(dear) == len(columns):
+        return hash_rows(columns, rows)
+    hashes = hash_rows([c for c in columns if not (is_bytes(c.type) or is_nested(c.type))], rows)
+    tied = _tied(hashes)
+    if len(tied):
+        indices = pa.array(tied)
+        hashes[tied] = mix(hashes[tied] ^ hash_rows([c.take(indices) for c in dear], len(tied)))
+    return hashes
+
+
+def _tied(hashes: Hashes) -> Ints:
+    """The rows whose hash is another one's too."""
+    order = np.sort(hashes)
+    repeated = order[1:][order[1:] == order[:-1]]
+    if len(repeated) == 0:
+        return np.empty(0, np.int64)
+    at = np.searchsorted(repeated, hashes)
+    return np.flatnonzero(repeated[np.minimum(at, len(repeated) - 1)] == hashes)
+
+
 def hashes_with_errors(columns: Sequence[Array], ok: Bools | None, rows: int) -> Hashes:
     """Key hashes of updates: `ok` says which rows are (None: all)."""
     hashes = key_hashes(columns, rows)
     return hashes if ok is None else np.where(ok, hashes, ERRS_HASH)
+
+
+def _spread(words: Hashes, position: int) -> Hashes:
+    """Words as one place of a row or of a text has them: folded, since a product moves bits upwards only."""
+    folded = words >> _S32
+    folded ^= words
+    folded *= _factor(position)
+    return folded
+
+
+@cache
+def _factor(position: int) -> np.uint64:
+    """An odd number, unrelated to those of other positions: no small differences in several places cancel."""
+    return np.uint64(mix(np.array([position], np.uint64))[0] | U(1))
 
 
 def mix(x: Hashes) -> Hashes:
@@ -93,35 +129,38 @@ def _value_words(a: Array) -> Hashes:
     if pa.types.is_decimal128(a.type):
         low, high = decimal_words(a)
         beyond_sign = (high ^ (low >> np.int64(63))).view(np.uint64)
-        words = mix(low.view(np.uint64))
+        words = low.view(np.uint64)
         wide = np.flatnonzero(beyond_sign)
-        words[wide] = mix(words[wide] ^ beyond_sign[wide])
+        if len(wide):
+            words[wide] = mix(words[wide] ^ mix(beyond_sign[wide]))
         return words
     if pa.types.is_floating(a.type):
         with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
             values = fixed(a).astype(np.float64) + 0.0
         values[np.isnan(values)] = np.nan
-        return mix(values.view(np.uint64))
-    return mix(fixed(a).astype(np.int64).view(np.uint64))
+        return values.view(np.uint64)
+    return fixed(a).astype(np.int64).view(np.uint64)
 
 
 def _bytes_words(a: Array) -> Hashes:
     starts, lengths, raw = string_bytes(a)
-    words = mix(lengths.view(np.uint64))
-    longest = int(lengths.max(initial=0))
-    if longest == 0:
+    words = lengths.view(np.uint64) * _GOLDEN
+    if int(lengths.max(initial=0)) == 0:
         return words
     starts, view = _overlapping_words(starts, lengths, raw)
     long = np.flatnonzero(lengths > _LONG)
     if len(long):
-        words[long] = mix(words[long] ^ _long_words(starts[long], lengths[long], view))
+        words[long] += mix(_long_words(starts[long], lengths[long], view))
         lengths = np.where(lengths > _LONG, 0, lengths)
-        longest = int(lengths.max())
-    for position in range(0, longest, 8):
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    for turn, position in enumerate(range(0, longest, 8)):
+        if shortest >= position + 8:
+            words += _spread(view[starts + position], turn)
+            continue
         live = np.flatnonzero(lengths > position)
         masks = _TAIL_MASKS[np.minimum(lengths[live] - position, 8)]
-        words[live] = mix(words[live] ^ (view[starts[live] + position] & masks))
-    return words
+        words[live] += _spread(view[starts[live] + position] & masks, turn)
+    return mix(words)
 
 
 def _list_words(a: Array) -> Hashes:
