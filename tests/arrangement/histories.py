@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark_replica.arrangement.batch import BatchCache
-from tidemark_replica.arrangement.hashing import hash_rows
+from tidemark_replica.arrangement.hashing import factor, hash_rows
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import apply, plan_merges
@@ -172,10 +172,14 @@ def updates(types: list[pa.DataType], rows: list[tuple]) -> Updates:
 
 def colliding(first: pa.Array) -> list[int]:
     """int64 values b such that all rows (first, b) have one and the same 64-bit hash."""
-    words = hash_rows([first], len(first))
-    target = np.uint64(0x123456789ABCDEF)
-    combine = np.uint64(0x9FB21C651E98DF25)
-    return unmix(target - words * combine).view(np.int64).tolist()
+    place_0 = unmix(hash_rows([first], len(first)))  # but for a constant
+    return number_of(np.uint64(0x123456789ABCDEF) - place_0, 1).tolist()
+
+
+def number_of(spread: np.ndarray, position: int) -> np.ndarray:
+    """The int64 values that add so much to a row's hash, as its column at that position."""
+    folded = spread * np.uint64(pow(int(factor(position)), -1, 2**64))
+    return (folded ^ (folded >> np.uint64(32))).view(np.int64)
 
 
 def unmix(x: np.ndarray) -> np.ndarray:

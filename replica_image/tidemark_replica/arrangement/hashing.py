@@ -82,12 +82,12 @@ def _spread(words: Hashes, position: int) -> Hashes:
     """Words as one place of a row or of a text has them: folded, since a product moves bits upwards only."""
     folded = words >> _S32
     folded ^= words
-    folded *= _factor(position)
+    folded *= factor(position)
     return folded
 
 
 @cache
-def _factor(position: int) -> np.uint64:
+def factor(position: int) -> np.uint64:
     """An odd number, unrelated to those of other positions: no small differences in several places cancel."""
     return np.uint64(mix(np.array([position], np.uint64))[0] | U(1))
 
@@ -132,6 +132,7 @@ def _value_words(a: Array) -> Hashes:
         words = low.view(np.uint64)
         wide = np.flatnonzero(beyond_sign)
         if len(wide):
+            words = words.copy()  # they may be the column's own
             words[wide] = mix(words[wide] ^ mix(beyond_sign[wide]))
         return words
     if pa.types.is_floating(a.type):
@@ -146,7 +147,7 @@ def _bytes_words(a: Array) -> Hashes:
     starts, lengths, raw = string_bytes(a)
     words = lengths.view(np.uint64) * _GOLDEN
     if int(lengths.max(initial=0)) == 0:
-        return words
+        return mix(words)
     starts, view = _overlapping_words(starts, lengths, raw)
     long = np.flatnonzero(lengths > _LONG)
     if len(long):
