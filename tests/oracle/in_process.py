@@ -27,6 +27,7 @@ from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepFailed
+from tidemark_replica.render import runner as runner_module
 from tidemark_replica.render import stage as stage_module
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.frames import StageFrame, pipelines_of
@@ -145,7 +146,7 @@ class InProcessWorld(World):
         runner = how.pop("runner", InProcessRunner)
         how.setdefault("exchanging", Exchanging(1))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_BUILD, "prepare", _itself)
+            patch.setattr(runner_module, "prepare", _itself)
             patch.setattr(_BUILD, "SparkRunner", runner)
             return super().build(description, **how)
 
