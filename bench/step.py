@@ -1,4 +1,4 @@
-"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,peers]`.
+"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,peers]`.
 
 Views over TPC-H, then deltas of 100 lines, half of them retractions. A step is timed from the commit of its input to
 that of its index. What is compared takes turns, so that whatever else the machine does hits all alike. Before any time
@@ -7,6 +7,7 @@ is reported, answers have been compared with DuckDB's, and DuckDB's with those o
     state      state_ratio_KIND                                 a step at 10M lines of state over one at 1M
     plans      empty_job_ratio_SHAPE                            a step over an empty Spark job of one task
     recompute  spark_recompute_ratio_SIZE, duckdb_ratio_SIZE    computing anew over a step
+    shapes     task_driver_ratio_ROWS                           one Spark task over the worker beside the driver
     peers      pathway_100_ratio, pathway_10k_ratio             Pathway's step over ours
                dd_100_ratio, dd_10k_ratio                       ours over differential-dataflow's
 
@@ -23,10 +24,10 @@ from bench.harness.context import context, last_line, load
 from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
 from bench.peers.absent import PEERS
-from bench.steps import peers, plans, recompute, state
+from bench.steps import peers, plans, recompute, shapes, state
 from bench.steps.setting import Options, setting
 
-PARTS = ("state", "plans", "recompute", "peers")
+PARTS = ("state", "plans", "recompute", "shapes", "peers")
 QUICK = {
     "rows": "6000,12000",
     "lines": 12000,
@@ -34,6 +35,7 @@ QUICK = {
     "steps": 2,
     "delta_rows": 10,
     "large_rows": 40,
+    "shape_rows": "10,40",
     "large_steps": 1,
     "warm_up": 1,
 }
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         delta_rows=given.delta_rows,
         large_steps=given.large_steps,
         large_rows=given.large_rows,
+        shape_rows=_numbers(given.shape_rows),
         spark_memory=given.spark_memory,
         peers=given.peers,
         warm_up=given.warm_up,
@@ -76,6 +79,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=int, default=5, help="deltas before those (%(default)s)")
     parser.add_argument("--large-rows", type=int, default=10_000, help="rows of a large delta (%(default)s)")
     parser.add_argument("--large-steps", type=int, default=10, help="large deltas that are timed (%(default)s)")
+    parser.add_argument("--shape-rows", default="100,1000,10000,30000", help="deltas taken both ways (%(default)s)")
     parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that computes anew (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="small tables and few steps: does it run at all")
@@ -90,7 +94,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _run(options: Options, parts: Sequence[str]) -> tuple[Figures, dict[str, str]]:
     figures, absent = Figures(), dict[str, str]()
     with setting(options) as given:
-        for name, part in (("state", state), ("plans", plans), ("recompute", recompute)):
+        for name, part in (("state", state), ("plans", plans), ("recompute", recompute), ("shapes", shapes)):
             if name in parts:
                 figures |= part.figures(given)
         if "peers" in parts:

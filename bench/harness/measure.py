@@ -18,6 +18,7 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
+from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
 
 TASK, DRIVER = "task", "driver"
@@ -30,6 +31,8 @@ class Engine:
     session: Any
     plan: Planner
     workers: StepWorkers | None = None
+    rows_most: float = ROWS_MOST
+    """Updates of a step that they take."""
 
     @property
     def shape(self) -> str:
@@ -75,7 +78,7 @@ class Run:
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
         description = describe(engine.plan, query.sql, shards, world.now, key)
-        self.view = View(engine.session, home, description, sources, engine.workers)
+        self.view = View(engine.session, home, description, sources, engine.workers, engine.rows_most)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
         self.measured = Measured(query, engine.shape, world.label, hydration, rows)

@@ -28,6 +28,7 @@ class Options:
     delta_rows: int = 0
     large_steps: int = 0
     large_rows: int = 0
+    shape_rows: Sequence[int] = ()
     spark_memory: str = "1g"
     peers: str = ""
     warm_up: int = 5

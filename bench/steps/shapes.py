@@ -1,0 +1,42 @@
+"""Where small steps end: the same delta as one Spark task and in the worker beside the driver, by its rows.
+
+    task_driver_ratio_ROWS   a step as one Spark task over one in the worker
+
+The worker is one process that all dataflows share: a step that keeps it for long holds up others', whatever it saves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from bench.harness.clock import Cost, measured
+from bench.harness.measure import Run
+from bench.harness.queries import Q3
+from bench.harness.ratios import Figures, ratio, statistics
+from bench.steps.setting import Setting
+
+
+def figures(given: Setting) -> Figures:
+    """A three-way join with aggregation, both ways, taking turns."""
+    options = given.options
+    rows = [size for size in options.shape_rows for _ in range(options.large_steps)]
+    warm_up = [options.delta_rows] * options.warm_up
+    engines = (given.task, replace(given.driver, rows_most=math.inf))
+    costs: dict[tuple[int, str], list[Cost]] = {}
+    with given.worlds([options.lines], [Q3], [*warm_up, *rows]) as (world,):
+        runs = [Run(engine, world, Q3) for engine in engines]
+        for size in [0 for _ in warm_up] + rows:
+            world.tick()
+            for run in runs:
+                cost, phases = measured(run.view.step)
+                costs.setdefault((size, run.measured.shape), []).append(Cost(phases.all, cost.cpu))
+        for run in runs:
+            run.check()
+            run.view.close()
+    found = Figures()
+    for size in options.shape_rows:
+        task, driver = (costs[size, engine.shape] for engine in engines)
+        found |= ratio("task_driver", task, driver, str(size))
+        found |= statistics("step_task", task, str(size)) | statistics("step_driver", driver, str(size))
+    return found
