@@ -31,6 +31,8 @@ class Result:
     rows: tuple[Row, ...]
     ties: tuple[int, ...]
     names: tuple[str, ...] = ()
+    leaves_open: bool = False
+    """Whether SQL leaves open which rows these are: a LIMIT without an order."""
 
     def printed(self, types: str) -> list[str]:
         """All values in order, as SQLite prints them."""

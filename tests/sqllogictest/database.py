@@ -162,7 +162,8 @@ class Database:
 
     def _create(self, statement: CreateTable) -> int:
         name = statement.name.lower()
-        if name in self.tables or (name in self.views and name not in self.missing):
+        there = name in self.tables or (name in self.views and name not in self.missing)
+        if there and not (statement.replaces and name in self.tables):
             if statement.unless_there:
                 return 0
             raise Violation(f"{statement.name} is there already")

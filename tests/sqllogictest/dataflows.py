@@ -210,7 +210,9 @@ def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) ->
         else:
             runs.append(1)
         previous = key
-    return Result(tuple(row[: finishing.shown] for row in ordered), tuple(runs), planned.names)
+    cut = finishing.limit is not None or finishing.offset > 0
+    shown = tuple(row[: finishing.shown] for row in ordered)
+    return Result(shown, tuple(runs), planned.names, cut and not finishing.order)
 
 
 def _turned(rows: list[tuple[Any, ...]], planned: PlannedQuery) -> list[list[Any]]:

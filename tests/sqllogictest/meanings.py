@@ -88,6 +88,7 @@ class _Meaning:
             exp.Anonymous: self._anonymous,
             exp.Table: as_relation,
             exp.In: _in,
+            exp.Window: self._window,
             exp.Concat: self._text,
             exp.ConcatWs: self._text,
             exp.DPipe: self._text,
@@ -169,6 +170,13 @@ class _Meaning:
         if self._dialect == "sqlite" and node.to.this in (exp.DataType.Type.DECIMAL, exp.DataType.Type.BOOLEAN):
             raise self._unknown(f"CAST AS {node.to.sql().upper()}")
         return exp.Cast(this=node.this, to=node.to) if type(node) is exp.Cast else node
+
+    def _window(self, node: Any) -> exp.Expression:
+        """Without an order, which rows come before is left open; some engines take that of insertion."""
+        frame = node.args.get("spec")
+        if frame is not None and frame.args.get("kind") == "ROWS" and not node.args.get("order"):
+            raise self._unknown("a frame of rows without ORDER BY")
+        return node
 
     def _text(self, node: Any) -> exp.Expression:
         for argument in [node.this, node.args.get("expression"), *(node.expressions or ())]:

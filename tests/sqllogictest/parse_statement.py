@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.sqllogictest.column_types import type_of
 from tests.sqllogictest.lexer import Token, divided, enclosed, tokens
@@ -91,7 +92,7 @@ def _create(sql: str, found: list[Token]) -> Parsed:
     name, start = _name(found, start)
     if words[at] == "VIEW":
         return _create_view(sql, found, start, name, "REPLACE" in words[:at], unless)
-    return _create_table(sql, found, start, name, unless)
+    return replace(_create_table(sql, found, start, name, unless), replaces="REPLACE" in words[:at])
 
 
 def _create_index(found: list[Token], at: int, unique: bool, unless: bool) -> Parsed:

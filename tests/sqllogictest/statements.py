@@ -29,6 +29,7 @@ class CreateTable:
     defaults: tuple[tuple[int, str], ...] = ()
     query: str = ""
     unless_there: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
