@@ -45,7 +45,7 @@ test-slow: java venv control-plane ## the long tests
 
 .PHONY: test-sqllogictest
 test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/testing.md)
-	$(IN_VENV) $(BIN)/python -m tests.sqllogictest tests/sqllogictest/files/*.slt
+	$(IN_VENV) $(BIN)/python -m tests.sqllogictest --dialect spark tests/sqllogictest/files/*.slt
 
 .PHONY: oracle
 oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)

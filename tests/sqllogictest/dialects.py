@@ -56,7 +56,7 @@ class Translator:
     @property
     def is_one_transaction(self) -> bool:
         """Whether several statements of one text succeed or fail together."""
-        return self.dialect == "postgres"
+        return self.dialect == "postgres" and not self._is_cockroachs
 
     @property
     def is_foreign(self) -> bool:

@@ -214,7 +214,7 @@ def _alter(sql: str, found: list[Token]) -> Alter:
     words = [t.upper for t in found[at:]]
     own = 2 if words[1] == "COLUMN" else 1
     if words[:2] == ["RENAME", "TO"]:
-        return Alter(table, "rename table", to=found[at + 2].name)
+        return Alter(table, "rename table", to=_name(found, at + 2)[0])
     if words[0] == "RENAME" and words[own + 1] == "TO":
         return Alter(table, "rename", found[at + own].name, found[at + own + 2].name)
     if words[0] == "DROP" and words[own] not in ("CONSTRAINT", "IF", "PRIMARY") and len(words) == own + 1:
