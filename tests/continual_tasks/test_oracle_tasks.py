@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.continual_tasks.cases import TASKS
-from tests.continual_tasks.fold import Task, fold
+from tests.continual_tasks.fold import Rows, Task, fold
 from tests.continual_tasks.replicas import Replica, Tables, columns, describe, later, written
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
+from tidemark_replica import rendering
+from tidemark_replica.render.shapes import Exchanging
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +24,27 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_oracle_a_task_writes_what_the_fold_does(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> None:
     """Through real shards, in few steps of many changes, restarted in between: at each time exactly the fold's rows."""
+    expected = run(oracle, tmp_path, task, seed)
+
+    assert written(tmp_path) == expected
+    assert expected, "a history in which nothing happens proves nothing"
+
+
+@pytest.mark.parametrize(
+    "task", [t for t in TASKS if t.name in ("upsert", "changes met with what another table holds now")]
+)
+def test_agree_steps_in_several_spark_tasks_write_the_same(
+    oracle: Oracle, tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The views are computed share by share; when something changes is known to one task alone."""
+    monkeypatch.setattr(rendering, "build", partial(rendering.build, exchanging=Exchanging(3, 1)))
+    expected = run(oracle, tmp_path, task, seed=2)
+
+    assert written(tmp_path) == expected
+
+
+def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> dict[int, Rows]:
+    """What the task should write, once it has."""
     history, rng = random_history(task.tables, seed), random.Random(seed)
     tables = Tables(tmp_path, task.tables, history)
     description = describe(oracle.catalyst, task, tmp_path, history.as_of)
@@ -31,6 +55,4 @@ def test_oracle_a_task_writes_what_the_fold_does(oracle: Oracle, tmp_path: Path,
         replica = Replica(oracle.spark, tmp_path / f"r{number}", later(description) if number else description)
         replica.write_until(upper)
         replica.end()
-
-    assert written(tmp_path) == expected
-    assert expected, "a history in which nothing happens proves nothing"
+    return expected

@@ -16,7 +16,8 @@ BOUND = 30.0
 class Loop:
     """Mailbox, pool, shard watch and what was said, for objects that live on the worker's thread."""
 
-    def __init__(self, handles: ShardHandles | None = None) -> None:
+    def __init__(self, handles: ShardHandles | None = None, *, bound: float = BOUND) -> None:
+        self.bound = bound
         self.mailbox = Mailbox()
         self.jobs = Jobs(self.mailbox, "test", 2)
         self.handles = handles or ShardHandles()
@@ -25,7 +26,7 @@ class Loop:
 
     def run_until(self, holds: Callable[[], object], step: Callable[[], None] = lambda: None) -> None:
         """Maintenance by `step`, and continuations, until `holds`."""
-        deadline = time.monotonic() + BOUND
+        deadline = time.monotonic() + self.bound
         while not holds():
             assert time.monotonic() < deadline, f"it did not come true; said: {self.said[-5:]}"
             self.watch.maintain()
