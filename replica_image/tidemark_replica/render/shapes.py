@@ -60,7 +60,9 @@ class Shapes:
             found = self._exchanged(work.prepared.fragment, at_once=work.at_once)
         if found is None:
             return Shape(work.prepared.plan, work.prepared.fragment.stage, 1)
-        # exchanges keep what went through them: a plan that is run again would read that
+        # exchanges keep what went through them: a plan that is run again would read that. A copy is of the session that
+        # is active on the JVM's side of this thread, which may be another than the one that made the plan
+        self._session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session._jsparkSession)
         return Shape(found.plan.clone(), found.stage, found.tasks)
 
     def _exchanged(self, fragment: Fragment, *, at_once: bool) -> Shape | None:
