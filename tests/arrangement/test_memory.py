@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STATE_ROWS, GRANTED_MB = 160 << 14, 800
 
 HYDRATES = """
 import sys
@@ -48,3 +54,22 @@ def test_a_state_four_times_as_large_takes_no_more_memory(tmp_path: Path) -> Non
 
     assert (small, large) == (1 << 18, 1 << 20)
     assert much < 1.6 * some, f"{some >> 20} MB for {small} rows, {much >> 20} MB for {large}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("kernel", ["arrange", "reduce", "join"])
+def test_more_state_than_memory_hydrates(kernel: str, tmp_path: Path) -> None:
+    """A gigabyte and more of state, where the system grants 800 MB of what is no mapped file."""
+    asked = (kernel, str(tmp_path), str(STATE_ROWS), str(GRANTED_MB))
+    command = [sys.executable, "-m", "tests.arrangement.hydrates", *asked]
+    # one pool without reservations, which the limit would count
+    pools = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+    said = subprocess.run(
+        command, capture_output=True, text=True, timeout=1700, check=False, env={**os.environ, **pools}, cwd=ROOT
+    )
+
+    assert said.returncode == 0, said.stderr[-2000:]
+    rows, megabytes = map(int, said.stdout.split())
+    assert rows == STATE_ROWS
+    assert megabytes > GRANTED_MB

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.oracle.cases_aggregates import QUERIES as AGGREGATES
 from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
+from tests.oracle.cases_found import FOUND
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_more_sql import QUERIES as MORE_SQL
@@ -158,5 +159,6 @@ PARTS = {
     "sharing": SHARING,
     "recursion": RECURSION,
     "more sql": MORE_SQL,
+    "found": FOUND,
 }
 CASES = tuple(case for part in PARTS.values() for case in part)

@@ -137,8 +137,8 @@ def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
 
     def joined(table: Hir) -> Hir:
         keys, (of_right, of_left) = columns(table)[: len(key)], columns(table)[len(key) :]
-        only_left = Project(Filter(table, (call("=", (of_right, _ZERO), BOOLEAN),)), keys)
-        only_right = Project(Filter(table, (call("=", (of_left, _ZERO), BOOLEAN),)), keys)
+        only_left = Project(Filter(table, _alone(of_left, of_right, key)), keys)
+        only_right = Project(Filter(table, _alone(of_right, of_left, key)), keys)
         lefts = _with_nulls(left, [p.left for p in key], columns(left), only_right)
         rights = _with_nulls(right, [p.right for p in key], columns(right), only_left)
         pairs = zip(columns(lefts)[: len(key)], columns(rights)[: len(key)], strict=True)
@@ -146,6 +146,12 @@ def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
         return Project(both, columns(both)[len(key) :])
 
     return shared(_key_table(left, right, key, with_left=True), names, joined)
+
+
+def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
+    """A key that one side alone has; a table without a key has its row also when neither side has any."""
+    nobody = call("=", (other, _ZERO), BOOLEAN)
+    return (nobody,) if key else (nobody, call(">", (own, _ZERO), BOOLEAN))
 
 
 def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: Names) -> Hir:
