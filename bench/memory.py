@@ -79,7 +79,7 @@ def _measured(replica: Driven) -> Figures:
         "driver_rss_mib": rss_mib([p for p in processes if p.role in driver]),
         "replica_rss_mib": rss_mib([p for p in processes if p.role == "replica"]),
         "workers_rss_mib": rss_mib([p for p in processes if p.role not in driver]),
-        "arrangements_mib": size_of(replica.home / "scratch" / "arrangements").bytes / 2**20,
+        "scratch_mib": size_of(replica.home / "scratch").bytes / 2**20,
     }
 
 

@@ -79,12 +79,12 @@ class Tables:
         pq.write_table(self._rows(ROWS_BEFORE), file)
         self.sources = [Source(folder, f"t{i}", Table(file, SCHEMA)) for i in range(count)]
 
-    def tick(self, rows: int) -> None:
-        """The next time, in all of them."""
+    def tick(self, rows: int, read_from: int) -> None:
+        """The next time, in all of them; nobody reads what was before `read_from`."""
         self.now += 1
         for source in self.sources:
             source.append(self._updates(rows) if rows else None)
-            source.forget(max(self.now - READABLE, AS_OF))
+            source.forget(max(min(self.now - READABLE, read_from - 1), AS_OF))
 
     def views(self, plan: Planner, count: int) -> list[DataflowDescription]:
         """So many dataflows, spread over the tables."""
@@ -106,7 +106,7 @@ def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
         before, began, ticks = replica.steps(), time.monotonic(), round(given.seconds / given.tick)
         spent, lags, late = cpu_seconds(replica.processes()), list[int](), 0
         for number in range(ticks):
-            tables.tick(given.rows)
+            tables.tick(given.rows, min(replica.uppers(exports)))
             late += not _until(began + (number + 1) * given.tick)
             lags += [tables.now + 1 - upper for upper in replica.uppers(exports)]
             replica.compact(exports, max(tables.now - READABLE, AS_OF))
@@ -131,7 +131,7 @@ def _idle(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
     with _installed(folder / "idle", plan, given.tables, given.idle) as (replica, tables, exports, hydration):
         _until(time.monotonic() + SETTLE_SECONDS)
         quiet = _cores(replica, lambda: None, given.idle_seconds, given.tick)
-        ticking = _cores(replica, lambda: tables.tick(0), given.idle_seconds, given.tick)
+        ticking = _cores(replica, lambda: tables.tick(0, min(replica.uppers(exports))), given.idle_seconds, given.tick)
         replica.wait(exports, tables.now + 1)
         return {
             "idle_core": quiet,
