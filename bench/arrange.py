@@ -18,7 +18,7 @@ from bench.harness.tpch import Table
 from bench.peers.spark_batch import recompute
 from bench.steps.setting import Options, Setting, setting
 
-COLUMNS = ("l_partkey", "l_orderkey", "l_extendedprice", "l_returnflag")
+COLUMNS = ("l_partkey", "l_orderkey", "l_linenumber", "l_extendedprice", "l_returnflag")
 ROWS = Query("rows", f"SELECT {', '.join(COLUMNS)} FROM {{lineitem}}", exact=False)
 GROUPED = Query(
     "grouped",
