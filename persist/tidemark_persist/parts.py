@@ -84,7 +84,8 @@ def read_part(
         first, of = turn
         groups = [g for g in range(first, file.num_row_groups, of) if _may_hold(file.metadata.row_group(g), part)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
-        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched):
+        threads = not 0 <= part.rows <= batch_rows  # for a few rows, handing them over would take longer than reading
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched, use_threads=threads):
             kept = within(batch, part.lower, part.upper).select(wanted)
             if kept.num_rows:
                 yield kept

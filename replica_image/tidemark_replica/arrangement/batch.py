@@ -68,10 +68,12 @@ class Segment:
 
     hashes: Hashes
     rows: Any
+    bytes: int
+    """Of the rows; to ask Arrow takes long enough to be noticed in a small step."""
 
     @staticmethod
     def of(rows: Any) -> "Segment":
-        return Segment(file_hashes(rows), rows)
+        return Segment(file_hashes(rows), rows, rows.nbytes)
 
     def between(self, after: np.uint64 | None, last: np.uint64 | None) -> Any:
         """The rows with `after` < hash <= `last`; None leaves that side open."""

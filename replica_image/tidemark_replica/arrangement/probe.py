@@ -74,7 +74,7 @@ def probe(
         wanted, begins, ends = key_ranges(keys.hashes, segment.hashes)
         if len(wanted) == 0:
             continue
-        most = rows_that_fit(segment.rows.num_rows, segment.rows.nbytes, slice_rows)
+        most = rows_that_fit(len(segment.hashes), segment.bytes, slice_rows)
         for chosen, stored in _expand(wanted, begins, ends, most):
             chosen, stored = _verified(keys, segment, layout, chosen, stored, before)
             if len(chosen):

@@ -148,7 +148,8 @@ def _of_share(segments: Iterable[Segment], share: Share) -> Iterator[Segment]:
     for segment in segments:
         begin, end = share.bounds(segment.hashes)
         if end > begin:
-            yield Segment(segment.hashes[begin:end], segment.rows.slice(begin, end - begin))
+            rows = segment.rows.slice(begin, end - begin)
+            yield Segment(segment.hashes[begin:end], rows, rows.nbytes)
 
 
 def _too_late(ref: BatchRef, before: int | None) -> bool:
