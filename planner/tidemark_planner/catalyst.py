@@ -248,6 +248,8 @@ class Catalyst:
         try:
             return act()
         except PySparkException as error:
+            if "Unsupported natural join type" in str(error):  # a bare exception of Spark's parser
+                refuse("UNSUPPORTED", "NATURAL SEMI and NATURAL ANTI JOIN are not supported: write USING, or ON")
             raise Refusal(diagnose(error)) from None
         except Py4JJavaError as error:
             thrown = error.java_exception.toString()

@@ -15,7 +15,7 @@ from tidemark_planner.allowed_sql import check_statement
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.changes import changes_in
 from tidemark_planner.clock import check_clock
-from tidemark_planner.errors import NeedsOperators, Refusal, refuse
+from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
 from tidemark_planner.hir import Hir
 from tidemark_planner.likes import like_edits
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
@@ -26,7 +26,7 @@ from tidemark_planner.tree import Node
 from tidemark_planner.tries import try_edits
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Diagnostic
-from tidemark_protocol.types import SqlType
+from tidemark_protocol.types import INTERVAL_TYPES, SqlType
 
 MAX_SQL_CHARACTERS = 128 * 1024
 # Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
@@ -81,6 +81,7 @@ def _lower_part(
 
         context = Context(leaves, LOWERINGS, inline_rows, object_id, analysed.subqueries)
         lowered = lower(analysed.tree, context)
+        _check_columns(lowered)
         for hir in (lowered.hir, *(shared for _, shared in context.objects)):
             check_clock(hir)
         return Query(lowered, tuple(context.objects))
@@ -92,6 +93,13 @@ def _lower_part(
         refuse("TOO_LARGE", "the query is nested too deeply to be planned")
     finally:
         catalyst.forget()
+
+
+def _check_columns(lowered: Lowered) -> None:
+    for name, column in zip(lowered.names, lowered.hir.schema, strict=True):
+        if column.type.name in INTERVAL_TYPES:
+            hint = f"{name} may be compared, added to a time, or shown by EXTRACT of its fields"
+            unsupported(f"a column of type {column.type}", hint)
 
 
 def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]:

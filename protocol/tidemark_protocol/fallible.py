@@ -54,6 +54,8 @@ def overflow(call: Call) -> frozenset[str]:
         left, right = call.arguments
         capped = decimals.may_overflow(call.function, left.type, right.type)
         return frozenset({OUT_OF_RANGE}) if capped else NOTHING
+    if call.type.name in INTERVAL_TYPES:
+        return frozenset({ARITHMETIC_OVERFLOW})
     return frozenset({DATETIME_OVERFLOW}) if call.type.name.startswith("timestamp") else NOTHING
 
 
@@ -61,8 +63,6 @@ def negation(call: Call) -> frozenset[str]:
     """One-sided `-`. Spark negates decimals in 34 digits: one that has more may be rounded up beyond its type."""
     if call.type.is_decimal:
         return frozenset({OUT_OF_RANGE}) if call.type.precision > _EXACT_DIGITS else NOTHING
-    if call.type.name in INTERVAL_TYPES:
-        return frozenset({ARITHMETIC_OVERFLOW})
     return overflow(call)
 
 

@@ -53,7 +53,7 @@ def predicate_of_any(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool
 
 
 def arithmetic(operator: str) -> Signature:
-    """`+ - * / %` over two numbers of one type, two decimals, or (`+`) a timestamp and an interval."""
+    """`+ - * / %` over two numbers of one type, two decimals; `+ -` over intervals; a timestamp `+` an interval."""
 
     def fits(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
         left, right = types_of(arguments)
@@ -61,6 +61,8 @@ def arithmetic(operator: str) -> Signature:
             return result == decimals.result_type(operator, left, right)
         if operator == "+" and left.name in TIMESTAMPS:
             return _is_interval(right) and result == left
+        if operator in ("+", "-") and _is_interval(left):
+            return left == right == result
         allowed = left.is_floating or (left.is_integral and operator != "/")
         return left == right == result and allowed and not (operator == "/" and left.name == "float")
 

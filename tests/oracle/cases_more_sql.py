@@ -120,6 +120,17 @@ QUERIES = (
         "concat_ws('-', s, array(s, 'a', NULL)) AS j, try_add(CAST(ts AS date), n) AS k FROM c",
         {"c": CODES},
     ),
+    Case(
+        "rows that several functions make nothing of",
+        "SELECT ar.k, q.x, q.y FROM ar LEFT JOIN LATERAL "
+        "(SELECT x, y FROM explode(i) e(x) LATERAL VIEW explode(filter(array(x, x - 1), z -> z > 1)) f AS y) q",
+        {"ar": ARRAYS},
+    ),
+    Case(
+        "rows without a match in what they make",
+        "SELECT ar.k, q.z FROM ar LEFT JOIN LATERAL (SELECT x * 2 AS z FROM explode(i) e(x) WHERE x > 0) q ON q.z > k",
+        {"ar": ARRAYS},
+    ),
     Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
     Case(
         "some rows of a window",

@@ -7,24 +7,27 @@ inline(a)                    explode, and the fields of its value
 stack(2, a, b, c, d)         explode(array(struct(a, b), struct(c, d))), and the fields
 range(1, 10)                 a sequence over one row
 t, LATERAL explode(t.a)      as LATERAL VIEW: the function is over the row of t
+t LEFT JOIN LATERAL ...      of one function its outer form; else the inner join, and beside NULLs the rows of t that it
+                             has not (an anti join on all columns: equal rows make equal things)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidemark_planner.casting import cast_to
 from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.hir import Filter, FlatMap, Project, Values
+from tidemark_planner.hir import Filter, FlatMap, Match, MatchKind, Project, Union, Values
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_planner.lower.cte import share
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node, parse_tree, walk
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call
 from tidemark_protocol.table_functions import MOST_VALUES, produces
-from tidemark_protocol.types import BIGINT, DATE, INT, ColumnType, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, ColumnType, SqlType
 
 MICROS_PER_DAY = 86_400_000_000
 
@@ -62,18 +65,49 @@ def lower_range(node: Node, context: Context) -> Lowered:
 
 def lower_lateral(node: Node, context: Context) -> Lowered:
     """LATERAL over table functions: the subquery's rows are those of the functions over the row on the left."""
-    left = context.lower(node.children[0])
     kind = str(node.fields["joinType"].get("object") or "").rsplit(".", 1)[-1].rstrip("$")
-    condition = node.expression("condition")
     subquery = node.expression("right")
     if subquery is None or kind not in ("Inner", "Cross", "LeftOuter"):
         unsupported("LATERAL")
-    joined = _over(parse_tree(subquery.fields["plan"]), left, kind == "LeftOuter")
-    if condition is None or (condition.kind == "Literal" and condition.fields["value"] == "true"):
-        return joined
-    if kind == "LeftOuter":
-        unsupported("LEFT JOIN LATERAL on a condition")
-    return Lowered(Filter(joined.hir, (joined.expression(condition),)), joined.attributes, joined.names)
+    tree, condition = parse_tree(subquery.fields["plan"]), node.expression("condition")
+    left, outer = context.lower(node.children[0]), kind == "LeftOuter"
+    if condition is not None and condition.kind == "Literal" and condition.fields["value"] == "true":
+        condition = None
+    if outer and (condition is not None or not _is_one_function(tree)):
+        return _matched_or_alone(tree, left, condition, context)
+    joined = _over(tree, left, outer)
+    return joined if condition is None else _filtered(joined, condition)
+
+
+def _is_one_function(node: Node) -> bool:
+    """Whether the subquery's rows are those of one table function: its outer form then gives the row of NULLs."""
+    kinds = [n.kind for n in walk(node)]
+    plain = all(_is_column(o) for n in walk(node) for o in n.expressions("projectList"))
+    return plain and "Filter" not in kinds and kinds.count("Generate") == 1
+
+
+def _is_column(output: Node) -> bool:
+    while output.kind == "Alias":
+        output = output.children[0]
+    return output.kind == "AttributeReference"
+
+
+def _matched_or_alone(node: Node, left: Lowered, condition: Node | None, context: Context) -> Lowered:
+    """The rows on the left beside what the subquery makes of them, and beside NULLs where that is nothing."""
+    rows = replace(left, hir=share(left.hir, context))
+    made = _over(node, rows, outer=False)
+    made = made if condition is None else _filtered(made, condition)
+    made = replace(made, hir=share(made.hir, context))
+    width, row = len(left.attributes), all_columns(made.hir)
+    keys = tuple(call("<=>", (c, replace(c, index=width + c.index)), BOOLEAN) for c in row[:width])
+    alone = Match(MatchKind.ANTI, rows.hir, Project(made.hir, row[:width]), keys)
+    nothing = tuple(Literal(None, c.type) for c in row[width:])
+    both = Union((made.hir, Project(alone, (*all_columns(alone), *nothing))))
+    return replace(made, hir=both)
+
+
+def _filtered(rows: Lowered, condition: Node) -> Lowered:
+    return replace(rows, hir=Filter(rows.hir, (rows.expression(condition),)))
 
 
 def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
@@ -86,20 +120,13 @@ def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
     if node.kind == "SubqueryAlias":
         return below
     if node.kind == "Generate":
-        if outer and any(n.kind == "Generate" for n in walk(node.children[0])):
-            # a row of NULLs is due where all of them together give nothing, not for each that gives nothing
-            message = "LEFT JOIN LATERAL over several table functions is not supported: join them one by one"
-            refuse("UNSUPPORTED", message, word="LATERAL")
         return _generated(node, below, outer or bool(node.fields["outer"]))
     if node.kind == "Filter":
         condition = node.expression("condition")
-        if outer or condition is None:
-            unsupported("LEFT JOIN LATERAL with a condition")
-        return Lowered(Filter(below.hir, (below.expression(condition),)), below.attributes, below.names)
+        assert condition is not None, "a filter has a condition"
+        return _filtered(below, condition)
     outputs = node.expressions("projectList")
     exprs = tuple(below.expression(o) for o in outputs)
-    if outer and not all(isinstance(e, ColumnRef) and e.index >= len(left.attributes) for e in exprs):
-        unsupported("LEFT JOIN LATERAL of expressions", "compute them outside")
     kept, (attributes, names) = all_columns(left.hir), attributes_of(outputs)
     return Lowered(Project(below.hir, (*kept, *exprs)), left.attributes + attributes, left.names + names)
 
