@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tests.oracle.histories import History
@@ -200,7 +201,7 @@ def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) ->
         table = table.take(sorted_indices(table, finishing.order))
     if not limited:
         table = table.slice(finishing.offset, finishing.limit)
-    ordered = list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+    ordered = list(zip(*map(_values, table.columns), strict=True))
     runs: list[int] = []
     previous = None
     for row in ordered:
@@ -213,6 +214,13 @@ def finish(rows: list[tuple[Any, ...]], planned: PlannedQuery, limited: bool) ->
     cut = finishing.limit is not None or finishing.offset > 0
     shown = tuple(row[: finishing.shown] for row in ordered)
     return Result(shown, tuple(runs), planned.names, cut and not finishing.order)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values; those of four bytes as the shortest number that means them: 1.2, not 1.2000000477."""
+    if not pa.types.is_float32(column.type):
+        return list(column.to_pylist())
+    return [None if v is None else float(str(np.float32(v))) for v in column.to_pylist()]
 
 
 def _turned(rows: list[tuple[Any, ...]], planned: PlannedQuery) -> list[list[Any]]:
