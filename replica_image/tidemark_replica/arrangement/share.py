@@ -26,7 +26,11 @@ class Share:
 
     def has(self, hash: int) -> bool:
         """Whether a hash is of this share."""
-        return int(shares(np.array([hash], np.uint64), self.of)[0]) == self.index
+        return self.has_all(hash, hash)
+
+    def has_all(self, first: int, last: int) -> bool:
+        """Whether all hashes from `first` to `last` are of this share."""
+        return bool((shares(np.array([first, last], np.uint64), self.of) == self.index).all())
 
     def bounds(self, hashes: Hashes) -> tuple[int, int]:
         """Where, among hashes that ascend, the share's begin and end."""

@@ -116,11 +116,18 @@ def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
 
 
 def _packed(batches: Sequence[Updates]) -> Any:
-    """A payload each: they are written where the column has them."""
-    sink, ends = pa.BufferOutputStream(), [0]
+    """A payload each: they are written where the column has them, into room that need not grow."""
+    room = pa.allocate_buffer(sum(_size(updates) for updates in batches))
+    sink, ends = pa.FixedSizeBufferWriter(room), [0]
     for updates in batches:
         with pa.ipc.new_stream(sink, updates.schema) as writer:
             writer.write_batch(updates)
         ends.append(sink.tell())
     offsets = pa.py_buffer(np.array(ends, np.int32))
-    return pa.Array.from_buffers(pa.binary(), len(batches), [None, offsets, sink.getvalue()])
+    return pa.Array.from_buffers(pa.binary(), len(batches), [None, offsets, room])
+
+
+def _size(updates: Updates) -> int:
+    """What an Arrow stream of these takes, at most."""
+    framing = 1024
+    return int(pa.ipc.get_record_batch_size(updates)) + int(updates.schema.serialize().size) + framing

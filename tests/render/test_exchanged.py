@@ -1,0 +1,123 @@
+"""The exchanged shape: what moves and what does not, how it travels, and whose word counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.arrangement.histories import contents, updates
+from tests.oracle.histories import History
+from tests.oracle.in_process import in_process
+from tests.oracle.plans import GET_T, GET_U, counted, joined
+from tests.oracle.recursive_plans import ENDLESS, E
+from tests.oracle.tables import TU
+from tidemark_protocol.lir import Plan
+from tidemark_replica.arrangement.kernels.partial_sums import PartialSumsSpec
+from tidemark_replica.arrangement.share import Share
+from tidemark_replica.render import pipeline as p
+from tidemark_replica.render.description import Report
+from tidemark_replica.render.errors import StepFailed
+from tidemark_replica.render.exchange import Dealt, deal
+from tidemark_replica.render.exchanged import exchanged
+from tidemark_replica.render.fragments import Fragment, Fragments
+from tidemark_replica.render.frames import StageFrame, nodes_of, pipelines_of
+from tidemark_replica.render.lower import lower_dataflow
+from tidemark_replica.render.runner import believed
+
+TYPES = [pa.int64(), pa.string()]
+ROWS = [((n % 7, f"r{n}"), 3, 1) for n in range(40)] + [("boom", 3, 1)]
+
+
+def lowered(plan: Plan, folder: Path, **tables: object) -> Fragments:
+    with in_process(folder, tables or TU, History(dict.fromkeys(tables or TU, ()), 1, 1)) as made:  # type: ignore[arg-type]
+        return lower_dataflow(made.describe(plan), {}, "token")
+
+
+def cut(plan: Plan, folder: Path, *, at_once: bool = True) -> StageFrame | None:
+    fragments = lowered(plan, folder)
+    (fragment,) = fragments.fragments
+    assert isinstance(fragment, Fragment)
+    return exchanged(fragment.stage, fragments.arrangements, at_once=at_once)
+
+
+def test_rows_meet_in_their_task_and_sums_are_made_before_they_move(tmp_path: Path) -> None:
+    """Counts by a, of a join on a, indexed by a: both sides move, the joined rows lie well, and so do the groups."""
+    stage = cut(counted(joined(GET_T, GET_U)), tmp_path)
+    assert stage is not None
+    assert [len(names) for names in pipelines_of(stage)] == [1, 1, 1], "two readers, and what joins, counts and keeps"
+
+    alone = cut(counted(GET_T), tmp_path / "alone")
+    assert alone is not None
+    reads, counts = (set(names) for names in pipelines_of(alone))
+    assert reads.isdisjoint(counts)
+    assert any(isinstance(n, p.Kernel) and isinstance(n.spec, PartialSumsSpec) for n in nodes_of(alone))
+
+
+def test_a_loop_stays_in_one_task(tmp_path: Path) -> None:
+    """Its iterations are of one place: the fragment has no other shape."""
+    fragments = lowered(ENDLESS, tmp_path, e=E)
+    for fragment in fragments.fragments:
+        if isinstance(fragment, Fragment) and any(isinstance(n, p.Settle) for n in nodes_of(fragment.stage)):
+            assert exchanged(fragment.stage, fragments.arrangements, at_once=True) is None
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 5])
+def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Path) -> None:
+    """Two streams through one exchange, read in the order that it does not have; errors come to the first task."""
+    sent = [
+        batch
+        for slot in (1, 0)
+        for own in range(tasks)
+        for batch in deal([updates(TYPES, ROWS[own::tasks])], (0,), slot, Share(own, tasks), chunk_rows=9)
+    ]
+    arrived: Counter[object] = Counter()
+    homes: dict[object, set[int]] = {}
+    for share in range(tasks):
+        mine = [b.filter(pa.compute.equal(b.column(0), share)) for b in sent]
+        dealt = Dealt(mine, tmp_path, share)
+        read = [dict(contents(dealt.read(slot))) for slot in (0, 1)]
+        dealt.finish()
+        assert read[0] == read[1]
+        arrived.update(read[0])
+        for row, error, _ in read[0]:
+            homes.setdefault(error or row[0], set()).add(share)
+
+    assert arrived == contents([updates(TYPES, ROWS)])
+    assert all(len(tasks) == 1 for tasks in homes.values())
+    assert homes["boom"] == {0}
+    assert list(tmp_path.glob("*.spool")) == []
+
+
+def test_a_stream_that_nobody_reads_is_not_lost_in_silence(tmp_path: Path) -> None:
+    """A call that ends with rows left has a hole in it."""
+    dealt = Dealt(list(deal([updates(TYPES, ROWS)], (0,), 3, Share(), 100)), tmp_path, 1)
+    with pytest.raises(ValueError, match=r"slots \[3\]"):
+        dealt.finish()
+
+
+def test_only_a_complete_attempt_of_every_task_is_believed(tmp_path: Path) -> None:
+    """A task that was killed between two stages and repeated, a speculative copy, a task that never reported."""
+
+    def report(stage: str, share: int, attempt: int) -> None:
+        Report(attempt, {}, (), {}).write(tmp_path, stage, share)
+
+    pipelines = (("read",), ("join", "keep"))
+    for share in (0, 1):
+        report("read", share, 10 + share)
+    report("join", 0, 20)  # killed before it came to keep anything
+    for attempt in (21, 22):  # repeated, and a copy of that
+        report("join", 0, attempt)
+        report("keep", 0, attempt)
+    with pytest.raises(StepFailed, match="join, keep"):
+        believed(tmp_path, pipelines, "the step", 2)
+
+    report("keep", 1, 30)
+    report("join", 1, 31)
+    with pytest.raises(StepFailed, match="join, keep"):
+        believed(tmp_path, pipelines, "the step", 2)
+
+    report("keep", 1, 31)
+    assert believed(tmp_path, pipelines, "the step", 2).attempt == 10
