@@ -26,11 +26,7 @@ class Share:
 
     def has(self, hash: int) -> bool:
         """Whether a hash is of this share."""
-        return self.has_all(hash, hash)
-
-    def has_all(self, first: int, last: int) -> bool:
-        """Whether all hashes from `first` to `last` are of this share."""
-        return bool((shares(np.array([first, last], np.uint64), self.of) == self.index).all())
+        return int(shares(np.array([hash], np.uint64), self.of)[0]) == self.index
 
     def bounds(self, hashes: Hashes) -> tuple[int, int]:
         """Where, among hashes that ascend, the share's begin and end."""

@@ -135,10 +135,9 @@ class Stage:
         return in_step(manifests, self._description.busy, sum(b.rows for refs in written.values() for b in refs))
 
     def _extended(self, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
-        """What is to be kept in shape here: of several tasks each has what lies in its share."""
-        share = self._context.share
-        mine = tuple(b for b in manifest.batches if share.has_all(b.first_hash, b.last_hash))
-        return replace(manifest, batches=mine).append(refs, self._context.lower, self._context.upper)
+        """What is to be kept in shape here: of several tasks none has all of what was there before."""
+        mine = manifest if self._context.share.of == 1 else replace(manifest, batches=())
+        return mine.append(refs, self._context.lower, self._context.upper)
 
     def _merged(self, task: Merge) -> Merged:
         context = self._context
