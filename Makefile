@@ -49,7 +49,7 @@ test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/t
 
 .PHONY: oracle
 oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)
-	$(IN_VENV) TIDEMARK_ORACLE_SEEDS=$${TIDEMARK_ORACLE_SEEDS:-10} $(BIN)/python -m pytest tests/oracle --durations=15
+	$(IN_VENV) TIDEMARK_ORACLE_SEEDS=$${TIDEMARK_ORACLE_SEEDS:-10} $(BIN)/python -m pytest tests/oracle tests/continual_tasks --durations=15
 
 .PHONY: lint
 lint: venv ## style and the arrows between packages

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.planner.catalogue import CATALOGUE
+from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.plan import plan
 from tidemark_protocol.check import check_dataflow
@@ -162,3 +167,40 @@ def test_changes_are_for_tasks(catalyst: Catalyst) -> None:
 
     assert (diagnostic.code, diagnostic.line, diagnostic.column) == ("UNSUPPORTED", 1, 40)
     assert "table_changes is for the views of a continualTask" in diagnostic.message
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "continual-tasks.md"
+
+
+def manifests() -> list[Dataflow]:
+    """The guide's: one whole, and one in parts."""
+    whole, parts = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    spec = {"instance": "default", **yaml.safe_load(parts)}
+    made = {"kind": "Dataflow", "metadata": {"name": "prices"}, "spec": spec}
+    server = {"namespace": "default", "uid": "u", "generation": 1, "resourceVersion": "1"}
+    bodies = [yaml.safe_load(whole), made]
+    return [Dataflow.parse({**body, "metadata": body["metadata"] | server}) for body in bodies]
+
+
+@pytest.mark.parametrize("manifest", manifests(), ids=lambda m: str(m.meta.name))
+def test_the_guides_manifests_are_planned(catalyst: Catalyst, manifest: Dataflow) -> None:
+    """As they stand."""
+    asked = PlanRequest(manifest.meta.name, manifest.views, manifest.exports, CATALOGUE, "u1/")
+
+    assert isinstance(plan(catalyst, asked), Planned)
+
+
+def test_the_guides_sql_is_planned(catalyst: Catalyst) -> None:
+    """Retention as a view to delete by, and each value once, with its column declared."""
+    (text,) = re.findall(r"```sql\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    expired, once = (part.split("\n", 1)[1] for part in re.split(r"\n\n(?=--)", text))
+    added = "SELECT o_orderkey, _commit_timestamp AS changed_at FROM table_changes('tpch.orders')"
+    views = (ViewRequest("added", added), ViewRequest("expired", expired))
+    log = ExportRequest("orderlog", "continualTask", "added", task=TaskRequest("tpch.orders", "expired"))
+    column = (Column("o_custkey", BIGINT),)
+    seen = ExportRequest("seen", "continualTask", "v", task=TaskRequest("tpch.orders", columns=column))
+
+    assert isinstance(plan(catalyst, PlanRequest("orderlog", views, (log,), CATALOGUE, "u1/")), Planned)
+    assert isinstance(
+        plan(catalyst, PlanRequest("seen", (ViewRequest("v", once),), (seen,), CATALOGUE, "u1/")), Planned
+    )
