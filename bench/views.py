@@ -22,12 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.harness.clock import p50, p95
+from bench.harness.clock import descendants_cpu_ms, p50, p95
 from bench.harness.context import context, last_line, load, progress
 from bench.harness.engine import AS_OF, Source
 from bench.harness.query import Planner, described, planned, planner
 from bench.harness.ratios import Figures, rounded
-from bench.harness.replica import Driven, cpu_seconds, driven, rss_mib
+from bench.harness.replica import Driven, driven, rss_mib
 from bench.harness.tpch import Table
 from tidemark_persist import DIFF, TIME
 from tidemark_protocol.dataflow import DataflowDescription
@@ -104,14 +104,14 @@ class Tables:
 def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
     with _installed(folder / "busy", plan, given.tables, given.dataflows) as (replica, tables, exports, hydration):
         before, began, ticks = replica.steps(), time.monotonic(), round(given.seconds / given.tick)
-        spent, lags, late = cpu_seconds(replica.processes()), list[int](), 0
+        spent, lags, late = _cpu_seconds(), list[int](), 0
         for number in range(ticks):
             tables.tick(given.rows, min(replica.uppers(exports)))
             late += not _until(began + (number + 1) * given.tick)
             lags += [tables.now + 1 - upper for upper in replica.uppers(exports)]
             replica.compact(exports, max(tables.now - READABLE, AS_OF))
         elapsed = time.monotonic() - began
-        cpu = (cpu_seconds(replica.processes()) - spent) / elapsed
+        cpu = (_cpu_seconds() - spent) / elapsed
         replica.wait(exports, tables.now + 1)
         steps = replica.steps()
         return {
@@ -130,8 +130,8 @@ def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
 def _idle(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
     with _installed(folder / "idle", plan, given.tables, given.idle) as (replica, tables, exports, hydration):
         _until(time.monotonic() + SETTLE_SECONDS)
-        quiet = _cores(replica, lambda: None, given.idle_seconds, given.tick)
-        ticking = _cores(replica, lambda: tables.tick(0, min(replica.uppers(exports))), given.idle_seconds, given.tick)
+        quiet = _cores(lambda: None, given.idle_seconds, given.tick)
+        ticking = _cores(lambda: tables.tick(0, min(replica.uppers(exports))), given.idle_seconds, given.tick)
         replica.wait(exports, tables.now + 1)
         return {
             "idle_core": quiet,
@@ -141,13 +141,13 @@ def _idle(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
         }
 
 
-def _cores(replica: Driven, tick: Callable[[], None], seconds: float, pause: float) -> float:
+def _cores(tick: Callable[[], None], seconds: float, pause: float) -> float:
     """CPU over time, of the replica with all that it started."""
-    began, spent = time.monotonic(), cpu_seconds(replica.processes())
+    began, spent = time.monotonic(), _cpu_seconds()
     for number in range(round(seconds / pause)):
         tick()
         _until(began + (number + 1) * pause)
-    return (cpu_seconds(replica.processes()) - spent) / (time.monotonic() - began)
+    return (_cpu_seconds() - spent) / (time.monotonic() - began)
 
 
 @contextmanager
@@ -164,6 +164,11 @@ def _installed(
         hydration = replica.wait(exports, made.now + 1, HYDRATION_SECONDS) - began
         progress(f"{views} views are hydrated after {hydration:.0f} s")
         yield replica, made, exports, hydration
+
+
+def _cpu_seconds() -> float:
+    """Of all that this process started, ended workers included; the planner beside the replica has nothing to do."""
+    return descendants_cpu_ms() / 1e3
 
 
 def _until(moment: float) -> bool:

@@ -158,11 +158,6 @@ def rss_mib(processes: Sequence[Process]) -> float:
     return sum(process.rss for process in processes) / 2**20
 
 
-def cpu_seconds(processes: Sequence[Process]) -> float:
-    """CPU so far, of those that live."""
-    return sum(process.cpu_seconds for process in processes)
-
-
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
