@@ -46,7 +46,7 @@ def deltas(base: Table, sizes: Sequence[int]) -> Sequence[Delta]:
     rng, in_all = np.random.default_rng(SEED), base.rows
     ends = list(accumulate((size // 2 for size in sizes), initial=0))
     going = rng.choice(in_all, ends[-1], replace=False)
-    coming = rng.integers(0, in_all, ends[-1])
+    coming = rng.choice(in_all, ends[-1], replace=False)
     retracted, inserted = _rows(base, going), _added(_rows(base, coming))
     halves = [(begin, size // 2) for begin, size in zip(ends, sizes, strict=False)]
     return [Delta(retracted.slice(*half), inserted.slice(*half)) for half in halves]
