@@ -25,6 +25,8 @@ from tidemark_replica.arrangement.kernels.aggregates import Aggregate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.share import Share
+from tidemark_replica.arrangement.spine import Merge
+from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
 
 
 def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple], cuts: list[int]) -> Counter:
@@ -201,8 +203,9 @@ def test_state_is_gone_when_all_rows_are(tmp_path: Path) -> None:
     back = [(row, 11, -d) for row, _, d in rows]
     driver = drive(tmp_path, shape)
     run(driver, rng, shape, rows + back, [0, 4, 10, 12])
-    state = driver.merged(driver.manifests[A].allow_compaction(11))
-    assert sum(b.rows for b in state.batches) == 0
+    state = driver.manifests[A]
+    everything = Merge(A, state.batches, 11)
+    assert merge(everything, state.layout, driver.cache, BatchWriter(tmp_path, StepId("all"))) is None
 
 
 def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.profiling import stacks
 from bench.profiling.plans import lines_changed
 from bench.profiling.spans import Clock
 
+CHECKOUT = Path(__file__).parents[2]
 LINES = pa.table(
     {
         "l_orderkey": pa.array(np.arange(40)),
@@ -49,20 +51,23 @@ def test_deltas_take_lines_away_and_put_dearer_ones_into_the_same_orders(tmp_pat
 
 def test_a_thread_that_is_busy_is_seen_in_the_stacks(tmp_path: Path) -> None:
     """The file appears while the process still runs: workers are killed, not asked to end."""
-    done = threading.Event()
+    busy = f"""
+from pathlib import Path
+from bench.profiling.stacks import sample_this_process
 
-    def conspicuous() -> None:
-        while not done.is_set():
-            sum(range(1000))
+def conspicuous():
+    while True:
+        sum(range(1000))
 
-    busy = threading.Thread(target=conspicuous)
-    busy.start()
-    stacks.sample_this_process(tmp_path)
+sample_this_process(Path({str(tmp_path)!r}))
+conspicuous()
+"""
+    process = subprocess.Popen([sys.executable, "-c", busy], cwd=CHECKOUT)
     deadline = time.monotonic() + 60
     try:
-        while not any("test_profile.conspicuous" in stack for stack in stacks.collected(tmp_path)):
+        while not any("conspicuous" in stack for stack in stacks.collected(tmp_path)):
             assert time.monotonic() < deadline, "no sample of the busy thread within a minute"
             time.sleep(0.05)
     finally:
-        done.set()
-        busy.join()
+        process.kill()
+        process.wait()
