@@ -15,7 +15,7 @@ from tidemark_replica.arrangement.updates import Array, Bools, Ints
 def decimal_average(
     carried: Digits, counts: Ints, sum_scale: int, precision: int, scale: int, valid: Bools
 ) -> tuple[Array, Bools]:
-    """sum / count as decimal(precision, scale), NULL where not `valid`, and whether it fits.
+    """sum / count as decimal(precision, scale), NULL where not `valid`, and whether it fits: NULL does.
 
     `carried`: five carried digits of the unscaled sum, at `sum_scale`. Counts are below 2^31.
     """
@@ -26,7 +26,8 @@ def decimal_average(
     quotient, remainder = divide(scaled, divisor)
     quotient[0] = quotient[0] + (2 * remainder >= divisor)
     signed = negate_where(negative, carry(quotient, len(quotient)))
-    return to_decimal(signed, precision, scale, valid)
+    average, fits = to_decimal(signed, precision, scale, valid)
+    return average, fits | ~valid
 
 
 def divide(digits: Digits, divisor: Ints) -> tuple[list[Ints], Ints]:
