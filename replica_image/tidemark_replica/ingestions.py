@@ -17,6 +17,7 @@ from tidemark_protocol.storage import SourceSpec, SourceTable
 from tidemark_replica.errors import SourceNotReadable
 from tidemark_replica.jobs import Failed, Jobs, Outcome
 from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.manager import IngestionManager
 
@@ -30,16 +31,17 @@ class Ingestions:
         self._spark, self._jobs, self._cache = spark, jobs, cache
         self._persist = PersistClientCache()
         self._manager: IngestionManager | None = None
-        self._waiting: dict[GlobalId, RunIngestion] = {}
+        self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
         self._news: list[StorageResponse] = []
         self._starting = False
 
     def run(self, command: RunIngestion) -> None:
         """Starts the ingestion, or gives a running one its new description, term and clock."""
+        clock = ControllerClock(command.controller_now, command.max_ahead_ms)
         if self._manager is not None:
-            self._manager.run(command)
+            self._manager.run(command, clock)
             return
-        self._waiting[command.ingestion.id] = command
+        self._waiting[command.ingestion.id] = command, clock
         if not self._starting:
             self._starting = True
             self._jobs.submit("start Spark", self._spark.get, self._started)
@@ -83,8 +85,8 @@ class Ingestions:
             self._news += [IngestionStatus(id, "failed", message) for id in self._waiting]
             return
         self._manager = self._new_manager(outcome.value)
-        for command in self._waiting.values():
-            self._manager.run(command)
+        for command, clock in self._waiting.values():
+            self._manager.run(command, clock)
         self._waiting.clear()
 
     def _new_manager(self, session: SparkSession) -> IngestionManager:

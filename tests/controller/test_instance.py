@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
 from tests.protocol.samples import INGESTION, dataflow
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, ShardAppeared
@@ -10,7 +12,15 @@ from tidemark_protocol import commands as c
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Frontiers, PeekCanceled, PeekResponse, PeekRows, ShardFrontiers, Status
+from tidemark_protocol.responses import (
+    Frontiers,
+    IngestionStatus,
+    PeekCanceled,
+    PeekResponse,
+    PeekRows,
+    ShardFrontiers,
+    Status,
+)
 
 COMPLETE = c.InitializationComplete()
 
@@ -254,3 +264,19 @@ def test_an_ingestion_runs_on_one_replica_and_moves_with_a_stop() -> None:
     world.connect(R2)
     again = c.RunIngestion(INGESTION, WriterTerm(2), Time(world.now), 30_000)
     assert world.sent(R2) == [again, COMPLETE]
+
+
+def test_a_replica_that_holds_its_clock_to_be_ahead_is_told_the_time_again() -> None:
+    """It took long to hear of its ingestion. Whoever does not ingest is told nothing."""
+    world = World()
+    world.connect(R1, R2)
+    run = c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000)
+    world.instance.run_ingestion(R1, run)
+    world.sent(R1), world.sent(R2)
+
+    for replica in (R1, R2):
+        world.hear(replica, IngestionStatus(INGESTION.id, "waiting", "ClockSkew: ..."))
+    world.hear(R1, IngestionStatus(INGESTION.id, "waiting", "no files yet"))
+
+    assert world.sent(R1) == [replace(run, controller_now=Time(world.now))]
+    assert world.sent(R2) == []

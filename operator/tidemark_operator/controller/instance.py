@@ -119,6 +119,7 @@ class Instance:
             case ShardFrontiers(id, upper, since):
                 return [ShardAppeared(id)] if self.shards.observe(id, upper, since) else []
             case IngestionStatus():
+                self._set_clock(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
             case ShardDeleted():
                 return [ShardRemoved(response)]
@@ -218,6 +219,12 @@ class Instance:
             return []
         self.cancel_peek(response.uuid)
         return [answer]
+
+    def _set_clock(self, replica: ReplicaId, said: IngestionStatus, now_ms: int) -> None:
+        """A replica that took long to hear of its ingestion holds its own clock to be ahead: it is told the time."""
+        told = self._ingestions.get(said.id)
+        if told is not None and told[0] == replica and said.state == "waiting" and said.message.startswith("ClockSkew"):
+            self.send_to(replica, replace(told[1], controller_now=Time(now_ms)))
 
     def _hold_remap(self, ingestion: IngestionDescription) -> None:
         """Bindings are needed until every table has what they bind. The hold stays when the ingestion is suspended."""

@@ -37,9 +37,9 @@ class IngestionManager:
         self._session, self._persist, self._cache = session, persist, cache
         self._running: dict[GlobalId, _Ingestion] = {}
 
-    def run(self, command: RunIngestion) -> None:
-        """Starts the ingestion, or replaces the one of the same id unless it is the same already."""
-        clock = ControllerClock(command.controller_now, command.max_ahead_ms)
+    def run(self, command: RunIngestion, clock: ControllerClock) -> None:
+        """Starts the ingestion, or replaces the one of the same id unless it is the same already. `clock`: the
+        controller's, from when the command came."""
         running = self._running.get(command.ingestion.id)
         if running is not None and running.is_same(command):
             running.clock = clock
