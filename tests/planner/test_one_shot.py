@@ -68,7 +68,7 @@ def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
     ("sql", "code", "message"),
     [
         ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
-        ("SELECT k FROM s.t LIMIT 1 + 1", "UNSUPPORTED", "LIMIT with an expression"),
+        ("SELECT k FROM s.t TABLESAMPLE (5 PERCENT)", "UNSUPPORTED", "TABLESAMPLE"),
         ("SELECT k FROM s.t SORT BY k", "UNSUPPORTED", "SORT BY"),
         ("DELETE FROM s.t", "UNSUPPORTED", "is not a query"),
     ],

@@ -84,7 +84,7 @@ def test_what_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
     [
         ("SELECT k FROM nope", "UNRESOLVED_RELATION", "does not exist"),
         ("DELETE FROM live", "UNSUPPORTED", "is not a query"),
-        ("SELECT count(*) FROM live", "UNSUPPORTED", "index of another ComputeInstance"),
+        ("SELECT count(*) FROM far", "UNSUPPORTED", "index of another ComputeInstance"),
     ],
 )
 def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
