@@ -29,6 +29,8 @@ FIGURES = {
     "memory": {"driver_growth"},
     "soak": {"rss_growth", "p50_drift", "files_growth"},
 }
+# the others take minutes of a busy machine
+QUICK = ("step", "arrange")
 # CPU time is coarse, a small run may not lag at all, and steps beside the driver take no job
 MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs")
 # the engines that must be installed on purpose stay out
@@ -43,7 +45,9 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.timeout(1600)
-@pytest.mark.parametrize("bench", FIGURES)
+@pytest.mark.parametrize(
+    "bench", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+)
 def test_the_last_line_has_every_figure(bench: str, environ: dict[str, str], tmp_path: Path) -> None:
     """Nothing on standard output but one JSON object; a peer that is left out is null, and the reason is said."""
     command = [sys.executable, "-m", f"bench.{bench}", "--json", "--quick"]
