@@ -105,6 +105,8 @@ QUERIES = (
         "a function of what fails",
         "SELECT k, transform(i, e -> e + q) AS a FROM (SELECT k, i, 10 div k AS q FROM ar) WHERE size(i) > 0",
         {"ar": ARRAYS},
+        lenient="SELECT k, transform(i, e -> e + q) AS a "
+        "FROM (SELECT k, i, CASE WHEN k <> 0 THEN 10 div k END AS q FROM ar) WHERE size(i) > 0",
     ),
     Case(
         "steps by pipes",
