@@ -6,11 +6,10 @@ bytes_ratio     bytes on disk at rest over the bytes of the rows as Arrow column
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from bench.harness.answers import check
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
 from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics
@@ -32,21 +31,16 @@ WARM_UP_LINES = 6000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "a small table")
     parser.add_argument("--lines", type=int, default=10_000_000, help="rows of lineitem (%(default)s)")
     parser.add_argument("--repeat", type=int, default=2, help="how often each is done (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that groups (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a small table: does it run at all")
     given = parser.parse_args(arguments)
     lines = 12_000 if given.quick else given.lines
     circumstances = context() | {"load_before": load(), "lines": lines, "repeat": given.repeat}
     with setting(Options(spark_memory=given.spark_memory)) as at:
         figures = rounded(_figures(at, lines, given.repeat))
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
-    print(last_line("arrange", figures, circumstances | {"load_after": load()}))
+    report("arrange", figures, circumstances | {"load_after": load()}, given.json)
 
 
 def _figures(at: Setting, lines: int, repeat: int) -> Figures:

@@ -7,12 +7,11 @@ The view joins lineitem with part and sums up; both ways lead to the same rows, 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
 from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.ratios import Figures, ratio, rounded, statistics
@@ -23,13 +22,11 @@ WARM_UP = 1
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "small tables, few ticks")
     parser.add_argument("--lines", type=int, default=1_000_000, help="rows of lineitem (%(default)s)")
     parser.add_argument("--ticks", type=int, default=600, help="ticks to catch up with (%(default)s)")
     parser.add_argument("--rows", type=int, default=10, help="updates of a tick (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small tables, few ticks: does it run at all")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(lines=6000, ticks=10, rounds=1)
@@ -38,10 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         many, one = _measure(at, given.lines, given.ticks, given.rows, given.rounds)
     figures: Figures = ratio("catchup", many, one) | statistics("many_ticks", many) | statistics("one_tick", one)
     figures = rounded(figures)
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
-    print(last_line("catchup", figures, circumstances | {"load_after": load()}))
+    report("catchup", figures, circumstances | {"load_after": load()}, given.json)
 
 
 def _measure(at: Setting, lines: int, ticks: int, rows: int, rounds: int) -> tuple[list[Cost], list[Cost]]:

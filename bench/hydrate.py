@@ -12,12 +12,11 @@ Ratios are by the clock; ..._cpu_ratio are by CPU time, which neighbours change 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.harness.answers import check
 from bench.harness.clock import Cost
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
 from bench.harness.queries import HYDRATED, Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
@@ -36,24 +35,19 @@ WARM_UP_LINES = 6000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "small tables")
     parser.add_argument("--lines", type=int, default=6_000_000, help="rows of lineitem (%(default)s: SF1)")
     parser.add_argument("--queries", default=",".join(NAMES), help="which of them (%(default)s)")
     parser.add_argument("--repeat", type=int, default=2, help="how often each is hydrated and computed (%(default)s)")
     parser.add_argument("--peers", default=",".join(PEER_NAMES), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that runs batches (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small tables: does it run at all")
     given = parser.parse_args(arguments)
     lines = 60_000 if given.quick else given.lines
     circumstances = context() | {"load_before": load(), "lines": lines, "repeat": given.repeat}
     queries = [query for query in HYDRATED if query.name in given.queries.split(",")]
     options = Options(spark_memory=given.spark_memory, peers=given.peers)
     figures, absent = _run(queries, lines, given.repeat, options)
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:36} {value}")
-    print(last_line("hydrate", figures, circumstances | {"absent": absent, "load_after": load()}))
+    report("hydrate", figures, circumstances | {"absent": absent, "load_after": load()}, given.json)
 
 
 def _run(queries: Sequence[Query], lines: int, repeat: int, options: Options) -> tuple[Figures, dict[str, str]]:

@@ -8,7 +8,6 @@ Each size has a replica process of its own, which hydrates the view that joins l
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.deltas import deltas
 from bench.harness.engine import AS_OF, Source
 from bench.harness.queries import JOIN_AND_SUM
@@ -31,12 +30,10 @@ HYDRATION_SECONDS = 3600.0
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "small tables")
     parser.add_argument("--rows", default="1000000,10000000", help="lines of the states; smallest first (%(default)s)")
     parser.add_argument("--steps", type=int, default=20, help="steps before memory is read (%(default)s)")
     parser.add_argument("--delta-rows", type=int, default=100, help="updates of a step (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small tables: does it run at all")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(rows="6000,12000", steps=2)
@@ -47,10 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory(dir=scratch) as home:
                 figures |= _of_size(Path(home), plan, rows, given.steps, given.delta_rows)
     figures = rounded(_growth(figures, label(sizes[0]), label(sizes[-1])) | figures)
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
-    print(last_line("memory", figures, circumstances | {"load_after": load()}))
+    report("memory", figures, circumstances | {"load_after": load()}, given.json)
 
 
 def _of_size(folder: Path, plan: Planner, rows: int, steps: int, delta_rows: int) -> Figures:

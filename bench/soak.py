@@ -12,14 +12,13 @@ what is kept for a while is kept for a small part of a run.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.harness.clock import p50
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.deltas import Delta, deltas
 from bench.harness.engine import AS_OF, Source
 from bench.harness.queries import JOIN_AND_SUM
@@ -38,22 +37,17 @@ COMPARED_STEPS = 1000
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "a small table, few steps")
     parser.add_argument("--steps", type=int, default=3000, help="in all; the real run has 20000 (%(default)s)")
     parser.add_argument("--lines", type=int, default=200_000, help="rows of lineitem (%(default)s)")
     parser.add_argument("--rows", type=int, default=100, help="updates of a step (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a small table, few steps: does it run at all")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(steps=40, lines=6000, rows=10)
     circumstances = context() | {"load_before": load(), **vars(given)}
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
         figures = rounded(_soak(Path(scratch), given.lines, given.steps, given.rows).figures())
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
-    print(last_line("soak", figures, circumstances | {"load_after": load()}))
+    report("soak", figures, circumstances | {"load_after": load()}, given.json)
 
 
 @dataclass

@@ -20,7 +20,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from bench.harness.context import context, last_line, load
+from bench.harness.context import bench_parser, context, load, report
 from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
 from bench.peers.absent import PEERS
@@ -61,15 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures, absent = _run(options, given.parts.split(","))
     said = {name: getattr(options, name) for name in ("lines", "steps", "delta_rows", "large_rows", "large_steps")}
     circumstances |= {**said, "seed": SEED, "warm_up": options.warm_up, "absent": absent, "load_after": load()}
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:44} {value}")
-    print(last_line("step", figures, circumstances))
+    report("step", figures, circumstances, given.json)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "small tables and few steps")
     parser.add_argument("--parts", default=",".join(PARTS), help="which of them to run (%(default)s)")
     parser.add_argument("--rows", default="1000000,10000000", help="lines of the states compared (%(default)s)")
     parser.add_argument("--lines", type=int, default=6_000_000, help="lines for plans and peers (%(default)s: SF1)")
@@ -82,7 +78,6 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--shape-rows", default="100,1000,10000,30000", help="deltas taken both ways (%(default)s)")
     parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that computes anew (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small tables and few steps: does it run at all")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(QUICK)

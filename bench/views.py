@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.harness.clock import descendants_cpu_ms, p50, p95
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.engine import AS_OF, Source
 from bench.harness.query import Planner, described, planned, planner
 from bench.harness.ratios import Figures, rounded
@@ -47,15 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures = _busy(Path(scratch), plan, given) if given.dataflows else Figures()
         figures |= _idle(Path(scratch), plan, given) if given.idle else Figures()
     figures = rounded(figures)
-    if not given.json:
-        for name, value in figures.items():
-            print(f"{name:28} {value}")
-    print(last_line("views", figures, circumstances | {"load_after": load()}))
+    report("views", figures, circumstances | {"load_after": load()}, given.json)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "few dataflows, some seconds")
     parser.add_argument("--dataflows", type=int, default=200, help="that receive rows; 0: leave out (%(default)s)")
     parser.add_argument("--idle", type=int, default=1000, help="that do not; 0: leave out (%(default)s)")
     parser.add_argument("--tables", type=int, default=10, help="that they share (%(default)s)")
@@ -63,7 +59,6 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=300.0, help="of ticks (%(default)s)")
     parser.add_argument("--idle-seconds", type=float, default=60.0, help="of idleness, twice (%(default)s)")
     parser.add_argument("--tick", type=float, default=1.0, help="seconds (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few dataflows, some seconds: does it run at all")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(dataflows=4, idle=6, tables=2, seconds=5.0, idle_seconds=2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -35,6 +36,23 @@ def load() -> float:
 def progress(text: str) -> None:
     """One line for whoever is watching; results go to standard output."""
     print(text, file=sys.stderr, flush=True)
+
+
+def bench_parser(description: str | None, quick: str | None = None) -> argparse.ArgumentParser:
+    """The options that every benchmark has; `quick`: what `--quick` means."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--json", action="store_true", help="print one JSON object only")
+    if quick is not None:
+        made.add_argument("--quick", action="store_true", help=f"{quick}: does it run at all")
+    return made
+
+
+def report(bench: str, figures: Mapping[str, Any], circumstances: Mapping[str, Any], as_json: bool) -> None:
+    """Figures for people, unless `as_json`; then the last line."""
+    if not as_json:
+        for name, value in figures.items():
+            print(f"{name:44} {value}")
+    print(last_line(bench, figures, circumstances))
 
 
 def last_line(bench: str, figures: Mapping[str, Any], circumstances: Mapping[str, Any]) -> str:
