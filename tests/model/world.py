@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
+from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice
@@ -39,7 +40,7 @@ MAINTENANCE_MS = 10_000
 
 @dataclass
 class Connection:
-    """What is under way between a replica and the controller; `open` until the replica notices its end."""
+    """What is under way between a replica and the controller."""
 
     number: int
     inbox: list[Command] = field(default_factory=list)
@@ -57,7 +58,7 @@ class Stored:
 class World:
     def __init__(self) -> None:
         self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
-        self.now, self.term, self._connections, self._created, self._peeks = 10_000_000, 0, 0, 0, 0
+        self.now, self._connections, self._created, self._peeks = 10_000_000, 0, 0, 0
         self.stored: dict[str, Stored] = {}
         self.reached: dict[GlobalId, Frontier] = {}
         self.replicas = {name: SimReplica(self.shards) for name in REPLICAS}
@@ -65,17 +66,20 @@ class World:
         self.descriptions: dict[ReplicaId, Description] = {}
         self.asked: dict[str, Peek] = {}
         self.answered: set[str] = set()
-        self.new_operator()
+        self._begin()
 
     # --- events ---
 
     def new_operator(self) -> None:
         """The one before is gone: what it knew, its connections, its peeks. Replicas notice when they are greeted."""
         self._remember_reached()
-        self.term += 1
         self.connections.clear()
         self.descriptions.clear()
         self.asked.clear()
+        self._begin()
+
+    def _begin(self) -> None:
+        """A controller that knows what is stored."""
         self.book = ShardBook()
         self.instance = Instance(self.book)
         for id in TABLES:
@@ -282,7 +286,7 @@ class World:
         for source in stored.description.source_imports:
             self.book.hold(source.shard.shard_id, f"stored {owner}", Frontier.minimum())
 
-    def _collections(self) -> Iterator:
+    def _collections(self) -> Iterator[Collection]:
         for owner in self.instance.dataflows.owners():
             yield from (c for c in self.instance.dataflows.collections_of(owner) if not c.dropped)
 
@@ -297,8 +301,7 @@ class World:
 
     def _remember_reached(self) -> None:
         """As statuses do."""
-        if hasattr(self, "instance"):
-            self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
+        self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
 
     def _take(self, notices: list[Notice]) -> None:
         for notice in notices:
