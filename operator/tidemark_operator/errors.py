@@ -7,6 +7,7 @@ OperatorError
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
 └── QueryRefused         a query that cannot be answered as asked
+    └── NothingComplete  nor at any other time yet: it is looked at again for a while
 """
 
 from __future__ import annotations
@@ -46,3 +47,7 @@ class RevisionUnreadable(OperatorError):
 
 class QueryRefused(OperatorError):
     """The query names nothing, or a time that cannot be read."""
+
+
+class NothingComplete(QueryRefused):
+    """There is no time at which all that the query reads is both complete and still there."""

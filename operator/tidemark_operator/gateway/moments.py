@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 
@@ -26,12 +26,13 @@ class Span:
 
 
 def choose_time(spans: Sequence[Span], as_of: int | None) -> Time:
-    """The time to read all of them at; raises QueryRefused, saying which times can be read."""
+    """The time to read all of them at; raises QueryRefused, saying which times can be read, and NothingComplete
+    where none can."""
     first, last = max(spans, key=lambda s: s.since), min(spans, key=lambda s: s.write)
     since, write = first.since, last.write
     if write <= since and not write.is_empty:
         why = "it is being computed from" if first is last else f"{first.name} can only be read from"
-        raise QueryRefused(f"{last.name} has no complete time yet: {why} {_moment(since)} on")
+        raise NothingComplete(f"{last.name} has no complete time yet: {why} {_moment(since)} on")
     if as_of is None:
         as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
     if not since.less_equal(as_of):

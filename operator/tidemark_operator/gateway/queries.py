@@ -2,29 +2,40 @@
 
 rows that are there      a peek of the export or table
 anything else            a dataflow of its own, on an instance, and a peek of that (one_shot.py)
+
+What the operator knows of frontiers is a moment old: an index just built may begin after the last tick of a table that
+it has heard of. So a query whose inputs have no common time waits for one, for as long as several reports take.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.moments import Span, choose_time
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import INSTANCES
+from tidemark_operator.planning.assemble import Named
 from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.commands import IndexTarget, Peek, ShardTarget
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 from tidemark_protocol.responses import PeekError, PeekRows
+
+T = TypeVar("T")
+COMMON_TIME_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,30 @@ async def prepare(world: World, namespace: str, sql: str, as_of: int | None, ins
     planned = await world.planner.plan_query(PlanQueryRequest(sql, known, name.id_prefix))
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
+    return await when_complete(lambda: _query(world, namespace, place, name, planned, as_of))
+
+
+async def when_complete(query: Callable[[], T]) -> T:
+    """What `query` makes, once there is a time to read at; raises what it raises, at the latest after a while."""
+    until = time.monotonic() + COMMON_TIME_SECONDS
+    while True:
+        try:
+            return query()
+        except NothingComplete:
+            if time.monotonic() > until:
+                raise
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _query(
+    world: World,
+    namespace: str,
+    place: str | None,
+    name: Named,
+    planned: PlannedPeek | PlannedOneShot,
+    as_of: int | None,
+) -> Query:
+    """Of the frontiers as they are known now; raises QueryRefused."""
     if isinstance(planned, PlannedOneShot):
         running = _running(world, namespace, place)
         dataflow, peek = one_shot.prepare(world.registry, running, name, planned, as_of)
