@@ -53,12 +53,19 @@ class PeekResponse:
 
 @dataclass(frozen=True)
 class SubscribeBatch:
-    """All updates of [lower, upper), consolidated, as an Arrow IPC stream; or the error that poisons the subscribe."""
+    """All updates of [lower, upper), consolidated, as an Arrow IPC stream; or the error that ends the subscribe.
+
+    The stream has the columns `c0 ... cn-1, __time, __diff, __part`, in order of time and part. A part is a hash of the
+    row: updates of one time that do not fit one message are divided by it. Then `upper_part` of one batch, and
+    `lower_part` of the next, say how far in that time the former goes; bounds are compared as (frontier, part).
+    """
 
     lower: Frontier
     upper: Frontier
     updates: bytes = b""
     error: str | None = None
+    lower_part: int = 0
+    upper_part: int = 0
 
 
 @dataclass(frozen=True)

@@ -129,10 +129,18 @@ def _subscribe_to_proto(r: responses.SubscribeResponse) -> pb.SubscribeResponse:
     result = r.result
     if isinstance(result, responses.SubscribeDropped):
         return pb.SubscribeResponse(id=r.id, lower=result.frontier.encode(), dropped=True)
-    id, lower, upper = r.id, result.lower.encode(), result.upper.encode()
+    message = pb.SubscribeResponse(
+        id=r.id,
+        lower=result.lower.encode(),
+        upper=result.upper.encode(),
+        lower_part=result.lower_part,
+        upper_part=result.upper_part,
+    )
     if result.error is not None:
-        return pb.SubscribeResponse(id=id, lower=lower, upper=upper, error=result.error)
-    return pb.SubscribeResponse(id=id, lower=lower, upper=upper, updates=result.updates)
+        message.error = result.error
+    else:
+        message.updates = result.updates
+    return message
 
 
 def _subscribe_from_proto(m: pb.SubscribeResponse) -> responses.SubscribeResponse:
@@ -142,7 +150,8 @@ def _subscribe_from_proto(m: pb.SubscribeResponse) -> responses.SubscribeRespons
     if kind == "dropped":
         return responses.SubscribeResponse(global_id(m.id), responses.SubscribeDropped(lower))
     error = m.error if kind == "error" else None
-    batch = responses.SubscribeBatch(lower, Frontier.decode(m.upper), m.updates, error)
+    upper = Frontier.decode(m.upper)
+    batch = responses.SubscribeBatch(lower, upper, m.updates, error, m.lower_part, m.upper_part)
     return responses.SubscribeResponse(global_id(m.id), batch)
 
 

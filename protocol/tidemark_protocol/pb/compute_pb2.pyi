@@ -222,20 +222,24 @@ class PeekResponse(_message.Message):
     def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., row_count: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("id", "lower", "upper", "updates", "error", "dropped")
+    __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")
     ID_FIELD_NUMBER: _ClassVar[int]
     LOWER_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    LOWER_PART_FIELD_NUMBER: _ClassVar[int]
+    UPPER_PART_FIELD_NUMBER: _ClassVar[int]
     id: str
     lower: int
     upper: int
     updates: bytes
     error: str
     dropped: bool
-    def __init__(self, id: _Optional[str] = ..., lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ...) -> None: ...
+    lower_part: int
+    upper_part: int
+    def __init__(self, id: _Optional[str] = ..., lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., error: _Optional[str] = ..., dropped: _Optional[bool] = ..., lower_part: _Optional[int] = ..., upper_part: _Optional[int] = ...) -> None: ...
 
 class CopyToResponse(_message.Message):
     __slots__ = ("id", "row_count", "error", "dropped")

@@ -103,3 +103,79 @@ class ExplainReply(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     text: str
     def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    subject: str
+    instance: str
+    as_of: int
+    up_to: int
+    without_snapshot: bool
+    progress: bool
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ...) -> None: ...
+
+class SubscribeHeader(_message.Message):
+    __slots__ = ("as_of", "column_names", "column_types")
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    as_of: int
+    column_names: _containers.RepeatedScalarFieldContainer[str]
+    column_types: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, as_of: _Optional[int] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubscribeBatch(_message.Message):
+    __slots__ = ("lower", "lower_part", "upper", "arrow", "more")
+    LOWER_FIELD_NUMBER: _ClassVar[int]
+    LOWER_PART_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    ARROW_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    lower: int
+    lower_part: int
+    upper: int
+    arrow: bytes
+    more: bool
+    def __init__(self, lower: _Optional[int] = ..., lower_part: _Optional[int] = ..., upper: _Optional[int] = ..., arrow: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class SubscribeReply(_message.Message):
+    __slots__ = ("header", "batch")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    header: SubscribeHeader
+    batch: SubscribeBatch
+    def __init__(self, header: _Optional[_Union[SubscribeHeader, _Mapping]] = ..., batch: _Optional[_Union[SubscribeBatch, _Mapping]] = ...) -> None: ...
+
+class CopyRequest(_message.Message):
+    __slots__ = ("namespace", "subject", "instance", "as_of", "to", "format")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    subject: str
+    instance: str
+    as_of: int
+    to: str
+    format: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., to: _Optional[str] = ..., format: _Optional[str] = ...) -> None: ...
+
+class CopyReply(_message.Message):
+    __slots__ = ("as_of", "row_count", "location")
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    as_of: int
+    row_count: int
+    location: str
+    def __init__(self, as_of: _Optional[int] = ..., row_count: _Optional[int] = ..., location: _Optional[str] = ...) -> None: ...

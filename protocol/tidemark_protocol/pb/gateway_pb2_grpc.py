@@ -39,6 +39,16 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryReply.FromString,
                 _registered_method=True)
+        self.Subscribe = channel.unary_stream(
+                '/tidemark.gateway.v1.Gateway/Subscribe',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeReply.FromString,
+                _registered_method=True)
+        self.Copy = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Copy',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CopyRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CopyReply.FromString,
+                _registered_method=True)
         self.Frontiers = channel.unary_unary(
                 '/tidemark.gateway.v1.Gateway/Frontiers',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FrontiersRequest.SerializeToString,
@@ -56,6 +66,20 @@ class GatewayServicer:
 
     def Query(self, request, context):
         """One answer, as a stream: the header, chunks of an Arrow IPC stream, then the end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Subscribe(self, request, context):
+        """The header, then batches, one after the other in time, until the client cancels or `up_to` is reached.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Copy(self, request, context):
+        """Once the files are where they should be, or nothing is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -80,6 +104,16 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Query,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.QueryReply.SerializeToString,
+            ),
+            'Subscribe': grpc.unary_stream_rpc_method_handler(
+                    servicer.Subscribe,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeReply.SerializeToString,
+            ),
+            'Copy': grpc.unary_unary_rpc_method_handler(
+                    servicer.Copy,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CopyRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.CopyReply.SerializeToString,
             ),
             'Frontiers': grpc.unary_unary_rpc_method_handler(
                     servicer.Frontiers,
@@ -119,6 +153,60 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Query',
             tidemark__protocol_dot_pb_dot_gateway__pb2.QueryRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.QueryReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Subscribe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Subscribe',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.SubscribeReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Copy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Copy',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.CopyRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.CopyReply.FromString,
             options,
             channel_credentials,
             insecure,
