@@ -54,6 +54,7 @@ RESPONSES: list[r.Response] = [
     r.PeekResponse("peek-1", r.PeekError("division by zero")),
     r.PeekResponse("peek-1", r.PeekCanceled()),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),
+    r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.at(5), b"ipc", None, 7, 2**64 - 1)),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(5), Frontier.empty(), error="poisoned")),
     r.SubscribeResponse(ID, r.SubscribeDropped(Frontier.at(5))),
     r.CopyToResponse(ID, r.CopyToDone(4)),
