@@ -84,8 +84,20 @@ def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
         if choice is SqlType and isinstance(raw, str):
             return _sql_type(raw, where)
         if choice in (str, int, bool, type(None)) and type(raw) is choice:
-            return raw
+            return _checked(raw, where)
     raise MalformedPlan(f"{where}: did not expect {type(raw).__name__}")
+
+
+def _checked(raw: str | int | bool | None, where: str) -> str | int | bool | None:
+    """JSON can spell numbers and texts that neither a column nor a message can hold."""
+    if isinstance(raw, int) and not -(2**63) <= raw < 2**63:
+        raise MalformedPlan(f"{where}: a number of more than 64 bits")
+    if isinstance(raw, str):
+        try:
+            raw.encode()
+        except UnicodeEncodeError:
+            raise MalformedPlan(f"{where}: half of a surrogate pair is no text") from None
+    return raw
 
 
 def _array(raw: list[Any], expected: Any, where: str, depth: int) -> tuple[Any, ...]:

@@ -32,6 +32,13 @@ class Hello:
 
 
 @dataclass(frozen=True)
+class CreateTimely:
+    """First on a connection of the older generation (older_generation.py); it has an epoch and no nonce."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
 class InstanceConfig:
     """What all dataflows of the instance share. A replica whose running config differs must not go on with it:
     its process ends and starts anew."""
@@ -80,6 +87,11 @@ class AllowWrites:
 
     id: GlobalId
     term: WriterTerm
+
+
+@dataclass(frozen=True)
+class AllowAllWrites:
+    """The older generation's AllowWrites: every sink that there is, or will be, may write. Irreversible."""
 
 
 @dataclass(frozen=True)
@@ -173,4 +185,6 @@ ComputeCommand = (
     | CancelPeek
 )
 StorageCommand = RunIngestion | DropIngestion | AllowShardCompaction | DeleteShard
-Command = ComputeCommand | StorageCommand
+OlderCommand = CreateTimely | AllowAllWrites
+"""Understood at the frame's edge, and nowhere behind it."""
+Command = ComputeCommand | StorageCommand | OlderCommand

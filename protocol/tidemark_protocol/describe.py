@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
@@ -26,6 +27,14 @@ def description_to_proto(description: Description) -> pb.DescribeResponse:
 
 
 def description_from_proto(message: pb.DescribeResponse) -> Description:
+    """Raises MalformedFrame for what no replica can mean."""
+    try:
+        return _description(message)
+    except ValueError as error:
+        raise MalformedFrame(f"the answer to Describe: {error}") from None
+
+
+def _description(message: pb.DescribeResponse) -> Description:
     return Description(
         incarnation=message.incarnation,
         epoch=epoch_from_proto(message.epoch) if message.HasField("epoch") else None,

@@ -27,6 +27,9 @@ GRPC_OPTIONS = (
     ("grpc.max_receive_message_length", GRPC_MAX_BYTES),
 )
 
+# A replica takes in a little more, so that it is the replica that refuses what is too large, and says why.
+REPLICA_MAX_RECEIVED_BYTES = 4 * GRPC_MAX_BYTES
+
 M = TypeVar("M")
 
 
@@ -69,6 +72,16 @@ def _fragments(data: bytes) -> Iterator[pb.Frame]:
         piece = data[start : start + FRAME_BYTES]
         fragment = pb.Fragment(data=piece, last=start + FRAME_BYTES >= len(data))
         yield pb.Frame(version=FRAME_VERSION, fragments=[fragment])
+
+
+def parse_frame(data: bytes) -> pb.Frame:
+    """The frame of these bytes; raises MalformedFrame where they are none."""
+    if len(data) > GRPC_MAX_BYTES:
+        raise MalformedFrame(f"frame of {len(data)} bytes is larger than the limit of {GRPC_MAX_BYTES}")
+    try:
+        return pb.Frame.FromString(data)
+    except DecodeError as error:
+        raise MalformedFrame(f"not a frame: {error}") from None
 
 
 class Unpacker(Generic[M]):

@@ -140,6 +140,7 @@ class History:
             self._dataflows.remove(entry)
             for export in entry.description.export_ids:
                 self._by_export.pop(export, None)
+            self._peeks = {u: p for u, p in self._peeks.items() if p.target.id not in entry.description.export_ids}
 
 
 def _merge(old: UpdateConfiguration, new: UpdateConfiguration) -> UpdateConfiguration:

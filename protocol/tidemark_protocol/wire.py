@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tidemark_protocol import codec, commands, responses
+from tidemark_protocol.check_command import check_command, check_id
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.frontier import Frontier
@@ -20,7 +21,6 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.storage import IngestionDescription
 
 T = TypeVar("T")
-MAX_ID_LENGTH = 1024
 
 
 def command_to_proto(command: commands.Command) -> pb.Command:
@@ -31,6 +31,7 @@ def command_to_proto(command: commands.Command) -> pb.Command:
 
 def command_from_proto(message: pb.Command) -> commands.Command:
     result: commands.Command = _decode(message, _COMMAND_FIELDS, "command")
+    check_command(result)
     return result
 
 
@@ -56,8 +57,7 @@ def _decode(message: Any, table: dict[str, Callable[[Any], Any]], what: str) -> 
 
 
 def global_id(text: str) -> GlobalId:
-    if not text or len(text) > MAX_ID_LENGTH:
-        raise ValueError(f"an id of {len(text)} characters (1 to {MAX_ID_LENGTH} are allowed)")
+    check_id(text)
     return GlobalId(text)
 
 
@@ -182,6 +182,11 @@ _COMMANDS: dict[type, _Row] = {
         lambda c: pb.Hello(nonce=c.nonce, epoch=epoch_to_proto(c.epoch)),
         lambda m: commands.Hello(global_id(m.nonce), epoch_from_proto(m.epoch)),
     ),
+    commands.CreateTimely: (
+        "create_timely",
+        lambda c: pb.CreateTimely(epoch=epoch_to_proto(c.epoch)),
+        lambda m: commands.CreateTimely(epoch_from_proto(m.epoch)),
+    ),
     commands.CreateInstance: (
         "create_instance",
         lambda c: pb.CreateInstance(config=codec.encode(c.config)),
@@ -207,6 +212,11 @@ _COMMANDS: dict[type, _Row] = {
         "allow_writes",
         lambda c: pb.AllowWrites(id=c.id, term=c.term),
         lambda m: commands.AllowWrites(global_id(m.id), WriterTerm(m.term)),
+    ),
+    commands.AllowAllWrites: (
+        "allow_all_writes",
+        lambda c: pb.AllowAllWrites(),
+        lambda m: commands.AllowAllWrites(),
     ),
     commands.AllowCompaction: (
         "allow_compaction",

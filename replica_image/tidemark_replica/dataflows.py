@@ -220,7 +220,18 @@ class Dataflows:
                 if driver is not None:
                     driver.stop()
 
+    def tell(self, response: Response) -> None:
+        """What a driver says. A Status is about a collection that is there and goes on, or it is not sent."""
+        if not isinstance(response, Status) or self._goes_on(response.id):
+            self._send(response)
+
+    def _goes_on(self, id: GlobalId) -> bool:
+        dataflow = self.find(id)
+        return dataflow is not None and not dataflow.exports[id].report.ended
+
     def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
+        if dataflow.processed.is_empty and dataflow.looking:
+            return
         write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}
         for news in dataflow.reports(write):
             if not is_transient(dataflow.description, news.id):
@@ -230,7 +241,7 @@ class Dataflows:
         LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
         dataflow.refusal = reason
         for id in dataflow.exports:
-            self._send(Status(id, "refused", {"reason": reason}))
+            self.tell(Status(id, "refused", {"reason": reason}))
         for sink in dataflow.description.sink_exports:
             if answer := _failed(sink, reason):
                 self._send(answer)

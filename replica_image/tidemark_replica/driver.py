@@ -249,11 +249,13 @@ class DataflowDriver:
                 self._erroring[id].change(total(by_time))
         for id, index in rendered.indexes.items():
             if self._erroring[id].any or may_be_in_error(index):
+                self._dataflow.looking += 1
                 self._io_jobs.submit(
                     f"errors of {id}", partial(standing, index), partial(self._errors_found, self._erroring[id])
                 )
 
     def _errors_found(self, erroring: Erroring, outcome: Outcome[tuple[int, Errors]]) -> None:
+        self._dataflow.looking -= 1
         if isinstance(outcome, Done) and not self._stopped:
             erroring.found(*outcome.value)
 

@@ -4,6 +4,7 @@ ReplicaError
 ├── EpochRefused        a client of an older epoch than one that was served already
 ├── ConfigChanged       CreateInstance with another configuration than the running one: the process must end
 ├── ClientTooSlow       a client that does not read what it asked for
+├── StreamBroken        a client's stream that ended without an end
 ├── SourceNotReadable   a source whose tables cannot be told
 ├── ScratchInUse        the scratch folder belongs to another process
 ├── AddressNotUsable    the server cannot listen where it was told to
@@ -33,6 +34,10 @@ class ConfigChanged(ReplicaError):
 
 class ClientTooSlow(ReplicaError):
     """More bytes wait for the client than may wait; the connection ends, the replica goes on."""
+
+
+class StreamBroken(ReplicaError):
+    """The connection is gone: there is no one to tell."""
 
 
 class SourceNotReadable(ReplicaError):

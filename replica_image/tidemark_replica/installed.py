@@ -34,6 +34,8 @@ class InstalledDataflow:
         self.importers: set[InstalledDataflow] = set()
         self.awake = True
         """Something has happened that may let it go on, or is to be told."""
+        self.looking = 0
+        """So many looks are under way whose outcome a Status tells; none may follow the report that it has ended."""
 
     def wake(self) -> None:
         """Maintenance looks at it next time, whatever else there is."""

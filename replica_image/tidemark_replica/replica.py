@@ -87,9 +87,8 @@ class Replica:
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
-        around = Surroundings(
-            self._renderer, self._handles, watch, self._spark_jobs, self._io_jobs, respond, self._metrics
-        )
+        handles, spark, io = self._handles, self._spark_jobs, self._io_jobs
+        around = Surroundings(self._renderer, handles, watch, spark, io, lambda r: dataflows.tell(r), self._metrics)
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )

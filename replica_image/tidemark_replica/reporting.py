@@ -15,6 +15,8 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers
 
+KINDS = ("write", "input", "output")
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -42,15 +44,16 @@ class FrontierReport:
         self._reported: dict[str, Frontier] = {}
 
     def advance(self, observed: Observed) -> Frontiers | None:
-        news = {
-            kind: frontier
-            for kind in ("write", "input", "output")
-            if self._is_news(kind, frontier := getattr(observed, kind))
-        }
+        news = {kind: frontier for kind in KINDS if self._is_news(kind, frontier := getattr(observed, kind))}
         if not news:
             return None
         self._reported.update(news)
         return replace(Frontiers(self._id), **news)
+
+    @property
+    def ended(self) -> bool:
+        """Every kind has been reported empty: nothing is said of this collection any more."""
+        return all(kind in self._reported and self._reported[kind].is_empty for kind in KINDS)
 
     def finish(self) -> Frontiers | None:
         """The collection was dropped: every kind that is not empty yet becomes so."""

@@ -1,11 +1,12 @@
 """The gRPC endpoint: bytes to checked commands, responses to frames, one thread each way per connection.
 
-    reader thread   frames ──► Unpacker ──► Stages ──► Gate (Hello) ──► mailbox of the worker
+    reader thread   frames ──► Unpacker ──► Interpreter ──► Stages ──► Gate (Hello) ──► mailbox of the worker
     gRPC's thread   Outbox ──► pack_responses ──► frames
 
 Whatever a client sends, the replica survives: a frame that cannot be understood ends its connection with
 INVALID_ARGUMENT, a command out of place or an old epoch with FAILED_PRECONDITION (the served epoch is in the trailing
-metadata `tidemark-epoch`), one that does not read with RESOURCE_EXHAUSTED.
+metadata `tidemark-epoch`), one that does not read with RESOURCE_EXHAUSTED. Of a frame that is refused nothing is done;
+the reason is logged once, and not more often than a log can bear.
 """
 
 from __future__ import annotations
@@ -17,28 +18,38 @@ from concurrent import futures
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from tidemark_protocol import codec
-from tidemark_protocol.commands import Command, CreateDataflow, Hello, Peek
+from tidemark_protocol.commands import Hello
 from tidemark_protocol.describe import description_to_proto
 from tidemark_protocol.errors import MalformedFrame, MalformedPlan, ProtocolError, StageViolation
-from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_responses
-from tidemark_protocol.ids import MAX_TIME, MIN_TIME
+from tidemark_protocol.frames import (
+    GRPC_MAX_BYTES,
+    REPLICA_MAX_RECEIVED_BYTES,
+    Unpacker,
+    pack_responses,
+    parse_frame,
+)
+from tidemark_protocol.older_generation import Interpreter
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import Description
 from tidemark_protocol.stages import Stages
 from tidemark_protocol.storage import FilesSource, SourceSpec, SourceTable, TpchSource
 from tidemark_replica.client import Client
-from tidemark_replica.errors import AddressNotUsable, ClientTooSlow, EpochRefused, SourceNotReadable
+from tidemark_replica.errors import AddressNotUsable, ClientTooSlow, EpochRefused, SourceNotReadable, StreamBroken
 from tidemark_replica.gate import Gate, Replaced
 from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
 from tidemark_replica.options import Tls
 from tidemark_replica.outbox import Outbox
+from tidemark_replica.refusals import Refusals, printable
 
 LOG = logging.getLogger(__name__)
 SERVICE = "tidemark.compute.v1.Compute"
 THREADS = 16
+SIZES = (
+    ("grpc.max_send_message_length", GRPC_MAX_BYTES),
+    ("grpc.max_receive_message_length", REPLICA_MAX_RECEIVED_BYTES),
+)
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -61,9 +72,10 @@ Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
 class Conversation:
     """One stream, from its first frame to its end."""
 
-    def __init__(self, gate: Gate, mailbox: Mailbox) -> None:
-        self._gate, self._mailbox = gate, mailbox
-        self._stages = Stages()
+    def __init__(self, gate: Gate, mailbox: Mailbox, refusals: Refusals) -> None:
+        self._gate, self._mailbox, self._refusals = gate, mailbox, refusals
+        self._unpacker = Unpacker.of_commands()
+        self._interpreter, self._stages = Interpreter(), Stages()
         self._client: Client | None = None
         self.outbox = Outbox()
 
@@ -71,80 +83,68 @@ class Conversation:
         """The reader thread: until the client ends, fails, or breaks the rules."""
         failure: Exception | None = None
         try:
-            self._read_frames(requests)
-        except ProtocolError as error:
+            for data in unbroken(requests):
+                if self.outbox.failure is not None:
+                    return
+                self.take(data)
+        except StreamBroken as broken:
+            self._refusals.tell(str(broken))
+        except (ProtocolError, EpochRefused) as error:
             failure = error
-        except EpochRefused as error:
+        except Exception as error:
+            LOG.exception("a frame could not be taken")
             failure = error
-        except Exception:
-            # gRPC raises a bare Exception from the iterator when the stream broke: there is no one to tell.
-            LOG.info("the client's stream broke off")
         finally:
             self.outbox.close(failure)
             if self._client is not None:
                 self._mailbox.post(ClientGone(self._client))
 
-    def _read_frames(self, requests: Iterator[bytes]) -> None:
-        unpacker = Unpacker.of_commands()
-        for data in requests:
-            commands = unpacker.feed(parse_frame(data))
-            if self.outbox.failure is not None:
-                return
-            for command in commands:
-                self._accept(command)
-            if self._client is not None and commands:
-                self._client.enter()
-                self._mailbox.post(CommandsArrived(self._client, tuple(commands)))
-
-    def _accept(self, command: Command) -> None:
-        self._stages.accept(command)
-        check_times(command)
-        if isinstance(command, Hello):
-            client = Client(command, self.outbox)
-            self._gate.admit(command, client)
-            self._client = client
+    def take(self, data: bytes) -> None:
+        """One frame: all of it is understood, and allowed in this stage, before anything of it is done."""
+        frame = self._unpacker.feed(parse_frame(data))
+        commands = [meant for said in frame for meant in self._interpreter.understand(said)]
+        for command in commands:
+            self._stages.accept(command)
+        for command in commands:
+            if isinstance(command, Hello):
+                client = Client(command, self.outbox)
+                self._gate.admit(command, client)
+                self._client = client
+        if self._client is not None and commands:
+            self._client.enter()
+            self._mailbox.post(CommandsArrived(self._client, tuple(commands)))
 
     def write(self) -> Iterator[pb.Frame]:
         for batch in self.outbox.batches():
             yield from pack_responses(batch)
 
 
-def check_times(command: Command) -> None:
-    """Times inside plans are plain numbers; raises MalformedFrame for one that is no time."""
-    time = None
-    if isinstance(command, CreateDataflow):
-        time = command.dataflow.as_of
-    elif isinstance(command, Peek):
-        time = command.timestamp
-    if time is not None and not MIN_TIME <= time <= MAX_TIME:
-        raise MalformedFrame(f"{type(command).__name__} at time {time}, which is outside {MIN_TIME}..{MAX_TIME}")
-
-
-def parse_frame(data: bytes) -> pb.Frame:
+def unbroken(requests: Iterator[bytes]) -> Iterator[bytes]:
+    """What the client sends; raises StreamBroken, as gRPC raises a bare Exception where a stream breaks off."""
     try:
-        return pb.Frame.FromString(data)
-    except DecodeError as error:
-        raise MalformedFrame(f"not a frame: {error}") from None
+        yield from requests
+    except Exception:
+        raise StreamBroken("the stream broke off, or brought a message larger than gRPC takes in") from None
 
 
 class ComputeService:
     """The three calls of the service."""
 
     def __init__(self, gate: Gate, mailbox: Mailbox, describe: Describe, inspect: Inspect) -> None:
-        self._gate, self._mailbox = gate, mailbox
+        self._gate, self._mailbox, self._refusals = gate, mailbox, Refusals()
         self._describe, self._inspect = describe, inspect
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
-        conversation = Conversation(self._gate, self._mailbox)
+        conversation = Conversation(self._gate, self._mailbox, self._refusals)
         context.add_callback(conversation.outbox.close)
         threading.Thread(target=conversation.read, args=(requests,), name="client-reader", daemon=True).start()
         yield from conversation.write()
         failure = conversation.outbox.failure
         if failure is not None:
-            LOG.warning("a client's connection ends: %s", failure)
+            self._refusals.tell(str(failure))
             if isinstance(failure, EpochRefused):
                 context.set_trailing_metadata((("tidemark-epoch", str(failure.served)),))
-            context.abort(status_of(failure), str(failure))
+            context.abort(status_of(failure), printable(str(failure)))
 
     def describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         try:
@@ -199,7 +199,7 @@ def status_of(failure: Exception) -> grpc.StatusCode:
 def start_server(service: ComputeService, address: str, tls: Tls | None) -> Any:
     """Listens at `address` (`unix:///path` or `host:port`); returns the running server. Raises AddressNotUsable."""
     pool = futures.ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
-    server = grpc.server(pool, options=[*GRPC_OPTIONS, *KEEPALIVE, ("grpc.so_reuseport", 0)])
+    server = grpc.server(pool, options=[*SIZES, *KEEPALIVE, ("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((service.handler(),))
     try:
         if tls is None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InitializationComplete
-from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.errors import ProtocolError
 from tidemark_replica.client import Client
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.mailbox import Call, ClientGone, CommandsArrived, Event, Mailbox
@@ -44,7 +44,7 @@ class Worker:
         while not self._stopping:
             event = self._mailbox.take(maintenance)
             if event is not None:
-                self._handle(event)
+                self.handle(event)
                 maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
             if time.monotonic() >= maintenance:
                 if self._spark_died():
@@ -53,7 +53,7 @@ class Worker:
                 maintenance = time.monotonic() + INTERVAL_SECONDS
         return True
 
-    def _handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         match event:
             case CommandsArrived(client, commands):
                 try:
@@ -96,6 +96,6 @@ class Worker:
                 self._state.reconcile(collected, client.send)
             else:
                 self._collected.append(command)
-        except StageViolation as error:
+        except ProtocolError as error:
             client.close(error)
             self._leave()

@@ -35,7 +35,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
     def __init__(self, epoch: Epoch | None = None) -> None:
         self.epoch = epoch
         self.streams: list[list[c.Command]] = []
-        self.described = 0
+        self.described = self.nonsense = 0
         self.heard = asyncio.Event()
         self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
 
@@ -45,10 +45,18 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
     def say_nonsense(self) -> None:
         self._outbox.put_nowait([compute_pb2.Frame(version=99)])
 
+    def describe_nonsense(self) -> None:
+        """The next description is none, and this connection ends."""
+        self.nonsense = 1
+        self.hang_up()
+
     def hang_up(self) -> None:
         self._outbox.put_nowait(None)
 
     async def Describe(self, request: Any, context: Any) -> Any:
+        if self.nonsense:
+            self.nonsense -= 1
+            return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
         self.described += 1
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
         return description_to_proto(Description("incarnation", self.epoch, 0, (), (), shards))
@@ -160,9 +168,9 @@ def test_must_describe_comes_first_then_the_greeting_then_the_history(play: Call
     play(scenario)
 
 
-@pytest.mark.parametrize("end", ["hang_up", "say_nonsense"])
+@pytest.mark.parametrize("end", ["hang_up", "say_nonsense", "describe_nonsense"])
 def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
-    """Whether it was closed, or the replica spoke nonsense; the history comes again, the nonce differs."""
+    """Whether it was closed, or the replica spoke nonsense, there or when it was asked what it has; the history comes again, the nonce differs."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))

@@ -15,14 +15,17 @@ import pytest
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tidemark_protocol.commands import (
+    AllowAllWrites,
+    AllowWrites,
     CreateDataflow,
     CreateInstance,
+    CreateTimely,
     Hello,
     InitializationComplete,
     InstanceConfig,
     Schedule,
 )
-from tidemark_protocol.ids import Epoch, GlobalId
+from tidemark_protocol.ids import Epoch, GlobalId, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 
 EPOCHS = epochs()
@@ -96,6 +99,35 @@ def test_must_refuse_bytes_that_are_no_frame(replica: ReplicaProcess, client: Sc
 
     assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert client.describe().incarnation
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "code"), [(5, grpc.StatusCode.INVALID_ARGUMENT), (20, grpc.StatusCode.RESOURCE_EXHAUSTED)]
+)
+def test_must_refuse_frames_that_are_too_large(replica: ReplicaProcess, megabytes: int, code: grpc.StatusCode) -> None:
+    """By the replica, which logs the reason; far larger ones by gRPC, before they are in memory."""
+    with grpc.insecure_channel(replica.address, options=[("grpc.max_send_message_length", -1)]) as channel:
+        stream = channel.stream_stream("/tidemark.compute.v1.Compute/CommandResponseStream")
+        with pytest.raises(grpc.RpcError) as refused:
+            list(stream(iter([b"\0" * megabytes * 1024 * 1024])))
+
+    assert refused.value.code() == code
+    logged = "frame of 5242880 bytes" if megabytes == 5 else "larger than gRPC takes in"
+    wait_until(lambda: logged in replica.log_text())
+
+
+def test_must_speak_the_older_generation_over_a_socket(
+    replica: ReplicaProcess, client: ScriptedClient, config: InstanceConfig
+) -> None:
+    """CreateTimely instead of Hello, one AllowWrites for all; what is of ours alone is out of place."""
+    epoch = next(EPOCHS)
+    client.send(CreateTimely(epoch), CreateInstance(config), InitializationComplete(), AllowAllWrites())
+    wait_until(lambda: client.describe().epoch == epoch)
+    assert client.error is None
+    client.send(AllowWrites(GlobalId("a"), WriterTerm(1)))
+
+    assert code_of(client.wait_end()) == grpc.StatusCode.FAILED_PRECONDITION
+    assert "CreateTimely" in replica.log_text()
 
 
 @pytest.mark.parametrize("time", [-1, 2**63 - 1])

@@ -48,6 +48,7 @@ class HydrationGate:
             case Schedule(id) if id in self._groups:
                 return self._schedule(self._groups[id], command)
             case AllowCompaction(id, frontier) if frontier.is_empty:
+                self._forget(id)
                 return [command, *self._done(id)]
             case _:
                 return [command]
@@ -69,6 +70,11 @@ class HydrationGate:
         if group not in self._waiting:
             self._waiting.append(group)
         return self._admit()
+
+    def _forget(self, id: GlobalId) -> None:
+        """A Schedule that was held back for what is dropped now is never sent: it would name what is not there."""
+        if group := self._groups.get(id):
+            group.held = [schedule for schedule in group.held if schedule.id != id]
 
     def _admit(self) -> list[Command]:
         released: list[Command] = []

@@ -21,7 +21,7 @@ from tidemark_operator.controller.notices import (
     ShardAppeared,
     ShardRemoved,
 )
-from tidemark_operator.controller.peeks import PeekBook
+from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.commands import (
@@ -39,6 +39,7 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import (
     Frontiers,
     IngestionStatus,
+    PeekError,
     PeekResponse,
     Response,
     ShardDeleted,
@@ -82,20 +83,23 @@ class Instance:
             self._initialized = True
             self._broadcast([InitializationComplete()])
 
-    def connect(self, replica: ReplicaId, connection: int, now_ms: int) -> None:
+    def connect(self, replica: ReplicaId, connection: int, now_ms: int) -> list[Notice]:
         """A connection begins: what the replica must know is put on its link. Its ingestions are part of that, so
         they come before InitializationComplete, with the present time as the bound of their ticks."""
         self.initialized()
-        self.disconnect(replica)
+        notices = self.disconnect(replica)
         link = self._links[replica] = Link(connection)
         self.dataflows.connected(replica)
         own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
+        self._peeks.connected(replica, commands)
         link.send([*commands, *own, complete])
+        return notices
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
         self.dataflows.disconnected(replica)
+        self._peeks.disconnected(replica)
         return self._reap()
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
@@ -126,18 +130,27 @@ class Instance:
             case _:
                 return []
 
-    def peek(self, peek: Peek) -> None:
-        """Asks all replicas. The hold goes first, so that what is read stays."""
+    def peek(self, peek: Peek) -> list[Notice]:
+        """Asks all replicas. The hold goes first, so that what is read stays. What was dropped, or compacted, while the
+        question was on its way is answered here: no command may name what replicas were told to forget."""
+        if why := self._unreadable(peek):
+            return [PeekAnswer(peek.uuid, PeekError(why))]
         self._hold(peek, Frontier.at(peek.timestamp))
-        self._peeks.add(peek)
+        self._peeks.add(peek, self._links)
         self._broadcast([peek])
+        return []
 
     def cancel_peek(self, uuid: str) -> None:
-        """No answer is wanted any more, or one was given. CancelPeek to all, and only then the hold goes."""
-        peek = self._peeks.remove(uuid)
-        if peek is not None:
-            self._broadcast([CancelPeek(uuid)])
-            self._hold(peek, Frontier.empty())
+        """No answer is wanted any more, or one was given. CancelPeek to all who were asked, and only then the hold
+        goes."""
+        asked = self._peeks.remove(uuid)
+        if asked is None:
+            return
+        cancel = CancelPeek(uuid)
+        self._history.push(cancel)
+        for replica in asked.replicas:
+            self.send_to(replica, cancel)
+        self._hold(asked.peek, Frontier.empty())
 
     def run_ingestion(self, replica: ReplicaId, command: RunIngestion) -> None:
         """From now on this replica ingests; whoever did before is told to stop."""
@@ -158,7 +171,7 @@ class Instance:
         return self._ingestions.get(id)
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
-        """A storage command for one replica. Whether it is connected."""
+        """A command for one replica. Whether it is connected."""
         link = self._links.get(replica)
         if link is not None:
             link.send([command])
@@ -182,7 +195,10 @@ class Instance:
                 link.send([command])
 
     def _reap(self) -> list[Notice]:
-        return [DataflowGone(owner) for owner in self.dataflows.reap()]
+        answers = self._peeks.unanswerable(lambda peek: self._unreadable(peek) is None)
+        for answer in answers:
+            self.cancel_peek(answer.uuid)
+        return [*answers, *(DataflowGone(owner) for owner in self.dataflows.reap())]
 
     def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
         collection = self.dataflows.collection(report.id)
@@ -232,6 +248,16 @@ class Instance:
         uppers = [f.upper if f else Frontier.minimum() for f in tables]
         self.shards.register(ingestion.remap_id, ingestion.remap_location)
         self.shards.hold(ingestion.remap_id, f"ingestion {ingestion.id}", before(meet(uppers)))
+
+    def _unreadable(self, peek: Peek) -> str | None:
+        if not isinstance(peek.target, IndexTarget):
+            return None
+        index = self.dataflows.index(peek.target.id)
+        if index is None:
+            return f"{peek.target.id} is not there any more: it was dropped, or replaced, while it was asked"
+        if not index.since.less_equal(peek.timestamp):
+            return f"{peek.target.id} can be read from {index.since} on, not at {peek.timestamp} any more"
+        return None
 
     def _hold(self, peek: Peek, frontier: Frontier) -> None:
         if isinstance(peek.target, IndexTarget):

@@ -6,9 +6,11 @@ allowed to compact what another answer, not yet cancelled, still reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tidemark_protocol.commands import Peek
+from tidemark_protocol.commands import Command, Peek
+from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows
 
 
@@ -20,17 +22,40 @@ class PeekAnswer:
     result: PeekRows | PeekError
 
 
+@dataclass
+class Asked:
+    """A peek, and the replicas that it was said to and that may still answer."""
+
+    peek: Peek
+    replicas: set[ReplicaId]
+
+
 class PeekBook:
     """What was asked and not answered."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Peek] = {}
+        self._pending: dict[str, Asked] = {}
 
-    def add(self, peek: Peek) -> None:
-        self._pending[peek.uuid] = peek
+    def add(self, peek: Peek, asked: Iterable[ReplicaId]) -> None:
+        self._pending[peek.uuid] = Asked(peek, set(asked))
 
-    def remove(self, uuid: str) -> Peek | None:
+    def remove(self, uuid: str) -> Asked | None:
         return self._pending.pop(uuid, None)
+
+    def connected(self, replica: ReplicaId, commands: Iterable[Command]) -> None:
+        """These are said to a replica that joins: it is asked too."""
+        for command in commands:
+            if isinstance(command, Peek) and command.uuid in self._pending:
+                self._pending[command.uuid].replicas.add(replica)
+
+    def disconnected(self, replica: ReplicaId) -> None:
+        for pending in self._pending.values():
+            pending.replicas.discard(replica)
+
+    def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
+        """Peeks of what is not there any more, and that no replica is left to answer: none that comes will be asked."""
+        lost = [p.peek for p in self._pending.values() if not p.replicas and not is_there(p.peek)]
+        return [PeekAnswer(p.uuid, PeekError(f"{p.target.id} was dropped while it was asked")) for p in lost]
 
     def first_answer(self, response: PeekResponse) -> PeekAnswer | None:
         """None for late answers, for cancellations, and for peeks that nobody asked."""

@@ -157,7 +157,7 @@ class RunningInstance:
         future: asyncio.Future[PeekRows | PeekError] = asyncio.get_running_loop().create_future()
         self._answers[peek.uuid] = future
         try:
-            self.core.peek(peek)
+            self._notify(self.core.peek(peek))
             self.flush()
             return await future
         finally:
@@ -200,7 +200,7 @@ class RunningInstance:
         for shard in description.shards:
             self.core.shards.described(shard)
         self._listener.restore(self, description)
-        self.core.connect(replica, connection, now_ms())
+        self._notify(self.core.connect(replica, connection, now_ms()))
         self.core.dataflows.seed({c.id: c.write for c in description.collections})
         self._listener.replica_changed(self, replica)
 

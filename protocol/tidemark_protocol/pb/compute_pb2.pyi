@@ -27,7 +27,7 @@ class Fragment(_message.Message):
     def __init__(self, data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("hello", "create_instance", "initialization_complete", "update_configuration", "create_dataflow", "schedule", "allow_writes", "allow_compaction", "peek", "cancel_peek", "run_ingestion", "drop_ingestion", "allow_shard_compaction", "delete_shard")
+    __slots__ = ("hello", "create_instance", "initialization_complete", "update_configuration", "create_dataflow", "schedule", "allow_writes", "allow_compaction", "peek", "cancel_peek", "create_timely", "allow_all_writes", "run_ingestion", "drop_ingestion", "allow_shard_compaction", "delete_shard")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     CREATE_INSTANCE_FIELD_NUMBER: _ClassVar[int]
     INITIALIZATION_COMPLETE_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,8 @@ class Command(_message.Message):
     ALLOW_COMPACTION_FIELD_NUMBER: _ClassVar[int]
     PEEK_FIELD_NUMBER: _ClassVar[int]
     CANCEL_PEEK_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIMELY_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_ALL_WRITES_FIELD_NUMBER: _ClassVar[int]
     RUN_INGESTION_FIELD_NUMBER: _ClassVar[int]
     DROP_INGESTION_FIELD_NUMBER: _ClassVar[int]
     ALLOW_SHARD_COMPACTION_FIELD_NUMBER: _ClassVar[int]
@@ -52,11 +54,13 @@ class Command(_message.Message):
     allow_compaction: AllowCompaction
     peek: Peek
     cancel_peek: CancelPeek
+    create_timely: CreateTimely
+    allow_all_writes: AllowAllWrites
     run_ingestion: RunIngestion
     drop_ingestion: DropIngestion
     allow_shard_compaction: AllowShardCompaction
     delete_shard: DeleteShard
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., create_instance: _Optional[_Union[CreateInstance, _Mapping]] = ..., initialization_complete: _Optional[_Union[InitializationComplete, _Mapping]] = ..., update_configuration: _Optional[_Union[UpdateConfiguration, _Mapping]] = ..., create_dataflow: _Optional[_Union[CreateDataflow, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., allow_writes: _Optional[_Union[AllowWrites, _Mapping]] = ..., allow_compaction: _Optional[_Union[AllowCompaction, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., run_ingestion: _Optional[_Union[RunIngestion, _Mapping]] = ..., drop_ingestion: _Optional[_Union[DropIngestion, _Mapping]] = ..., allow_shard_compaction: _Optional[_Union[AllowShardCompaction, _Mapping]] = ..., delete_shard: _Optional[_Union[DeleteShard, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., create_instance: _Optional[_Union[CreateInstance, _Mapping]] = ..., initialization_complete: _Optional[_Union[InitializationComplete, _Mapping]] = ..., update_configuration: _Optional[_Union[UpdateConfiguration, _Mapping]] = ..., create_dataflow: _Optional[_Union[CreateDataflow, _Mapping]] = ..., schedule: _Optional[_Union[Schedule, _Mapping]] = ..., allow_writes: _Optional[_Union[AllowWrites, _Mapping]] = ..., allow_compaction: _Optional[_Union[AllowCompaction, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., create_timely: _Optional[_Union[CreateTimely, _Mapping]] = ..., allow_all_writes: _Optional[_Union[AllowAllWrites, _Mapping]] = ..., run_ingestion: _Optional[_Union[RunIngestion, _Mapping]] = ..., drop_ingestion: _Optional[_Union[DropIngestion, _Mapping]] = ..., allow_shard_compaction: _Optional[_Union[AllowShardCompaction, _Mapping]] = ..., delete_shard: _Optional[_Union[DeleteShard, _Mapping]] = ...) -> None: ...
 
 class Epoch(_message.Message):
     __slots__ = ("leader_term", "connection")
@@ -73,6 +77,16 @@ class Hello(_message.Message):
     nonce: str
     epoch: Epoch
     def __init__(self, nonce: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ...) -> None: ...
+
+class CreateTimely(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: Epoch
+    def __init__(self, epoch: _Optional[_Union[Epoch, _Mapping]] = ...) -> None: ...
+
+class AllowAllWrites(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class CreateInstance(_message.Message):
     __slots__ = ("config",)

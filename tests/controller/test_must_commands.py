@@ -1,0 +1,280 @@
+"""What a controller must and must not say, and what it must take: see the table of docs/protocol.md."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, World, at
+from tests.protocol.audit import Audit
+from tests.protocol.samples import dataflow
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_protocol import commands as c
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import (
+    Frontiers,
+    PeekCanceled,
+    PeekError,
+    PeekResponse,
+    PeekRows,
+    ShardFrontiers,
+    Status,
+)
+
+COMPLETE = c.InitializationComplete()
+ROWS = PeekRows(b"rows", 1)
+
+
+def peek(uuid: str, time: int, id: GlobalId = INDEX) -> c.Peek:
+    return c.Peek(uuid, c.IndexTarget(id), Time(time), MapFilterProject(()), Finishing(), ())
+
+
+class Chaos:
+    """Anything that can happen to an instance of six Dataflows and two replicas, each connection under audit."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance, self.world = random.Random(seed), World(upper=500)
+        self.audits: dict[tuple[ReplicaId, int], Audit] = {}
+        self.installed: dict[str, int] = {}
+        self.asked, self.created, self.upper = list[str](), 0, 500
+
+    def happen(self) -> None:
+        event = self.chance.choice(
+            [self.create, self.drop, self.connect, self.report, self.maintain, self.ask, self.stop]
+        )
+        event()
+        for replica in self.world.instance.replicas:
+            audit = self.audits.setdefault((replica, self.world.connection(replica)), Audit())
+            for command in self.world.sent(replica):
+                audit.take(command)
+
+    def create(self) -> None:
+        if len(self.installed) < 6:
+            self.created += 1
+            name = f"d{self.created}"
+            self.world.shards.register(dataflow(name).sink_exports[0].sink.shard.shard_id, "/v", LAG)  # type: ignore[union-attr]
+            as_of = self.upper - self.chance.choice([0, 50])
+            self.world.instance.create(Dataflow(name, dataflow(name, as_of), LAG), TERM)
+            self.installed[name] = as_of
+
+    def drop(self) -> None:
+        if self.installed:
+            name = self.chance.choice(list(self.installed))
+            del self.installed[name]
+            self.world.instance.drop(name)
+
+    def connect(self) -> None:
+        replica = self.chance.choice([R1, R2])
+        self.chance.choice([self.world.connect, self.world.instance.disconnect])(replica)
+
+    def report(self) -> None:
+        """Of what is there, dropped or not; now and then its end."""
+        self.upper += 100
+        self.world.shards.observe(INPUT, at(self.upper), at(0))
+        for replica in self.world.instance.replicas:
+            for number in range(max(1, self.created - 8), self.created + 1):
+                time = EMPTY if self.chance.random() < 0.5 and f"d{number}" not in self.installed else at(self.upper)
+                self.world.report(replica, time, *dataflow(f"d{number}").export_ids)
+
+    def maintain(self) -> None:
+        self.world.now += 10_000
+        self.world.maintain()
+
+    def ask(self) -> None:
+        uuid, number = f"p{len(self.asked)}", self.chance.randint(1, max(1, self.created))
+        self.asked.append(uuid)
+        self.world.instance.peek(peek(uuid, self.upper - self.chance.choice([0, 150, 400]), GlobalId(f"d{number}/i")))
+
+    def stop(self) -> None:
+        if self.asked:
+            self.world.instance.cancel_peek(self.chance.choice(self.asked))
+
+
+def test_must_respect_dependencies_between_commands() -> None:
+    """Nothing is scheduled, compacted, allowed, or read before it is created, or after it is dropped; stages are kept;
+    no since goes back; whatever happens."""
+    for seed in range(60):
+        chaos = Chaos(seed)
+        for _ in range(80):
+            chaos.happen()
+        assert chaos.created > 1
+
+
+def test_must_not_ask_for_what_replicas_were_told_to_forget() -> None:
+    """An index that was dropped, or compacted, while the question was on its way: answered without them."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1)
+    world.report(R1, at(500))
+    world.maintain()
+    world.sent(R1)
+
+    (early,) = world.instance.peek(peek("early", 310))
+    world.instance.drop("ns/d")
+    (late,) = world.instance.peek(peek("late", 450))
+
+    assert isinstance(early, PeekAnswer)
+    assert isinstance(late, PeekAnswer)
+    assert "from {400} on" in early.result.message  # type: ignore[union-attr]
+    assert "not there any more" in late.result.message  # type: ignore[union-attr]
+    assert not any(isinstance(m, c.Peek) for m in world.sent(R1))
+
+
+def test_must_end_the_initialization_once_on_each_connection() -> None:
+    """After all that there was; what comes later is said without it."""
+    world = World()
+    world.install()
+    for _ in range(2):
+        world.connect(R1)
+        said = world.sent(R1)
+        assert said.count(COMPLETE) == 1
+        assert said[-1] == COMPLETE
+    world.instance.drop("ns/d")
+    world.instance.initialized()
+
+    assert COMPLETE not in world.sent(R1)
+
+
+def test_must_allow_writes_to_sinks_that_exist_and_never_take_it_back() -> None:
+    """After CreateDataflow, on each connection again; an index needs none."""
+    world = World()
+    for _ in range(2):
+        world.connect(R1)
+        if not world.instance.dataflows.owners():
+            world.install()
+        said = world.sent(R1)
+        allowed = [m for m in said if isinstance(m, c.AllowWrites)]
+        assert allowed == [c.AllowWrites(VIEW, TERM)]
+        created = c.CreateDataflow(dataflow("d", 300))
+        assert said.index(created) < said.index(allowed[0])
+
+
+def test_must_answer_a_peek_whose_index_went_with_the_last_replica_that_was_asked() -> None:
+    """No later replica is asked for what it never had; one that was asked may still answer."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    world.report(R1, at(500))
+    world.instance.peek(peek("p", 450))
+    assert world.instance.drop("ns/d") == []
+    assert world.instance.disconnect(R1) == []
+
+    notices = world.instance.disconnect(R2)
+    (answer,) = [n for n in notices if isinstance(n, PeekAnswer)]
+    assert isinstance(answer.result, PeekError)
+    world.connect(R1)
+    assert not any(isinstance(m, c.Peek) for m in world.sent(R1))
+
+
+@pytest.mark.parametrize("answer", [ROWS, PeekError("no"), PeekCanceled()], ids=["rows", "error", "canceled"])
+def test_must_take_any_answer_to_a_cancelled_peek(answer: PeekRows | PeekError | PeekCanceled) -> None:
+    """A replica may have answered before it heard of it: nothing comes of it, and nothing breaks."""
+    world = World()
+    world.install()
+    world.connect(R1)
+    world.instance.peek(peek("p", 310))
+    world.instance.cancel_peek("p")
+    world.sent(R1)
+
+    assert world.hear(R1, PeekResponse("p", answer)) == []
+    assert world.hear(R1, PeekResponse("p", answer)) == []
+    assert world.sent(R1) == []
+
+
+def test_must_take_no_cancellation_for_an_answer() -> None:
+    """Nobody cancelled: a replica that says so lies, and another's answer is given."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+    world.instance.peek(peek("p", 310))
+
+    assert world.hear(R1, PeekResponse("p", PeekCanceled())) == []
+    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
+
+
+def test_must_ignore_responses_about_what_is_gone_or_never_was() -> None:
+    """Late reports of a dropped dataflow, an answer to a question nobody asked: no news, no commands, no state."""
+    world = World()
+    world.install()
+    world.connect(R1)
+    world.instance.drop("ns/d")
+    world.report(R1, EMPTY)
+    world.sent(R1)
+    late = [
+        Frontiers(INDEX, at(900), at(900), at(900)),
+        Frontiers(GlobalId("nobody"), EMPTY),
+        PeekResponse("nobody's", ROWS),
+        Status(INDEX, "step_failed", {"message": "no"}),
+        ShardFrontiers(c.ShardId("nobody's"), at(5), at(0)),
+    ]
+
+    assert [world.hear(R1, response) for response in late] == [[]] * len(late)
+    assert world.sent(R1) == []
+    assert world.instance.dataflows.owners() == []
+
+
+def test_must_not_believe_frontiers_that_go_back_or_go_on_after_the_end() -> None:
+    """Of each kind apart: another replica's are believed, and the global frontier stays."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+    world.hear(R1, Frontiers(INDEX, write=at(450), input=EMPTY))
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+
+    for lie in (
+        Frontiers(INDEX, write=at(449)),
+        Frontiers(INDEX, input=at(800)),
+        Frontiers(INDEX, output=at(299)),
+    ):
+        world.hear(R1, lie)
+    world.hear(R2, Frontiers(INDEX, write=at(310)))
+
+    on = index.replicas[R1]
+    assert (on.write, on.input, on.output, on.refused_reports) == (at(450), EMPTY, None, 3)
+    assert (index.write, index.replicas[R2].write) == (at(450), at(310))
+
+
+def test_must_keep_a_dropped_collection_until_every_kind_is_empty_everywhere() -> None:
+    """Its inputs' holds go with the last report, not before."""
+    world = World()
+    world.install()
+    world.connect(R1)
+    world.instance.drop("ns/d")
+    kinds = ("write", "input", "output")
+    for id in (INDEX, VIEW):
+        for kind in kinds:
+            assert world.instance.dataflows.owners() == ["ns/d"]
+            world.hear(R1, Frontiers(id, **{kind: Frontier.empty()}))
+
+    assert world.instance.dataflows.owners() == []
+
+
+def test_must_not_rely_on_statuses() -> None:
+    """With all of them, with none, and with false ones: the same commands, the same frontiers, the same answers."""
+    outcomes = []
+    for statuses in (
+        [],
+        [("hydration", {"state": "hydrated"})],
+        [("step_failed", {"message": "no"}), ("erroring", {})],
+    ):
+        world = World(upper=900)
+        world.connect(R1)
+        world.install(as_of=300)
+        world.instance.peek(peek("p", 310))
+        for time in (400, 800):
+            for kind, fields in statuses:
+                world.hear(R1, Status(INDEX, kind, fields))
+            world.report(R1, at(time))
+            world.maintain()
+        answers = world.hear(R1, PeekResponse("p", ROWS))
+        world.instance.drop("ns/d")
+        gone = world.report(R1, EMPTY)
+        outcomes.append((world.sent(R1), answers, gone))
+
+    assert outcomes[0] == outcomes[1] == outcomes[2]

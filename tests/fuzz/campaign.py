@@ -1,0 +1,131 @@
+"""Conversations of garbled frames with both edges, and the count of what became of them.
+
+Campaign(seed).run(frames)      raises what a frame breaks, with the seed of its conversation
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.controller.worlds import INDEX, VIEW
+from tests.fuzz.edges import ConfigChanged, ControllerEdge, ReplicaEdge
+from tests.fuzz.garbler import Garbler
+from tests.protocol.samples import dataflow
+from tests.protocol.test_wire import COMMANDS, RESPONSES
+from tests.replica.plans import COLUMNS, copies, shard, transient
+from tidemark_protocol import commands as c
+from tidemark_protocol import wire
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.frames import pack_commands
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Frontiers
+from tidemark_protocol.types import BIGINT, Column
+
+LONGEST = 12
+GENERATION = 200
+"""So many conversations meet the same replica: what one leaves behind, the next may trip over."""
+CONFIG = c.InstanceConfig("default", "file:///data")
+OLDER = (c.CreateTimely(Epoch(3, 4)), c.AllowAllWrites())
+
+
+def _about(dataflow: DataflowDescription) -> list[c.Command]:
+    """What is said in a dataflow's life, the plan most often: there is most in it that can be wrong."""
+    said: list[c.Command] = [c.CreateDataflow(dataflow)] * 4
+    for id in dataflow.export_ids:
+        target, at = c.IndexTarget(id), Frontier.at
+        said += [c.Schedule(id), c.AllowWrites(id, WriterTerm(2)), c.AllowCompaction(id, at(9))]
+        said += [c.AllowCompaction(id, Frontier.empty()), c.CancelPeek("p")]
+        said.append(c.Peek("p", target, Time(7), MapFilterProject(()), Finishing(limit=3), (Column("a", BIGINT),)))
+    return said
+
+
+DATAFLOWS = (
+    dataflow("revenue"),
+    copies("both", 10, source=shard("t"), index="i", view=shard("v")),
+    copies("reader", 10, imports_index="i", index="j"),
+    transient("s", SubscribeSink(COLUMNS)),
+    transient("c", CopyToSink(COLUMNS, "/out", "csv")),
+)
+_SAID = [*COMMANDS, *OLDER, *(command for d in DATAFLOWS for command in _about(d))]
+_COMMANDS = [wire.command_to_proto(m) for m in _SAID]
+_FRONTIERS = [
+    Frontiers(id, *kinds) for id in (INDEX, VIEW) for kinds in ((Frontier.at(400),) * 3, (None, None, Frontier.at(500)))
+]
+_RESPONSES = [wire.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 4)]
+
+
+class Broken(AssertionError):
+    """A frame did what none may do."""
+
+
+@dataclass
+class Campaign:
+    """From one seed; `outcomes` counts statuses, and `taken` for frames that were understood and allowed."""
+
+    seed: int
+    frames: int = 0
+    conversations: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def run(self, frames: int, tell: Callable[[Campaign], None] = lambda campaign: None) -> None:
+        told = time.monotonic()
+        while self.frames < frames:
+            if self.conversations % GENERATION == 0:
+                self._replica, self._controller = ReplicaEdge(), ControllerEdge()
+            self.conversations += 1
+            self._converse(f"{self.seed}/{self.conversations}")
+            if time.monotonic() - told > 30:
+                told = time.monotonic()
+                tell(self)
+
+    def _converse(self, name: str) -> None:
+        chance = random.Random(name)
+        try:
+            if chance.random() < 0.75:
+                self._with_replica(chance)
+            else:
+                self._with_controller(chance)
+        except Exception as error:
+            raise Broken(f"conversation {name}: {type(error).__name__}: {error}") from error
+
+    def _with_replica(self, chance: random.Random) -> None:
+        garbler = Garbler(chance, _COMMANDS, "commands")
+        self._replica.connect()
+        greeting = self._greeting(chance)
+        try:
+            for _ in range(chance.randrange(1, LONGEST)):
+                data = greeting.pop(0) if greeting else garbler.frame()
+                if self._count(self._replica.take(data)):
+                    return
+        except ConfigChanged:
+            self.outcomes["the process ends, to begin anew"] += 1
+            self._replica = ReplicaEdge()
+
+    def _greeting(self, chance: random.Random) -> list[bytes]:
+        """Most conversations begin as they should, in either generation, so that the rest gets somewhere."""
+        epoch = Epoch(self.seed + 1, self.conversations)
+        first: c.Command = c.Hello(f"nonce {self.conversations}", epoch)
+        if chance.random() < 0.3:
+            first = c.CreateTimely(epoch)
+        commands: list[c.Command] = [first, c.CreateInstance(CONFIG), c.InitializationComplete()]
+        wanted = commands[: chance.choice((0, 1, 2, 3, 3, 3))]
+        return [frame.SerializeToString() for frame in pack_commands(wanted)]
+
+    def _with_controller(self, chance: random.Random) -> None:
+        garbler = Garbler(chance, _RESPONSES, "responses")
+        self._controller.connect()
+        for _ in range(chance.randrange(1, LONGEST)):
+            if self._count(self._controller.take(garbler.frame())):
+                return
+
+    def _count(self, refused: object) -> bool:
+        self.frames += 1
+        self.outcomes["taken" if refused is None else getattr(refused, "name", str(refused))] += 1
+        return refused is not None

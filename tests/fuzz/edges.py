@@ -1,0 +1,204 @@
+"""Both edges of the protocol, as frames meet them: the real code from bytes to state, without sockets, disks or Spark.
+
+    bytes ──► Conversation, Gate, Worker, ComputeState      a replica; its drivers check plans, and compute nothing
+    bytes ──► Unpacker, Instance                            a controller
+
+Each takes one frame after the other and says what it was refused with. What must hold of every frame is asserted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import grpc
+
+from tests.controller.worlds import INDEX, R1, VIEW, World, at
+from tests.model.replica import Pool, Shards, SimShard, Watch
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.commands import Command, Peek
+from tidemark_protocol.errors import PlanNotAllowed, ProtocolError
+from tidemark_protocol.frames import Unpacker, pack_responses, parse_frame
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.responses import PeekRows, Response
+from tidemark_replica.client import Responder
+from tidemark_replica.compute_state import ComputeState
+from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.errors import ConfigChanged, DataflowRefused, EpochRefused
+from tidemark_replica.export_state import ExportState
+from tidemark_replica.gate import Gate
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.mailbox import Mailbox
+from tidemark_replica.metrics import Metrics
+from tidemark_replica.peek_targets import Targets
+from tidemark_replica.peeks import Peeks
+from tidemark_replica.refusals import Refusals
+from tidemark_replica.server import Conversation, status_of
+from tidemark_replica.worker import Worker
+
+REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+class EveryShard(Shards):
+    """Shards under any name."""
+
+    def __missing__(self, id: ShardId) -> SimShard:
+        return self.setdefault(id, SimShard(upper=50))
+
+
+@dataclass
+class Idle:
+    """A driver of plans that are allowed: hydrated as soon as it may begin."""
+
+    dataflow: InstalledDataflow
+
+    def __post_init__(self) -> None:
+        try:
+            check_dataflow(self.dataflow.description)
+        except PlanNotAllowed as error:
+            raise DataflowRefused(str(error)) from None
+
+    def advance(self) -> None:
+        if not self.dataflow.hydrated:
+            self.dataflow.progress(Frontier.empty())
+
+    def write_frontier(self, id: GlobalId) -> Frontier:
+        return self.dataflow.processed
+
+    def allow_writes(self, export: ExportState) -> None: ...
+
+    def allow_compaction(self, id: GlobalId, since: Frontier) -> None: ...
+
+    @property
+    def is_stepping(self) -> bool:
+        return False
+
+    def retell(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class Stored:
+    """Storage commands, kept as they come."""
+
+    taken: list[Command] = field(default_factory=list)
+
+    def apply(self, command: Command) -> None:
+        self.taken.append(command)
+
+    def keep_only(self, wanted: list[GlobalId]) -> None: ...
+
+    def maintain(self) -> None: ...
+
+
+class ReplicaEdge:
+    """A replica, and one connection after the other."""
+
+    def __init__(self) -> None:
+        self.gate, self.mailbox, self._refusals = Gate(), Mailbox(), Refusals()
+        respond, metrics, pool = Responder(Metrics()), Metrics(), Pool()
+        watch, self._storage, self._pool = Watch(EveryShard(), respond), Stored(), pool
+        self._dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
+        targets = Targets(self._dataflows, watch, pool, self._read)  # type: ignore[arg-type]
+        self._peeks = Peeks(respond, targets)
+        self._state = ComputeState(
+            respond,
+            self._dataflows,
+            self._peeks,
+            self._storage,  # type: ignore[arg-type]
+            watch,  # type: ignore[arg-type]
+            metrics,
+            lambda: 0,
+        )
+        self._worker = Worker(self.mailbox, self._state, lambda: False)
+        self.connect()
+
+    def connect(self) -> None:
+        self._conversation = Conversation(self.gate, self.mailbox, self._refusals)
+        self.said: list[Response] = []
+
+    def take(self, data: bytes) -> grpc.StatusCode | None:
+        """Takes a frame; what it brings about is in `said`. The status that ends the connection, or None. Raises
+        ConfigChanged, which ends a process."""
+        before = self.snapshot()
+        try:
+            self._conversation.take(data)
+        except (ProtocolError, EpochRefused) as error:
+            assert self.snapshot() == before, "a frame that was refused has changed something"
+            return self._end(error)
+        self._work()
+        self.said = self._heard()
+        failure = self._conversation.outbox.failure
+        return None if failure is None else self._end(failure)
+
+    def _heard(self) -> list[Response]:
+        """What the replica says: nothing in the creation stage, and always something that can be sent."""
+        outbox = self._conversation.outbox
+        waiting = list(outbox._waiting.values())
+        assert not waiting or self._conversation._stages.may_respond
+        assert sum(1 for _ in pack_responses(waiting)) >= bool(waiting)
+        outbox._waiting.clear()
+        return waiting
+
+    def snapshot(self) -> object:
+        """Everything that commands change."""
+        dataflows = [(d.description, d.processed, tuple(d.exports.items())) for d in self._dataflows]
+        return (self.gate.epoch, repr(dataflows), set(self._peeks._pending), len(self._storage.taken))
+
+    def _work(self) -> None:
+        while (event := self.mailbox.take(0)) is not None:
+            self._worker.handle(event)
+        self._state.maintain()
+        self._pool.finish()
+
+    def _end(self, failure: Exception) -> grpc.StatusCode:
+        status = status_of(failure)
+        assert status in REFUSALS, failure
+        self._conversation.outbox.close(failure)
+        return status
+
+    def _start(self, dataflow: InstalledDataflow, refused: Callable[[str], None]) -> Idle:
+        return Idle(dataflow)
+
+    def _read(self, peek: Peek, max_result_bytes: int) -> PeekRows:
+        return PeekRows(b"", 0)
+
+
+class ControllerEdge:
+    """A controller with one Dataflow and one replica, which says anything."""
+
+    def __init__(self) -> None:
+        self._world = World(upper=900)
+        self._world.install(as_of=300)
+        self.connect()
+
+    def connect(self) -> None:
+        self._world.connect(R1)
+        self._unpacker = Unpacker.of_responses()
+
+    def take(self, data: bytes) -> grpc.StatusCode | None:
+        """Takes a frame. What the connection ends with, or None."""
+        before = list(self._frontiers())
+        try:
+            responses = self._unpacker.feed(parse_frame(data))
+        except ProtocolError:
+            assert list(self._frontiers()) == before
+            return grpc.StatusCode.INVALID_ARGUMENT
+        for response in responses:
+            self._world.hear(R1, response)
+        self._world.maintain()
+        now = list(self._frontiers())
+        assert all(b <= n for b, n in zip(before, now, strict=True)), "a frontier went back"
+        assert all(n <= at(self._world.now + 30_000) or n.is_empty for n in now), "a frontier is beyond the clock"
+        return None
+
+    def _frontiers(self) -> Iterator[Frontier]:
+        for id in (INDEX, VIEW):
+            collection = self._world.instance.dataflows.collection(id)
+            assert collection is not None
+            yield collection.write or Frontier.minimum()
+
+
+__all__ = ["ConfigChanged", "ControllerEdge", "ReplicaEdge"]

@@ -1,0 +1,115 @@
+"""The older generation's commands, and what a replica is told in their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.protocol.samples import dataflow
+from tests.replica.plans import COLUMNS, transient
+from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import CopyToSink
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
+from tidemark_protocol.older_generation import Interpreter, OlderGeneration, OlderStage
+from tidemark_protocol.stages import Stages
+
+EPOCH = Epoch(7, 2)
+TIMELY = c.CreateTimely(EPOCH)
+CREATE = c.CreateInstance(c.InstanceConfig("default", "/data"))
+COMPLETE = c.InitializationComplete()
+ALL = c.AllowAllWrites()
+A, B = c.CreateDataflow(dataflow("a")), c.CreateDataflow(dataflow("b"))
+COPY = c.CreateDataflow(transient("c", CopyToSink(COLUMNS, "/out", "csv")))
+HELLO = c.Hello("nonce", EPOCH)
+
+
+def writes(name: str) -> c.AllowWrites:
+    return c.AllowWrites(GlobalId(f"{name}/v"), WriterTerm(EPOCH.leader_term))
+
+
+def understood(said: list[c.Command]) -> None:
+    """As a replica's edge does it."""
+    interpreter, stages = Interpreter(), Stages()
+    for one in said:
+        for command in interpreter.understand(one):
+            stages.accept(command)
+
+
+CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
+    "creation": ([TIMELY, CREATE], [HELLO, CREATE]),
+    "read-only: nothing may write": ([TIMELY, CREATE, A, COMPLETE, B], [HELLO, CREATE, A, COMPLETE, B]),
+    "read-write: every sink that there is": (
+        [TIMELY, CREATE, A, COMPLETE, B, ALL],
+        [HELLO, CREATE, A, COMPLETE, B, writes("a"), writes("b")],
+    ),
+    "and every one that comes": ([TIMELY, CREATE, COMPLETE, ALL, A], [HELLO, CREATE, COMPLETE, A, writes("a")]),
+    "allowed in the initialization": (
+        [TIMELY, CREATE, A, ALL, COMPLETE, B],
+        [HELLO, CREATE, A, writes("a"), COMPLETE, B, writes("b")],
+    ),
+    "a second time changes nothing": ([TIMELY, CREATE, A, ALL, ALL], [HELLO, CREATE, A, writes("a")]),
+    "what was dropped is not named": (
+        [TIMELY, CREATE, A, c.AllowCompaction(GlobalId("a/v"), Frontier.empty()), ALL],
+        [HELLO, CREATE, A, c.AllowCompaction(GlobalId("a/v"), Frontier.empty())],
+    ),
+    "what is compacted is still there": (
+        [TIMELY, CREATE, A, c.AllowCompaction(GlobalId("a/v"), Frontier.at(9)), ALL],
+        [HELLO, CREATE, A, c.AllowCompaction(GlobalId("a/v"), Frontier.at(9)), writes("a")],
+    ),
+    "a copy needs no permission": ([TIMELY, CREATE, COPY, ALL], [HELLO, CREATE, COPY]),
+}
+
+
+@pytest.mark.parametrize(("said", "meant"), CASES.values(), ids=CASES.keys())
+def test_must_understand_the_older_generation(said: list[c.Command], meant: list[c.Command]) -> None:
+    """What it means in ours, which our own stages take."""
+    older, stages = OlderGeneration(lambda: "nonce"), Stages()
+    translated = [command for one in said for command in older.translate(one)]
+
+    assert translated == meant
+    for command in translated:
+        stages.accept(command)
+
+
+def test_must_go_through_four_stages_in_order_and_never_back() -> None:
+    """Creation, initialization, read-only, read-write."""
+    older, passed = OlderGeneration(), []
+    for command in (TIMELY, CREATE, COMPLETE, A, ALL, ALL, B):
+        older.translate(command)
+        if older.stage not in passed:
+            passed.append(older.stage)
+
+    assert passed == [OlderStage.INITIALIZATION, OlderStage.READ_ONLY, OlderStage.READ_WRITE]
+    assert OlderGeneration().stage is OlderStage.CREATION
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [TIMELY, HELLO],
+        [TIMELY, CREATE, A, writes("a")],
+        [HELLO, TIMELY],
+        [HELLO, CREATE, ALL],
+        [ALL],
+    ],
+    ids=["Hello", "per collection", "CreateTimely later", "for all", "for all, first"],
+)
+def test_must_not_mix_generations(said: list[c.Command]) -> None:
+    """A connection speaks the one that it began with."""
+    with pytest.raises(StageViolation):
+        understood(said)
+
+
+def test_must_take_two_create_timely_for_a_violation() -> None:
+    """Creation comes once, in either generation."""
+    with pytest.raises(StageViolation):
+        understood([TIMELY, CREATE, TIMELY])
+
+
+def test_each_connection_has_a_nonce_of_its_own() -> None:
+    """The older generation has none; one connection must not be taken for another."""
+    (first,), (second,) = (Interpreter().understand(TIMELY) for _ in range(2))
+    assert isinstance(first, c.Hello)
+    assert isinstance(second, c.Hello)
+    assert (first.nonce != second.nonce, first.epoch, Time(0)) == (True, second.epoch, 0)

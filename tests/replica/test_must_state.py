@@ -1,0 +1,180 @@
+"""What a replica must and must not say, asked of its own state machine with shards that are numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.model.replica import Shards, SimReplica, SimShard
+from tests.replica.plans import copies, shard
+from tests.replica.test_must_dataflows import Scene
+from tidemark_protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    IndexTarget,
+    InitializationComplete,
+    Peek,
+    Schedule,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse, PeekRows, Response, ShardFrontiers, Status
+
+T, V = shard("t"), shard("v")
+BOTH = copies("a", 10, source=T, index="i", view=V)
+INDEX, VIEW, NOBODY = GlobalId("i"), GlobalId("a-view"), GlobalId("nobody")
+EMPTY, at = Frontier.empty(), Frontier.at
+COMPLETE = InitializationComplete()
+SET_UP: list[Command] = [
+    CreateDataflow(BOTH),
+    Schedule(INDEX),
+    Schedule(VIEW),
+    AllowWrites(VIEW, WriterTerm(1)),
+]
+
+
+def peek(uuid: str, time: int, id: GlobalId = INDEX) -> Peek:
+    return Peek(uuid, IndexTarget(id), Time(time), MapFilterProject(()), Finishing(), ())
+
+
+class Talk:
+    """A replica whose input is complete below `upper`, and one client after the other."""
+
+    def __init__(self, upper: int = 30) -> None:
+        self.shards: Shards = {ShardId("t"): SimShard(upper=upper), ShardId("v"): SimShard()}
+        self.replica = SimReplica(self.shards)
+        self.replica.greet()
+
+    def say(self, *commands: Command) -> list[Response]:
+        """And what comes back, without what is said of shards."""
+        for command in commands:
+            self.replica.take(command)
+        return self.hear()
+
+    def hear(self) -> list[Response]:
+        for _ in range(3):
+            self.replica.work(1_000)
+        said, self.replica.said[:] = list(self.replica.said), []
+        return [r for r in said if not isinstance(r, ShardFrontiers)]
+
+
+def test_must_report_indexes_and_sinks() -> None:
+    """All three kinds of each, from the as_of on."""
+    said = Talk(upper=30).say(*SET_UP, COMPLETE)
+
+    last = {id: [r for r in said if isinstance(r, Frontiers) and r.id == id] for id in (INDEX, VIEW)}
+    for reports in last.values():
+        for kind in ("write", "input", "output"):
+            told = [f for r in reports if (f := getattr(r, kind)) is not None]
+            assert told == sorted(told)
+            assert told[0] >= at(10)
+            assert told[-1] == at(30)
+
+
+def test_must_answer_what_was_asked_in_the_initialization() -> None:
+    """Nothing is said before InitializationComplete; afterwards all that is owed, once."""
+    talk = Talk()
+    assert talk.say(*SET_UP, peek("p", 20), peek("lost", 20, NOBODY), peek("given up", 5_000)) == []
+
+    said = talk.say(COMPLETE, CancelPeek("given up"))
+
+    answers = {r.uuid: r.result for r in said if isinstance(r, PeekResponse)}
+    assert len(answers) == sum(isinstance(r, PeekResponse) for r in said) == 3
+    assert answers["p"] == PeekRows(b"20", 1)
+    assert isinstance(answers["lost"], PeekError)
+    assert {r.id for r in said if isinstance(r, Frontiers)} == {INDEX, VIEW}
+
+
+def test_must_say_nothing_of_what_was_not_created() -> None:
+    """Whatever is commanded about it: no frontiers, no answers, no status."""
+    talk = Talk()
+    unknown = [
+        Schedule(NOBODY),
+        AllowWrites(NOBODY, WriterTerm(1)),
+        AllowCompaction(NOBODY, at(7)),
+        AllowCompaction(NOBODY, EMPTY),
+        CancelPeek("nobody's"),
+    ]
+
+    assert talk.say(*unknown, COMPLETE) == []
+    assert talk.say(*unknown) == []
+
+
+def test_must_ignore_commands_about_what_is_gone() -> None:
+    """They were on their way when it went; its end was told once."""
+    talk = Talk()
+    talk.say(*SET_UP, peek("p", 20), COMPLETE)
+    ends = talk.say(AllowCompaction(INDEX, EMPTY), AllowCompaction(VIEW, EMPTY))
+    assert ends == [Frontiers(id, EMPTY, EMPTY, EMPTY) for id in (INDEX, VIEW)]
+
+    late = [*SET_UP[1:], AllowCompaction(INDEX, at(20)), AllowCompaction(INDEX, EMPTY), CancelPeek("p")]
+    assert talk.say(*late) == []
+
+
+def test_must_never_return_to_read_only() -> None:
+    """What may write writes on for a client that allows nothing, under the newest term it was ever given."""
+    talk = Talk(upper=30)
+    talk.say(*SET_UP, AllowWrites(VIEW, WriterTerm(4)), AllowWrites(VIEW, WriterTerm(2)), COMPLETE)
+    talk.replica.greet()
+    talk.shards[ShardId("t")].upper = 60
+    talk.say(CreateDataflow(replace(BOTH, as_of=Time(20))), COMPLETE)
+
+    assert (talk.shards[ShardId("v")].upper, talk.shards[ShardId("v")].term) == (60, 4)
+
+
+def test_must_write_nothing_before_it_is_allowed() -> None:
+    """All else goes on: the output is there to be read."""
+    talk = Talk(upper=30)
+    said = talk.say(*SET_UP[:3], peek("p", 20), COMPLETE)
+    assert talk.shards[ShardId("v")].upper == 0
+    assert PeekResponse("p", PeekRows(b"20", 1)) in said
+
+    talk.shards[ShardId("t")].upper = 40
+    talk.say(SET_UP[3])
+    assert talk.shards[ShardId("v")].upper == 40
+
+
+def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
+    """Of ids that were not created, were dropped, or whose end was reported."""
+    scene = Scene()
+    scene.dataflows.create(BOTH)
+    scene.dataflows.maintain()
+    scene.hear()
+    statuses = [Status(id, "step_failed", {"message": "no"}) for id in (INDEX, VIEW, NOBODY)]
+    for status in statuses:
+        scene.dataflows.tell(status)
+    assert scene.hear() == statuses[:2]
+
+    scene.dataflows.compact(INDEX, EMPTY)
+    scene.hear()
+    for status in statuses:
+        scene.dataflows.tell(status)
+    assert scene.hear() == statuses[1:2]
+
+    scene.drivers[0].dataflow.progress(EMPTY)
+    scene.dataflows.maintain()
+    assert scene.hear() == [Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
+    scene.dataflows.tell(statuses[1])
+    assert scene.hear() == []
+
+
+def test_must_tell_errors_before_the_end() -> None:
+    """What is in error and finished: its end is reported when its errors have been told, for afterwards none may be."""
+    scene = Scene()
+    scene.dataflows.create(BOTH)
+    dataflow = scene.drivers[0].dataflow
+    dataflow.progress(EMPTY)
+    dataflow.looking = 1
+    scene.dataflows.maintain()
+    assert scene.hear() == []
+
+    scene.dataflows.tell(Status(INDEX, "erroring", {"errors": "1"}))
+    dataflow.looking = 0
+    scene.dataflows.maintain()
+    erroring, *ends = scene.hear()
+    assert isinstance(erroring, Status)
+    assert ends == [Frontiers(id, EMPTY, EMPTY, EMPTY) for id in (INDEX, VIEW)]
