@@ -170,7 +170,7 @@ def test_must_describe_comes_first_then_the_greeting_then_the_history(play: Call
 
 @pytest.mark.parametrize("end", ["hang_up", "say_nonsense", "describe_nonsense"])
 def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
-    """Whether it was closed, or the replica spoke nonsense, there or when it was asked what it has; the history comes again, the nonce differs."""
+    """Whether it was closed, or the replica spoke nonsense, or said it of what it has; the history comes again."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))

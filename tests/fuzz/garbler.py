@@ -98,7 +98,8 @@ class Garbler:
         if field.type == FieldDescriptor.TYPE_BOOL:
             return not old
         number = self._chance.choice(NUMBERS)
-        return number if field.type != FieldDescriptor.TYPE_UINT32 else number % 2**32
+        widths = {FieldDescriptor.TYPE_UINT32: 32, FieldDescriptor.TYPE_UINT64: 64}
+        return number if field.type not in widths else number % 2 ** widths[field.type]
 
     # --- plans ---
 
