@@ -1,7 +1,7 @@
 """The Delta log of one shard: following it, and committing to it.
 
     follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
-    load       open the table: last checkpoint and what follows it                   after a gap, or at first
+    load       open the table: last checkpoint and what follows it                   after a gap, or far behind
     attempt    put a change at exactly N+1: one of several writers gets that slot
 
 A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 GAP_CHECK_SECONDS_MAX = 60.0
+# opening a table costs as much as following so many entries, or more
+FAR_BEHIND = 128
+# who has followed so many at once asks how far the last checkpoint is
+LOOK_AHEAD = 8
 
 
 class SlotUnknown(Exception):
@@ -73,13 +77,17 @@ class DeltaLog:
         self.follow()
 
     def follow(self) -> None:
-        """Apply every entry that was committed since the last look."""
+        """Apply every entry that was committed since the last look; or open the table anew where they are many."""
+        before = self.version
         while (entry := self.read_entry(self.version + 1)) is not None:
             self._check_table(entry.table_id)
             if entry.schema_changed:
                 self.load()
                 return
             self.state.apply(entry, self.clock())
+            if self.version == before + LOOK_AHEAD and self.last_checkpoint() - self.version > FAR_BEHIND:
+                self.load()
+                return
         now = self.clock()
         if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
             self._checked_for_gap = now

@@ -31,8 +31,8 @@ BATCH_ROWS = 65_536
 class Part:
     """The updates of one file whose time is in `[lower, upper)`.
 
-    `path` is relative to the shard's `location`; `rows` and `size` are the whole file's, an upper bound of
-    what will be read (-1 rows: unknown).
+    `path` is relative to the shard's `location`, and `size` is the whole file's. `rows` is about how many will be
+    read (-1: unknown): the file's, by the share of its times.
     """
 
     location: str
@@ -54,7 +54,9 @@ class Part:
 
 def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
     """The file's share of `[lower, upper)`."""
-    return Part(location, file.path, lower, upper, file.rows, file.size)
+    first, end = max(lower, file.min_time), min(upper, file.max_time + 1)
+    rows = -(-file.rows * (end - first) // (file.max_time + 1 - file.min_time)) if file.rows > 0 else file.rows
+    return Part(location, file.path, lower, upper, rows, file.size)
 
 
 def read_part(

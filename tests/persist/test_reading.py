@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +28,8 @@ from tidemark_persist import (
     open_shard,
     read_part,
 )
+from tidemark_persist.log import FAR_BEHIND
+from tidemark_persist.log_entry import LogEntry
 
 HISTORY = [
     #  row                     time diff
@@ -164,6 +167,7 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(tmp_path: Path
     [part] = shard.listen(250_000, 250_010)
     assert [piece.column("v").to_pylist() for piece in read_part(part)] == [list(range(250_000, 250_010))]
     [whole] = shard.snapshot_parts(count - 1)
+    assert (part.rows, whole.rows) == (10, count)
     sizes = [piece.num_rows for piece in read_part(whole, batch_rows=10_000)]
     assert sum(sizes) == count
     assert max(sizes) <= 10_000
@@ -186,6 +190,34 @@ def test_follower_sees_what_another_handle_appends_without_reopening(shard: Shar
     assert follower.state().upper == 10
     assert follower.refresh() == shard.state()
     assert changes(follower.listen(10, 12)) == {(("c", 1), 10): 1}
+
+
+def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
+    shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it lists is what a handle lists that was opened just now; a few entries it follows one by one."""
+    behind, read = open_shard(shard.location), list[int]()
+    for _ in range(2 * FAR_BEHIND):
+        now = shard.refresh().upper
+        shard.compare_and_append(batch([(("n", now), now, 1)]), expected_upper=now, new_upper=now + 1, term=1)
+        for work in shard.maintenance_due():
+            shard.run_maintenance(work)
+    monkeypatch.setattr(behind._log, "read_entry", _counting(behind._log.read_entry, read))
+    now = behind.refresh()
+
+    assert now == open_shard(shard.location).state()
+    assert changes(behind.listen(5, now.upper)) == changes(shard.listen(5, now.upper))
+    assert len(read) < FAR_BEHIND / 2
+    shard.compare_and_append(None, expected_upper=now.upper, new_upper=now.upper + 1, term=1)
+    assert behind.refresh().version == now.version + 1
+
+
+def _counting(read_entry: Callable[[int], LogEntry | None], read: list[int]) -> Callable[[int], LogEntry | None]:
+    def counting(version: int) -> LogEntry | None:
+        read.append(version)
+        return read_entry(version)
+
+    return counting
 
 
 def test_client_cache_shares_clients_by_root_and_handles_by_path(tmp_path: Path) -> None:
