@@ -30,6 +30,7 @@ EXPECTATIONS = {
     recipe.KUBECTL: "about half a minute",
     recipe.ETCD_SERVER: "about one minute",
     recipe.HELM_CLI: "one to three minutes, once",
+    recipe.TOXIPROXY_SERVER: "about half a minute, once",
 }
 
 
@@ -59,8 +60,17 @@ def ensure_binaries(environ: Mapping[str, str], progress: Progress) -> Binaries:
 
 def ensure_helm(environ: Mapping[str, str], progress: Progress) -> Path:
     """helm, of the version that the tests of the chart were written for: from the cache, or compiled now."""
-    family = (recipe.HELM_CLI,)
-    return ensure_built(family, Cache.of(environ), environ, progress, family)[recipe.HELM_CLI]
+    return _ensure_apart(recipe.HELM_CLI, environ, progress)
+
+
+def ensure_toxiproxy(environ: Mapping[str, str], progress: Progress) -> Path:
+    """toxiproxy, which makes the faults of a network for tests: from the cache, or compiled now."""
+    return _ensure_apart(recipe.TOXIPROXY_SERVER, environ, progress)
+
+
+def _ensure_apart(program: Program, environ: Mapping[str, str], progress: Progress) -> Path:
+    """A program that has a go.mod, and so a folder of binaries, of its own."""
+    return ensure_built((program,), Cache.of(environ), environ, progress, (program,))[program]
 
 
 def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:

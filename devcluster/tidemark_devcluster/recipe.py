@@ -3,6 +3,7 @@
     devcluster/kubernetes/go.mod ──► kube-apiserver, kube-controller-manager, kubectl
     devcluster/etcd/go.mod       ──► etcd
     devcluster/helm/go.mod       ──► helm, no part of the control plane: built when asked for
+    devcluster/toxiproxy/go.mod  ──► toxiproxy, for tests alone: built when asked for
 
 All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
 share nearly everything. The versions stand in the go.mod files alone.
@@ -19,6 +20,7 @@ SOURCE = Path(__file__).resolve().parent.parent
 KUBERNETES = "kubernetes"
 ETCD = "etcd"
 HELM = "helm"
+TOXIPROXY = "toxiproxy"
 GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
 
 
@@ -38,6 +40,7 @@ KUBE_CONTROLLER_MANAGER = Program(
 )
 KUBECTL = Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl")
 HELM_CLI = Program("helm", HELM, "helm.sh/helm/v3/cmd/helm")
+TOXIPROXY_SERVER = Program("toxiproxy", TOXIPROXY, "github.com/Shopify/toxiproxy/v2/cmd/server")
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)

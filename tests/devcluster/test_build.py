@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tidemark_devcluster import recipe
-from tidemark_devcluster.build import ensure_binaries, ensure_built, ensure_helm, from_assets
+from tidemark_devcluster.build import ensure_binaries, ensure_built, ensure_helm, ensure_toxiproxy, from_assets
 from tidemark_devcluster.cache import Cache, available_memory, require_disk
 from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed, NotEnoughRoom
 from tidemark_devcluster.progress import Progress
@@ -69,12 +70,17 @@ def bench(tmp_path: Path) -> Bench:
 ALL_WHOLE = {program.name: "whole" for program in PROGRAMS}
 
 
-def test_helm_is_made_apart_and_makes_nothing_anew(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("ensure", "program"), [(ensure_helm, recipe.HELM_CLI), (ensure_toxiproxy, recipe.TOXIPROXY_SERVER)]
+)
+def test_what_is_made_apart_makes_nothing_anew(
+    bench: Bench, ensure: Callable[[dict[str, str], Progress], Path], program: recipe.Program
+) -> None:
     """It has a go.mod and a folder of its own: a new helm must not compile the control plane again."""
     bench.build()
-    helm = ensure_helm(bench.environ, Progress(io.StringIO()))
+    made = ensure(bench.environ, Progress(io.StringIO()))
 
-    assert helm.parent == bench.cache.binaries(recipe.digest((recipe.HELM_CLI,)))
+    assert made.parent == bench.cache.binaries(recipe.digest((program,)))
     assert bench.made() == ALL_WHOLE
     assert bench.compiled() == len(PROGRAMS) + 1
 

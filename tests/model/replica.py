@@ -1,6 +1,6 @@
 """A replica's own state machine, with shards that are numbers and drivers that compute nothing.
 
-    ComputeState, Dataflows, Peeks, Targets   the real ones
+    Gate, Worker, ComputeState, Dataflows, Peeks, Targets, Outbox   the real ones
     Driver                                    reads [lower, upper) of its inputs: allowed, or a violation
     Watch, Storage                            see the simulated shards
 
@@ -10,30 +10,46 @@ that has been compacted, or that is not complete: that is what drivers and peeks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark_protocol.commands import (
     AllowShardCompaction,
     Command,
+    CreateInstance,
+    Hello,
     InitializationComplete,
+    InstanceConfig,
     Peek,
     StorageCommand,
 )
 from tidemark_protocol.dataflow import MaterializedViewSink
+from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard, Description, PeekRows, Response, ShardFrontiers
-from tidemark_replica.client import Responder
+from tidemark_replica.client import Client, Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
+from tidemark_replica.errors import EpochRefused
 from tidemark_replica.export_state import ExportState
+from tidemark_replica.gate import Gate
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, JobCancelled, Outcome
+from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
 from tidemark_replica.metrics import Metrics
+from tidemark_replica.outbox import Outbox
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
+from tidemark_replica.refusals import Refusals
+from tidemark_replica.server import Conversation
+from tidemark_replica.worker import Worker
+
+TERM = 2**63 - 1
+"""The highest leadership term that there can be: a stranger's is none above it."""
+CONFIG = InstanceConfig("default", "/data")
+METRICS = Metrics()
 
 
 class Violation(AssertionError):
@@ -196,16 +212,16 @@ class Driver:
 
 
 class SimReplica:
-    """One incarnation of a replica: a SIGKILL makes another."""
+    """One incarnation of a replica: a SIGKILL makes another. Its gate, worker, state machine and outbox are real."""
 
     def __init__(self, shards: Shards) -> None:
         self.shards, self.fuel = shards, 0
-        self.said: list[Response] = []
         self.drivers: dict[InstalledDataflow, Driver] = {}
-        metrics, respond = Metrics(), Responder(Metrics())
-        self._pool, self._collected = Pool(), list[Command]()
-        self._watch = Watch(shards, respond)
-        self._initialized = False
+        respond = Responder(METRICS)
+        self._pool, self._watch = Pool(), Watch(shards, respond)
+        self._outbox = Outbox()
+        self._client: Client | None = None
+        self._initialized, self._greeted = False, 0
         self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
         targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
         self._peeks = Peeks(respond, targets)
@@ -215,23 +231,57 @@ class SimReplica:
             self._peeks,
             Storage(shards),  # type: ignore[arg-type]
             self._watch,  # type: ignore[arg-type]
-            metrics,
+            METRICS,
             lambda: 0,
         )
+        self._gate, self._mailbox = Gate(), Mailbox()
+        self._worker = Worker(self._mailbox, self.state, lambda: False)
 
-    def greet(self) -> None:
+    def greet(self, connection: int | None = None) -> None:
         """A new client: nobody is told anything until it has said all that there should be."""
-        self.state.detach()
-        self._collected, self._initialized, self.said = [], False, []
+        self._greeted = self._greeted + 1 if connection is None else connection
+        hello = Hello(f"nonce {self._greeted}", Epoch(TERM, self._greeted))
+        self._outbox, self._initialized = Outbox(), False
+        self._client = Client(hello, self._outbox)
+        self._gate.admit(hello, self._client)
+        self._deliver(hello, CreateInstance(CONFIG))
 
     def take(self, command: Command) -> None:
-        if self._initialized:
-            self.state.apply(command)
-        elif isinstance(command, InitializationComplete):
-            self._initialized = True
-            self.state.reconcile(self._collected, lambda response: self.said.append(response))
-        else:
-            self._collected.append(command)
+        self._initialized = self._initialized or isinstance(command, InitializationComplete)
+        self._deliver(command)
+
+    def hang_up(self) -> None:
+        """It notices that its client is gone."""
+        if self._client is not None:
+            self._worker.handle(ClientGone(self._client))
+            self._initialized = False
+
+    def drain(self) -> list[Response]:
+        """What it has said."""
+        said = list(self._outbox._waiting.values())
+        self._outbox._waiting.clear()
+        return said
+
+    def intrude(self, frames: Iterable[bytes]) -> None:
+        """Frames of a stranger, on a connection of its own: refused, or without effect. (Nobody is a stranger to a
+        replica that has had no client yet.)"""
+        if self._client is None:
+            return
+        before = (self._gate.epoch, self.state.described({}))
+        stranger = Conversation(self._gate, self._mailbox, Refusals())
+        try:
+            for data in frames:
+                stranger.take(data)
+        except (ProtocolError, EpochRefused):
+            pass
+        assert self._mailbox.take(0) is None, "a stranger was listened to"
+        assert (self._gate.epoch, self.state.described({})) == before, "a stranger has changed something"
+        assert self._outbox.failure is None, "a stranger has taken the client's place"
+
+    def _deliver(self, *commands: Command) -> None:
+        assert self._client is not None
+        self._client.enter()
+        self._worker.handle(CommandsArrived(self._client, commands))
 
     def work(self, fuel: int) -> None:
         """Maintenance, in which each dataflow may step by `fuel`."""

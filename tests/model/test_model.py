@@ -1,22 +1,25 @@
 """Controller and replicas together, in any order of events: random programs, each promise checked after every one.
 
-`TIDEMARK_MODEL_PROGRAMS=20000 pytest tests/model` runs more of them.
+`TIDEMARK_MODEL_PROGRAMS=20000 pytest tests/model` runs more of them, `TIDEMARK_MODEL_SEED=100` others.
 """
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, Phase, settings
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.model.world import REPLICAS, TABLES, World
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse, ShardFrontiers, Status
+from tidemark_protocol.responses import Frontiers, PeekCanceled, PeekError, PeekResponse, ShardFrontiers, Status
 
-PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "300"))
+PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "2000"))
+SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
+PARTS = 10
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
 few = st.sampled_from([1, 3, 1_000])
 
@@ -71,9 +74,22 @@ class Model(RuleBasedStateMachine):
     def deliver(self, name: str, most: int) -> None:
         self.world.deliver(name, most)
 
-    @rule(name=replicas, most=few)
-    def hear(self, name: str, most: int) -> None:
-        self.world.hear(name, most)
+    @rule(name=replicas, most=few, times=st.sampled_from([1, 1, 2]))
+    def hear(self, name: str, most: int, times: int) -> None:
+        self.world.hear(name, most, times)
+
+    @rule(name=replicas)
+    def arrive_late(self, name: str) -> None:
+        self.world.arrive_late(name)
+
+    @rule(name=replicas)
+    def notice(self, name: str) -> None:
+        self.world.notice(name)
+
+    @rule(name=replicas, seed=st.integers(0, 100_000), to=st.sampled_from(["replica", "controller"]))
+    def garbage(self, name: str, seed: int, to: str) -> None:
+        """Frames that are none, to either side, and clients of epochs long gone."""
+        {"replica": self.world.intrude, "controller": self.world.garble}[to](name, seed)
 
     @rule(name=replicas, fuel=st.sampled_from([0, 1, 30, 1_000]))
     def work(self, name: str, fuel: int) -> None:
@@ -114,7 +130,7 @@ class Model(RuleBasedStateMachine):
     def lie(self, name: str, data: st.DataObject) -> None:
         """Frontiers that go back, answers that nobody asked for, statuses about nothing."""
         stored = self.world.stored[data.draw(st.sampled_from(list(self.world.stored)))]
-        back = Frontier.at(Time(0))
+        back, pending = Frontier.at(Time(0)), list(self.world.asked)
         self.world.said(
             name,
             data.draw(
@@ -124,6 +140,7 @@ class Model(RuleBasedStateMachine):
                         Frontiers(GlobalId("nobody"), Frontier.empty(), back, None),
                         ShardFrontiers(TABLES[0], back, back),
                         PeekResponse("nobody's", PeekError("no")),
+                        *(PeekResponse(uuid, PeekCanceled()) for uuid in pending),
                         *(PeekResponse(uuid, PeekError("again")) for uuid in self.world.answered),
                         Status(GlobalId("nobody"), "step_failed", {"message": "no"}),
                         Status(stored.description.export_ids[0], "step_failed", {"message": "no"}),
@@ -144,12 +161,18 @@ def _indexes(world: World) -> list[str]:
     return [owner for owner, stored in world.stored.items() if stored.description.index_exports]
 
 
-TestModel = Model.TestCase
-TestModel.settings = settings(
-    max_examples=PROGRAMS,
-    stateful_step_count=40,
-    report_multiple_bugs=False,
-    phases=(Phase.generate,),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_programs_keep_every_promise(part: int) -> None:
+    """Each part from a seed of its own, so that several run beside each other."""
+    run_state_machine_as_test(
+        seed(SEED + part)(type(f"Model{part}", (Model,), {})),
+        settings=settings(
+            max_examples=-(-PROGRAMS // PARTS),
+            stateful_step_count=40,
+            report_multiple_bugs=False,
+            phases=(Phase.generate,),
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from tests.model import strangers
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
+from tests.protocol.audit import Audit
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.collection import Collection
@@ -40,11 +42,12 @@ MAINTENANCE_MS = 10_000
 
 @dataclass
 class Connection:
-    """What is under way between a replica and the controller."""
+    """What is under way between a replica and the controller, whose commands are audited."""
 
     number: int
     inbox: list[Command] = field(default_factory=list)
     outbox: list[Response] = field(default_factory=list)
+    audit: Audit = field(default_factory=Audit)
 
 
 @dataclass
@@ -58,7 +61,8 @@ class Stored:
 class World:
     def __init__(self) -> None:
         self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
-        self.now, self._connections, self._created, self._peeks = 10_000_000, 0, 0, 0
+        self.now, self._connections, self._created, self._peeks = 10_000_000, strangers.FIRST_CONNECTION, 0, 0
+        self.late: dict[ReplicaId, list[tuple[int, Response]]] = {}
         self.stored: dict[str, Stored] = {}
         self.reached: dict[GlobalId, Frontier] = {}
         self.replicas = {name: SimReplica(self.shards) for name in REPLICAS}
@@ -119,7 +123,8 @@ class World:
     def connect(self, name: ReplicaId) -> None:
         """As the operator does it: describe, install what is stored, greet, replay."""
         self._connections += 1
-        left, replica = self.cut(name), self.replicas[name]
+        self.cut(name)
+        replica = self.replicas[name]
         self.descriptions[name] = replica.describe([s.id for s in self.book.all()])
         for seen in self.descriptions[name].shards:
             self.book.described(seen)
@@ -127,19 +132,22 @@ class World:
         self.instance.connect(name, self._connections, self.now)
         self.instance.dataflows.seed({c.id: c.write for c in self.descriptions[name].collections})
         self.connections[name] = Connection(self._connections)
-        replica.greet()
-        known = self._known()
-        for number, response in left:
-            self._take(self.instance.receive(name, number, response, self.now))
-        assert self._known() == known, "an earlier connection was believed"
+        replica.greet(self._connections)
 
-    def cut(self, name: ReplicaId) -> list[tuple[int, Response]]:
+    def cut(self, name: ReplicaId) -> None:
         """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
         old = self.connections.pop(name, None)
-        if old is None:
-            return []
-        self._take(self.instance.disconnect(name))
-        return [(old.number, response) for response in (*old.outbox, *self.replicas[name].said)]
+        if old is not None:
+            self._take(self.instance.disconnect(name))
+            said = [*old.outbox, *self.replicas[name].drain()]
+            self.late.setdefault(name, []).extend((old.number, response) for response in said)
+
+    def arrive_late(self, name: ReplicaId) -> None:
+        """What was said on connections that are no more."""
+        known = self._known()
+        for number, response in self.late.pop(name, []):
+            self._take(self.instance.receive(name, number, response, self.now))
+        assert self._known() == known, "an earlier connection was believed"
 
     def kill(self, name: ReplicaId) -> None:
         """SIGKILL: the replica comes back with nothing."""
@@ -154,16 +162,36 @@ class World:
             connection.inbox += link.drain()
             arrived, connection.inbox = connection.inbox[:most], connection.inbox[most:]
             for command in arrived:
+                connection.audit.take(command)
                 self.replicas[name].take(command)
 
-    def hear(self, name: ReplicaId, most: int) -> None:
-        """Responses reach the controller, in order."""
+    def hear(self, name: ReplicaId, most: int, times: int = 1) -> None:
+        """Responses reach the controller, in order; from a replica that repeats itself, each several times."""
         if connection := self.connections.get(name):
-            connection.outbox += self.replicas[name].said
-            self.replicas[name].said.clear()
+            connection.outbox += self.replicas[name].drain()
             arrived, connection.outbox = connection.outbox[:most], connection.outbox[most:]
             for response in arrived:
-                self.said(name, response)
+                for _ in range(times):
+                    self.said(name, response)
+
+    def notice(self, name: ReplicaId) -> None:
+        """A replica learns that it has no client any more, if so it is."""
+        if name not in self.connections:
+            self.replicas[name].hang_up()
+
+    def intrude(self, name: ReplicaId, seed: int) -> None:
+        """A stranger comes to the replica: an older client, or one that speaks garbage."""
+        self.replicas[name].intrude(strangers.commands(seed))
+
+    def garble(self, name: ReplicaId, seed: int) -> None:
+        """The replica speaks garbage: what is understood is about nobody, what is not ends the connection."""
+        responses, goes_on = strangers.responses(seed)
+        known = self._known()
+        for response in responses:
+            self.said(name, response)
+        assert self._known() == known, "garbage was believed"
+        if not goes_on:
+            self.cut(name)
 
     def said(self, name: ReplicaId, response: Response) -> None:
         """True or not."""
@@ -188,7 +216,7 @@ class World:
         self._peeks += 1
         peek = Peek(f"peek {self._peeks}", IndexTarget(id), Time(time), _EVERY, Finishing(), ())
         self.asked[peek.uuid] = peek
-        self.instance.peek(peek)
+        self._take(self.instance.peek(peek))
 
     def give_up(self, uuid: str) -> None:
         del self.asked[uuid]

@@ -58,8 +58,7 @@ class Talk:
     def hear(self) -> list[Response]:
         for _ in range(3):
             self.replica.work(1_000)
-        said, self.replica.said[:] = list(self.replica.said), []
-        return [r for r in said if not isinstance(r, ShardFrontiers)]
+        return [r for r in self.replica.drain() if not isinstance(r, ShardFrontiers)]
 
 
 def test_must_report_indexes_and_sinks() -> None:

@@ -1,0 +1,153 @@
+"""The faults of a network: toxiproxy between a controller and its replicas.
+
+    controller ──TCP──► toxiproxy ──TCP──► Bridge ──unix socket──► replica
+
+toxiproxy knows TCP alone, and a replica listens on a network address with TLS only: the bridge leads to its socket.
+What toxics do is real: bytes that are swallowed, a connection that ends in the middle of a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tidemark_devcluster.build import ensure_toxiproxy
+from tidemark_devcluster.progress import Progress
+
+BOUND_SECONDS = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Bridge:
+    """Listens on a loopback port; each connection goes on to the unix socket."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self.port = path, 0
+        self._loop, ready = asyncio.new_event_loop(), threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name="bridge", daemon=True)
+        self._thread.start()
+        ready.wait()
+
+    def _run(self, ready: threading.Event) -> None:
+        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        self._loop.run_forever()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there = await asyncio.open_unix_connection(self._path)
+        except OSError:
+            writer.close()  # nobody listens: the one who connects learns it as from a port that is closed
+            return
+        await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+class Proxy:
+    """One way through toxiproxy, to the bridge behind it."""
+
+    def __init__(self, toxiproxy: Toxiproxy, name: str, upstream: int) -> None:
+        self._toxiproxy, self._name = toxiproxy, name
+        self.address = f"127.0.0.1:{free_port()}"
+        toxiproxy.ask(
+            "POST", "/proxies", name=name, listen=self.address, upstream=f"127.0.0.1:{upstream}", enabled=True
+        )
+
+    def swallow(self) -> None:
+        """Nothing passes in either direction, and nobody is told: no end, no reset."""
+        for stream in ("upstream", "downstream"):
+            self.toxic("timeout", stream, timeout=0)
+
+    def toxic(self, type_: str, stream: str, **attributes: int) -> None:
+        name = f"{type_}-{stream}"
+        path = f"/proxies/{self._name}/toxics"
+        self._toxiproxy.ask("POST", path, name=name, type=type_, stream=stream, toxicity=1.0, attributes=attributes)
+
+    def cut(self) -> None:
+        """All connections end; new ones are refused until `join` or `heal`."""
+        self._toxiproxy.ask("POST", f"/proxies/{self._name}", enabled=False)
+
+    def join(self) -> None:
+        """Connections are taken again; toxics stay."""
+        self._toxiproxy.ask("POST", f"/proxies/{self._name}", enabled=True)
+
+    def heal(self) -> None:
+        for toxic in self._toxiproxy.ask("GET", f"/proxies/{self._name}/toxics"):
+            self._toxiproxy.ask("DELETE", f"/proxies/{self._name}/toxics/{toxic['name']}")
+        self.join()
+
+
+class Toxiproxy:
+    """The program, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        program = ensure_toxiproxy(os.environ, Progress(sys.__stderr__ or sys.stderr))
+        self._port = free_port()
+        with (folder / "toxiproxy.log").open("ab") as log:
+            command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + BOUND_SECONDS
+        while True:
+            try:
+                self.ask("GET", "/proxies")
+                return
+            except urllib.error.URLError:
+                assert time.monotonic() < deadline, "toxiproxy does not answer"
+                time.sleep(0.05)
+
+    def proxy(self, name: str, upstream: int) -> Proxy:
+        return Proxy(self, name, upstream)
+
+    def ask(self, method: str, path: str, **body: Any) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}",
+            json.dumps(body).encode() if body else None,
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=BOUND_SECONDS) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(BOUND_SECONDS)
+
+
+@contextmanager
+def toxiproxy(folder: Path) -> Iterator[Toxiproxy]:
+    running = Toxiproxy(folder)
+    try:
+        yield running
+    finally:
+        running.stop()

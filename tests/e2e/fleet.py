@@ -1,0 +1,155 @@
+"""A controller with all of its input and output, on a thread of its own, for tests that do harm to its replicas.
+
+It is the operator's own, without an API server: what would be stored as resources is given to it by the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from tests.replica.plans import COLUMNS, SCHEMA
+from tests.replica.process import wait_until
+from tidemark_operator.controller.collection import OnReplica
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.notices import DataflowGone, Notice
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.commands import Command, IndexTarget, InstanceConfig, Peek
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Description, PeekRows
+
+LAG_MS = 5
+MAINTAIN_SECONDS = 0.2
+BOUND_SECONDS = 120.0
+T = TypeVar("T")
+
+
+class Heard:
+    """What the instance tells those around it."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def restore(self, instance: RunningInstance, description: Description) -> None: ...
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    async def outranked(self, by: int) -> None:
+        raise AssertionError(f"a replica serves term {by}")
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
+
+
+class Fleet:
+    """One instance under a leadership term of its own: replicas let go of what an earlier one told them."""
+
+    def __init__(self, config: InstanceConfig, term: int) -> None:
+        self._loop, self.heard = asyncio.new_event_loop(), Heard()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fleet", daemon=True)
+        self._thread.start()
+        self.shards = ShardBook()
+        leadership = Leadership(kube=None, namespace="ns", identity="test")  # type: ignore[arg-type]
+        leadership.term = term
+        self.instance = RunningInstance("ns", config, self.shards, leadership, self.heard)
+        self._maintenance = self._begin(self._maintain())
+
+    # --- what a test does ---
+
+    def attach(self, name: str, address: str) -> None:
+        self._do(lambda: self.instance.attach(ReplicaId(name), address))
+        wait_until(lambda: name in self.online())
+
+    def attach_only(self, name: str, address: str) -> None:
+        """Without waiting for it to answer."""
+        self._do(lambda: self.instance.attach(ReplicaId(name), address))
+
+    def create(self, description: DataflowDescription, *read: ShardMetadata) -> None:
+        def create() -> None:
+            for shard in read:
+                self.shards.register(shard.shard_id, shard.location, LAG_MS)
+            for sink in description.sink_exports:
+                shard = sink.sink.shard  # type: ignore[union-attr]
+                self.shards.register(shard.shard_id, shard.location, LAG_MS)
+            self.instance.core.create(Dataflow(description.name, description, LAG_MS), WriterTerm(1))
+            self.instance.flush()
+
+        self._do(create)
+
+    def drop(self, name: str) -> None:
+        self._do(lambda: self.instance.drop(name))
+
+    def peek(self, id: GlobalId, time: int, bound: float = BOUND_SECONDS) -> list[tuple[Any, ...]]:
+        """The rows, in order; fails where the answer is an error, or does not come."""
+        mfp = MapFilterProject(SCHEMA)
+        asked = Peek(uuid.uuid4().hex, IndexTarget(id), Time(time), mfp, Finishing(), COLUMNS)
+        answer = asyncio.run_coroutine_threadsafe(self.instance.peek(asked), self._loop).result(bound)
+        assert isinstance(answer, PeekRows), answer
+        rows = pa.ipc.open_stream(answer.data).read_all().to_pylist()
+        return sorted((tuple(row.values()) for row in rows), key=repr)
+
+    # --- what it sees ---
+
+    def online(self) -> list[str]:
+        return self._do(lambda: [str(r) for r in self.instance.online])
+
+    def write(self, id: GlobalId) -> int:
+        """The furthest replica's."""
+        collection = self._do(lambda: self.instance.core.dataflows.collection(id))
+        return -1 if collection is None or collection.write is None else collection.write.encode()
+
+    def on(self, id: GlobalId, name: str) -> OnReplica | None:
+        collection = self._do(lambda: self.instance.core.dataflows.collection(id))
+        return None if collection is None else collection.replicas.get(ReplicaId(name))
+
+    def reached(self, id: GlobalId, name: str) -> int:
+        """How far one replica has processed."""
+        seen = self.on(id, name)
+        return -1 if seen is None or seen.output is None else seen.output.encode()
+
+    def since(self, id: GlobalId) -> Frontier:
+        collection = self._do(lambda: self.instance.core.dataflows.collection(id))
+        assert collection is not None
+        return collection.since
+
+    def gone(self, name: str) -> bool:
+        """Every replica has said that it is done with it."""
+        return self._do(lambda: DataflowGone(name) in self.heard.notices)
+
+    def replay(self) -> list[Command]:
+        """What a replica that joins now is told."""
+        return self._do(lambda: list(self.instance.core._history.replay()))
+
+    def close(self) -> None:
+        """Replicas go on without it."""
+        self._maintenance.cancel()
+        self._begin(self.instance.close()).result(BOUND_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(MAINTAIN_SECONDS)
+            self.instance.maintain()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _do(self, act: Callable[[], T]) -> T:
+        async def acted() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(acted(), self._loop).result(BOUND_SECONDS)
