@@ -30,7 +30,7 @@ EXPECTATIONS = {
     recipe.KUBECTL: "about half a minute",
     recipe.ETCD_SERVER: "about one minute",
     recipe.HELM_CLI: "one to three minutes, once",
-    recipe.TOXIPROXY_SERVER: "about half a minute, once",
+    recipe.TOXIPROXY_SERVER: "about a minute, once",
 }
 
 

@@ -79,7 +79,8 @@ class ComputeState:
         """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
         self._respond.attach(send)
         self._watch.report_anew()
-        verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)])
+        allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
+        verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)
         for verdict in verdicts:
             LOG.info("dataflow %s: %s", verdict.wanted.name, verdict.reason or "reused")
         self._storage.keep_only([c.ingestion.id for c in commands if isinstance(c, RunIngestion)])

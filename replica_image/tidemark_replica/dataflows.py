@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport, SubscribeSink
@@ -156,10 +156,14 @@ class Dataflows:
     def are_stepping(self) -> bool:
         return any(driver is not None and driver.is_stepping for driver in self._installed.values())
 
-    def reconcile(self, wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
-        """Keeps what is the same, drops the rest silently; the caller creates what was not reused."""
+    def reconcile(
+        self, wanted: Sequence[DataflowDescription], allowed: Mapping[GlobalId, Frontier]
+    ) -> tuple[Verdict, ...]:
+        """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`: how far
+        the client says that exports may be compacted."""
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
-        verdicts = reconcile((Candidate(d.description, d.furthest_since, d.reads_from) for d in kept.values()), wanted)
+        here = [Candidate(d.description, d.sinces, d.reads_from) for d in kept.values()]
+        verdicts = reconcile(here, wanted, allowed)
         for verdict in verdicts:
             if verdict.reused:
                 dataflow = kept.pop(export_set(verdict.wanted))

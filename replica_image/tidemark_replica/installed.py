@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.frontier import Frontier, join
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers
 from tidemark_replica.export_state import ExportState
@@ -68,8 +68,9 @@ class InstalledDataflow:
         return self.processed if self.processed.time is None else Frontier.at(self.processed.time - 1)
 
     @property
-    def furthest_since(self) -> Frontier:
-        return join(e.since for e in self.exports.values())
+    def sinces(self) -> dict[GlobalId, Frontier]:
+        """How far each export was compacted; empty if dropped."""
+        return {id: export.since for id, export in self.exports.items()}
 
     def reuse_for(self, wanted: DataflowDescription) -> None:
         """The same computation goes on for a new client, which knows it from a later as_of on."""

@@ -3,7 +3,8 @@
 A dataflow is reused, nothing of it computed anew, if
 
     1. the same exports are wanted, with the same plan digest, and its as_of is not later than the one wanted;
-    2. none of its exports has been compacted past the wanted as_of;
+    2. none of its exports has been dropped, or compacted past the wanted as_of, unless the client says itself that
+       this export may be compacted so far: of an index and a view, the view's since runs ahead;
     3. it still reads nothing before the wanted as_of: only from there on does the controller hold its inputs;
     4. it exports no subscribe and no copy-to: their output belongs to the client that asked;
     5. every index it imports is itself reused.
@@ -13,7 +14,7 @@ Else it is dropped, silently, and the wanted one is created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
@@ -25,11 +26,11 @@ ExportIds = frozenset[GlobalId]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A dataflow that is here: `since` is the furthest that any of its exports was compacted, empty if dropped;
-    `reads_from` the earliest time of its inputs that it still needs."""
+    """A dataflow that is here: `since` is how far each of its exports was compacted, empty if dropped; `reads_from` the
+    earliest time of its inputs that it still needs."""
 
     description: DataflowDescription
-    since: Frontier
+    since: Mapping[GlobalId, Frontier]
     reads_from: Frontier
 
 
@@ -49,27 +50,33 @@ def export_set(description: DataflowDescription) -> ExportIds:
     return frozenset(description.export_ids)
 
 
-def reconcile(installed: Iterable[Candidate], wanted: Sequence[DataflowDescription]) -> tuple[Verdict, ...]:
-    """A verdict per wanted dataflow, in their order; an installed one that no verdict reuses is to be dropped."""
+def reconcile(
+    installed: Iterable[Candidate], wanted: Sequence[DataflowDescription], allowed: Mapping[GlobalId, Frontier]
+) -> tuple[Verdict, ...]:
+    """A verdict per wanted dataflow, in their order; an installed one that no verdict reuses is to be dropped.
+    `allowed`: how far the client says that exports may be compacted, where that is beyond their as_of."""
     old = {export_set(i.description): i for i in installed}
     reused: set[GlobalId] = set()
     verdicts = []
     for new in wanted:
-        reason = _obstacle(old.get(export_set(new)), new, reused)
+        reason = _obstacle(old.get(export_set(new)), new, reused, allowed)
         if reason is None:
             reused |= export_set(new)
         verdicts.append(Verdict(new, reason))
     return tuple(verdicts)
 
 
-def _obstacle(old: Candidate | None, new: DataflowDescription, reused: set[GlobalId]) -> str | None:
+def _obstacle(
+    old: Candidate | None, new: DataflowDescription, reused: set[GlobalId], allowed: Mapping[GlobalId, Frontier]
+) -> str | None:
     if old is None:
         return "missing"
     if old.description.plan_digest != new.plan_digest or old.description.as_of > new.as_of:
         return "incompatible"
-    if old.since.less_equal(new.as_of) is False:
+    as_of = Frontier.at(new.as_of)
+    if any(since.is_empty or since > max(as_of, allowed.get(id, as_of)) for id, since in old.since.items()):
         return "compacted"
-    if old.reads_from < Frontier.at(new.as_of):
+    if old.reads_from < as_of:
         return "behind"
     if any(isinstance(e.sink, SubscribeSink | CopyToSink) for e in new.sink_exports):
         return "subscribe"

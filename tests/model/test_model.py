@@ -22,6 +22,7 @@ SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
 PARTS = 10
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
 few = st.sampled_from([1, 3, 1_000])
+KINDS = ("index", "view", "index and view")
 
 
 class Model(RuleBasedStateMachine):
@@ -34,12 +35,12 @@ class Model(RuleBasedStateMachine):
             self.world.connect(name)
 
     @precondition(lambda self: len(self.world.stored) < 6)
-    @rule(kind=st.sampled_from(["index", "view"]), table=tables)
+    @rule(kind=st.sampled_from(KINDS), table=tables)
     def create(self, kind: str, table: str) -> None:
         self.world.create(kind, table, None)
 
     @precondition(lambda self: any(_indexes(self.world)) and len(self.world.stored) < 6)
-    @rule(data=st.data(), kind=st.sampled_from(["index", "view"]))
+    @rule(data=st.data(), kind=st.sampled_from(KINDS))
     def create_over_an_index(self, data: st.DataObject, kind: str) -> None:
         self.world.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.world))))
 

@@ -96,8 +96,8 @@ class World:
         self._created += 1
         name = f"d{self._created}"
         source = shard(table, "") if reads is None else None
-        view = shard(f"{name}-shard", "") if kind == "view" else None
-        index = f"{name}-index" if kind == "index" else None
+        view = shard(f"{name}-shard", "") if "view" in kind else None
+        index = f"{name}-index" if "index" in kind else None
         imports = None if reads is None else f"{reads}-index"
         description = copies(name, 0, source=source, view=view, index=index, imports_index=imports)
         for v in view_shards(description):

@@ -213,7 +213,7 @@ def test_reconcile_reuses_what_is_the_same_and_tells_it_anew() -> None:
     scene.drivers[0].dataflow.processed, scene.drivers[0].dataflow.hydrated = at(40), True
     scene.dataflows.maintain()
     scene.hear()
-    (verdict,) = scene.dataflows.reconcile([replace(A, as_of=Time(20))])
+    (verdict,) = scene.dataflows.reconcile([replace(A, as_of=Time(20))], {})
     scene.dataflows.maintain()
 
     assert verdict.reused

@@ -23,7 +23,8 @@ AHEAD = Frontier.at(1000)
 def verdict(
     old: DataflowDescription, new: DataflowDescription, since: Frontier | None = None, reads_from: Frontier = AHEAD
 ) -> str | None:
-    return reconcile([Candidate(old, since or Frontier.at(old.as_of), reads_from)], [new])[0].reason
+    sinces = dict.fromkeys(old.export_ids, since or Frontier.at(old.as_of))
+    return reconcile([Candidate(old, sinces, reads_from)], [new], {})[0].reason
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,24 @@ def test_one_that_fell_behind_begins_anew(reads_from: Frontier, reason: str | No
 
 def test_a_chain_is_reused_only_from_its_root_on() -> None:
     """An importer is reused with the index it reads, and falls with it."""
-    olds = [Candidate(d, Frontier.at(10), AHEAD) for d in (INDEX, READER)]
+    olds = [Candidate(d, dict.fromkeys(d.export_ids, Frontier.at(10)), AHEAD) for d in (INDEX, READER)]
 
-    assert [v.reason for v in reconcile(olds, [INDEX, READER])] == [None, None]
-    assert [v.reason for v in reconcile(olds, [OTHER_PLAN, READER])] == ["incompatible", "dependency"]
+    assert [v.reason for v in reconcile(olds, [INDEX, READER], {})] == [None, None]
+    assert [v.reason for v in reconcile(olds, [OTHER_PLAN, READER], {})] == ["incompatible", "dependency"]
+
+
+@pytest.mark.parametrize(
+    ("view", "allowed", "reason"),
+    [(24, 24, None), (24, 23, "compacted"), (24, None, "compacted"), (15, None, None), (None, None, "compacted")],
+)
+def test_each_export_is_compacted_as_far_as_the_client_says(
+    view: int | None, allowed: int | None, reason: str | None
+) -> None:
+    """A view's since runs ahead of an index's in the same dataflow, whose as_of is the lesser of both."""
+    both = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
+    index_id, view_id = both.export_ids
+    sinces = {index_id: Frontier.at(15), view_id: Frontier(None if view is None else Time(view))}
+    said = {} if allowed is None else {view_id: Frontier.at(allowed)}
+
+    (verdict,) = reconcile([Candidate(both, sinces, AHEAD)], [replace(both, as_of=Time(15))], said)
+    assert verdict.reason == reason
