@@ -6,6 +6,7 @@ OperatorError
 ├── LeadershipLost       another operator of a higher term is in charge: this process ends
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
+├── SubscribeEnded       a subscribe that ended before its time
 └── QueryRefused         a query that cannot be answered as asked
     └── NothingComplete  nor at any other time yet: it is looked at again for a while
 """
@@ -51,3 +52,7 @@ class QueryRefused(OperatorError):
 
 class NothingComplete(QueryRefused):
     """There is no time at which all that the query reads is both complete and still there."""
+
+
+class SubscribeEnded(OperatorError):
+    """The data are in error, the client is too slow, or no replica goes on with it."""

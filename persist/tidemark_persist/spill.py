@@ -7,7 +7,7 @@ Equal rows have equal hashes, so they meet in the same share. Shares wait on loc
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,18 +21,25 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _WEIGHTS = np.cumprod(np.full(256, _MIX | np.uint64(1), dtype=np.uint64))  # one odd weight per byte position
 
 
-def divide(tables: Iterable[pa.Table], schema: pa.Schema, shares: int) -> Iterator[Iterator[pa.Table]]:
-    """The same updates in `shares` parts, equal rows (and times) in the same one."""
+def divide(
+    tables: Iterable[pa.Table],
+    schema: pa.Schema,
+    shares: int,
+    share_of: Callable[[pa.Table], np.ndarray] | None = None,
+    folder: Path | None = None,
+) -> Iterator[Iterator[pa.Table]]:
+    """The same updates in `shares` parts, equal rows (and times) in the same one, or as `share_of` says for each row;
+    on disk below `folder`, by default where temporary files go."""
     if shares <= 1:
         yield iter(tables)
         return
-    with tempfile.TemporaryDirectory(prefix="tidemark-compaction-") as folder, ExitStack() as open_files:
-        paths = [Path(folder) / f"{share}.arrow" for share in range(shares)]
+    with tempfile.TemporaryDirectory(prefix="tidemark-shares-", dir=folder) as place, ExitStack() as open_files:
+        paths = [Path(place) / f"{share}.arrow" for share in range(shares)]
         writers = [open_files.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
         for table in tables:
-            share_of = row_hash(table) % np.uint64(shares)
-            for share in np.unique(share_of):
-                writers[int(share)].write_table(table.filter(pa.array(share_of == share)))
+            found = row_hash(table) % np.uint64(shares) if share_of is None else share_of(table)
+            for share in np.unique(found):
+                writers[int(share)].write_table(table.filter(pa.array(found == share)))
         open_files.close()
         for path in paths:
             yield _read_back(path)

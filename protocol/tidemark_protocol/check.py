@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from tidemark_protocol.check_nodes import check_node, fits
 from tidemark_protocol.check_scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.check_task import check_task
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
+from tidemark_protocol.copies import FORMATS
+from tidemark_protocol.dataflow import ContinualTaskSink, CopyToSink, DataflowDescription, ShardSink
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import LIR_VERSION, Get, Let, LetRec, Plan, Schema, inputs_of
 
@@ -82,6 +83,8 @@ def _check_exports(dataflow: DataflowDescription, scope: Scope) -> None:
             columns = sink.sink.shard.columns
         else:
             columns = sink.sink.columns
+        if isinstance(sink.sink, CopyToSink) and sink.sink.format not in FORMATS:
+            refuse(f"copy {sink.id} is in format {sink.sink.format}, which is none of {', '.join(FORMATS)}")
         if tuple(c.type for c in columns) != tuple(c.type for c in schema):
             refuse(f"the columns of sink {sink.id} are not those of {sink.on}")
 

@@ -85,6 +85,8 @@ class SubscribeSink:
 
 @dataclass(frozen=True)
 class CopyToSink:
+    """`location`: a folder that does not exist yet (copies.py says where it may be); `format`: parquet, csv."""
+
     columns: tuple[Column, ...]
     location: str
     format: str
@@ -106,6 +108,8 @@ class ContinualTaskSink:
 
 ShardSink = MaterializedViewSink | ContinualTaskSink
 """Sinks that write a shard."""
+ClientSink = SubscribeSink | CopyToSink
+"""Sinks that are there for one client: their own responses tell how far they are, never Frontiers."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,12 @@ class DataflowDescription:
     def is_one_shot(self) -> bool:
         """Whether it exists at one time only, to be read once."""
         return self.until is not None and self.until <= self.as_of + 1
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether it is there for one client alone, to be subscribed to or copied."""
+        sinks = [e for e in self.sink_exports if isinstance(e.sink, ClientSink)]
+        return bool(sinks) and len(sinks) == len(self.export_ids)
 
     @property
     def import_ids(self) -> tuple[GlobalId, ...]:

@@ -11,6 +11,8 @@ from tidemark_replica.metrics import Metrics
 from tidemark_replica.outbox import Outbox
 
 FRAMES_IN_FLIGHT = 64
+ROOM_BYTES = 16 * 1024 * 1024
+"""While so much waits for the client, subscribes wait with what they have."""
 
 
 class Client:
@@ -23,6 +25,10 @@ class Client:
 
     def send(self, response: Response) -> None:
         self._outbox.put(response)
+
+    @property
+    def has_room(self) -> bool:
+        return self._outbox.waiting_bytes < ROOM_BYTES
 
     def close(self, failure: Exception | None = None) -> None:
         self._outbox.close(failure)
@@ -43,12 +49,17 @@ class Responder:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._send: Callable[[Response], None] | None = None
+        self._room: Callable[[], bool] = lambda: True
 
-    def attach(self, send: Callable[[Response], None]) -> None:
-        self._send = send
+    def attach(self, send: Callable[[Response], None], room: Callable[[], bool] = lambda: True) -> None:
+        self._send, self._room = send, room
 
     def detach(self) -> None:
         self._send = None
+
+    def has_room(self) -> bool:
+        """Whether the client takes what it is sent; with none, nothing waits."""
+        return self._send is None or self._room()
 
     def __call__(self, response: Response) -> None:
         if self._send is not None:

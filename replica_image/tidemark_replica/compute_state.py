@@ -75,9 +75,20 @@ class ComputeState:
         self._respond.detach()
         self._peeks.drop_all()
 
-    def reconcile(self, commands: Sequence[Command], send: Callable[[Response], None]) -> None:
+    @property
+    def storage_location(self) -> str:
+        """Of the instance, which has been created."""
+        assert self._config is not None
+        return self._config.storage_location
+
+    def reconcile(
+        self,
+        commands: Sequence[Command],
+        send: Callable[[Response], None],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
-        self._respond.attach(send)
+        self._respond.attach(send, has_room)
         self._watch.report_anew()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)

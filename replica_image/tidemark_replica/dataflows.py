@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport, SubscribeSink
+from tidemark_protocol.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -55,6 +55,9 @@ class Driver(Protocol):
     @property
     def is_stepping(self) -> bool:
         """Whether a job of it may be writing."""
+
+    def drop(self, id: GlobalId) -> Response | None:
+        """A subscribe or a copy is dropped; what its client is owed for that. None: it has had its last answer."""
 
     def retell(self) -> None:
         """The client is a new one: whatever was said in a Status and still holds is said again."""
@@ -131,8 +134,8 @@ class Dataflows:
         export.compact(frontier)
         dataflow.wake()
         if export.dropped:
-            if not is_transient(dataflow.description, id) and (news := export.report.finish()):
-                self._send(news)
+            if answer := self._last_answer(dataflow, export):
+                self._send(answer)
             self._collect()
 
     def maintain(self) -> bool:
@@ -198,6 +201,12 @@ class Dataflows:
             if driver is not None:
                 driver.stop()
 
+    def _last_answer(self, dataflow: InstalledDataflow, export: ExportState) -> Response | None:
+        if not is_transient(dataflow.description, export.id):
+            return export.report.finish()
+        driver = self._installed[dataflow]
+        return driver.drop(export.id) if driver is not None and dataflow.refusal is None else None
+
     def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
         """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
         readers = [importer.reads_from for importer in dataflow.importers]
@@ -253,7 +262,7 @@ class Dataflows:
 
 def is_transient(description: DataflowDescription, id: GlobalId) -> bool:
     """Subscribes and copies: their own responses tell how far they are, never Frontiers."""
-    return any(e.id == id and isinstance(e.sink, SubscribeSink | CopyToSink) for e in description.sink_exports)
+    return any(e.id == id and isinstance(e.sink, ClientSink) for e in description.sink_exports)
 
 
 def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from tidemark_protocol.dataflow import ClientSink as ClientExport
 from tidemark_protocol.dataflow import ContinualTaskSink as ContinualTaskExport
-from tidemark_protocol.dataflow import ShardSink, SinkExport
+from tidemark_protocol.dataflow import SinkExport
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Response, Status
@@ -36,9 +37,13 @@ from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.sinks.continual_task import ContinualTaskSink
+from tidemark_replica.sinks.copy_to import CopyToSink
+from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
+from tidemark_replica.sinks.subscribe import SubscribeSink
 
 LOG = logging.getLogger(__name__)
 MESSAGE_LIMIT = 2000
@@ -56,6 +61,7 @@ class Surroundings:
     io_jobs: Jobs
     respond: Callable[[Response], None]
     metrics: Metrics
+    clients: ClientSinks
 
 
 class DataflowDriver:
@@ -75,9 +81,7 @@ class DataflowDriver:
         self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        self._sinks = {
-            e.id: self._sink(e, e.sink) for e in dataflow.description.sink_exports if isinstance(e.sink, ShardSink)
-        }
+        self._sinks = {e.id: self._sink(e) for e in dataflow.description.sink_exports}
 
     def advance(self) -> None:
         for id, sink in self._sinks.items():
@@ -126,6 +130,10 @@ class DataflowDriver:
         for erroring in self._erroring.values():
             erroring.retell()
 
+    def drop(self, id: GlobalId) -> Response | None:
+        sink = self._sinks.get(id)
+        return sink.drop() if isinstance(sink, SubscribeSink | CopyToSink) else None
+
     def stop(self) -> None:
         self._stopped = True
         self._around.watch.unfollow(self)
@@ -138,10 +146,12 @@ class DataflowDriver:
         else:
             self._job.cancel()
 
-    def _sink(self, export: SinkExport, sink: ShardSink) -> MaterializedViewSink:
-        a, kind = self._around, ContinualTaskSink if isinstance(sink, ContinualTaskExport) else MaterializedViewSink
-        wake = self._dataflow.wake
-        return kind(export.id, sink.shard, self._dataflow.as_of, a.handles, a.watch, self._io_jobs, a.respond, wake)
+    def _sink(self, export: SinkExport) -> Sink:
+        a, sink, as_of, wake = self._around, export.sink, self._dataflow.as_of, self._dataflow.wake
+        if isinstance(sink, ClientExport):
+            return a.clients.build(export.id, sink, as_of, self._io_jobs, wake)
+        kind = ContinualTaskSink if isinstance(sink, ContinualTaskExport) else MaterializedViewSink
+        return kind(export.id, sink.shard, as_of, a.handles, a.watch, self._io_jobs, a.respond, wake)
 
     def _has_written(self, own: OwnOutput) -> bool:
         """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""

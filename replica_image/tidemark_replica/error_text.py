@@ -9,3 +9,13 @@ def error_text(code: str, expression: str) -> str:
     """The same text for the same failure: a code and an expression or place, never data."""
     value = {"code": code, "expression": expression}
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def told(error: str) -> str:
+    """An `__error` as people read it; also one that is not of the form above."""
+    try:
+        said = json.loads(error)
+        place = f" in {said['expression']}" if said.get("expression") else ""
+        return f"{said['code']}{place}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return error

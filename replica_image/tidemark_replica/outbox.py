@@ -23,6 +23,8 @@ from tidemark_protocol.responses import (
     ShardDeleted,
     ShardFrontiers,
     Status,
+    SubscribeBatch,
+    SubscribeResponse,
 )
 from tidemark_replica.errors import ClientTooSlow
 
@@ -55,6 +57,11 @@ class Outbox:
             key = _subject(response) or self._next()
             self._waiting[key] = merged(self._waiting.get(key), response)
             self._changed.notify()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of answers waits."""
+        return self._bytes
 
     def batches(self) -> Iterator[list[Response]]:
         """All that waits, again and again, until the end; what waits at a clean end still comes."""
@@ -110,4 +117,6 @@ def merged(earlier: Response | None, later: Response) -> Response:
 def _payload_bytes(response: Response) -> int:
     if isinstance(response, PeekResponse) and isinstance(response.result, PeekRows):
         return len(response.result.data)
+    if isinstance(response, SubscribeResponse) and isinstance(response.result, SubscribeBatch):
+        return len(response.result.updates)
     return 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.dataflow import ClientSink, DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 
@@ -78,7 +78,7 @@ def _obstacle(
         return "compacted"
     if old.reads_from < as_of:
         return "behind"
-    if any(isinstance(e.sink, SubscribeSink | CopyToSink) for e in new.sink_exports):
+    if any(isinstance(e.sink, ClientSink) for e in new.sink_exports):
         return "subscribe"
     if not {i.id for i in new.index_imports} <= reused:
         return "dependency"

@@ -31,6 +31,7 @@ from tidemark_replica.rendering import Renderer
 from tidemark_replica.scratch import Scratch
 from tidemark_replica.server import ComputeService, start_server
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder, start_spark
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
@@ -87,8 +88,9 @@ class Replica:
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
-        handles, spark, io = self._handles, self._spark_jobs, self._io_jobs
-        around = Surroundings(self._renderer, handles, watch, spark, io, lambda r: dataflows.tell(r), self._metrics)
+        handles, spark, io, tell = self._handles, self._spark_jobs, self._io_jobs, lambda r: dataflows.tell(r)
+        clients = ClientSinks(respond, respond.has_room, self._spark.get, lambda: self._state.storage_location)
+        around = Surroundings(self._renderer, handles, watch, spark, io, tell, self._metrics, clients)
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )

@@ -93,7 +93,7 @@ class Worker:
                 self._state.apply(command)
             elif isinstance(command, InitializationComplete):
                 collected, self._collected = self._collected, None
-                self._state.reconcile(collected, client.send)
+                self._state.reconcile(collected, client.send, lambda: client.has_room)
             else:
                 self._collected.append(command)
         except ProtocolError as error:

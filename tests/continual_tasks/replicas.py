@@ -31,6 +31,7 @@ from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.shards import ShardHandles
+from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder
 
 EXPORT = GlobalId("task")
@@ -99,7 +100,14 @@ class Replica:
         loop = self.loop
         self._renderer = Renderer(SparkHolder(lambda: session), folder)
         around = Surroundings(
-            self._renderer, loop.handles, loop.watch, loop.jobs, loop.jobs, loop.said.append, Metrics()
+            self._renderer,
+            loop.handles,
+            loop.watch,
+            loop.jobs,
+            loop.jobs,
+            loop.said.append,
+            Metrics(),
+            ClientSinks(loop.said.append, lambda: True, lambda: session, lambda: str(folder)),
         )
         self._installed = InstalledDataflow(description, {})
         self._driver = DataflowDriver(self._installed, around, self._refused)

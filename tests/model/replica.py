@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.model.subscribes import Sender
 from tidemark_protocol.commands import (
     AllowShardCompaction,
     Command,
@@ -24,7 +25,7 @@ from tidemark_protocol.commands import (
     Peek,
     StorageCommand,
 )
-from tidemark_protocol.dataflow import MaterializedViewSink
+from tidemark_protocol.dataflow import MaterializedViewSink, SinkExport, SubscribeSink
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
@@ -141,6 +142,7 @@ class Driver:
     dataflow: InstalledDataflow
     replica: SimReplica
     since: dict[GlobalId, Frontier] = field(default_factory=dict)
+    senders: dict[GlobalId, Sender] = field(default_factory=dict)
     stalled: str = ""
     stopped: bool = False
 
@@ -153,7 +155,10 @@ class Driver:
         self.stalled = self._unreadable(begins)
         if self.stalled:
             return
-        self.dataflow.processed, self.dataflow.hydrated = Frontier.at(min(upper, processed + self.replica.fuel)), True
+        reached = Frontier.at(min(upper, processed + self.replica.fuel))
+        until = self.dataflow.description.until
+        self.dataflow.processed = Frontier.empty() if until is not None and until <= reached.encode() else reached
+        self.dataflow.hydrated = True
         self._write()
 
     def input_frontier(self) -> int:
@@ -177,7 +182,9 @@ class Driver:
     def _write(self) -> None:
         """Whoever is first appends; the processed time of others is behind what is written."""
         for export in self.dataflow.description.sink_exports:
-            assert isinstance(export.sink, MaterializedViewSink)
+            if not isinstance(export.sink, MaterializedViewSink):
+                self._send(self._sender(export))
+                continue
             shard, term = self.replica.shards[export.sink.shard.shard_id], self.dataflow.exports[export.id].term
             processed = self.dataflow.processed.encode()
             if term is None or term < shard.term or processed <= shard.upper:
@@ -187,6 +194,21 @@ class Driver:
                     f"{export.id} begins at {self.dataflow.as_of}, but was written only up to {shard.upper}"
                 )
             shard.upper, shard.term = processed, term
+
+    def _sender(self, export: SinkExport) -> Sender:
+        assert isinstance(export.sink, SubscribeSink)
+        made = Sender(export.id, export.sink, self.dataflow.description.as_of)
+        return self.senders.setdefault(export.id, made)
+
+    def _send(self, sender: Sender) -> None:
+        for response in sender.send(self.dataflow.processed.encode()):
+            self.replica.respond(response)
+
+    def drop(self, id: GlobalId) -> Response | None:
+        for export in self.dataflow.description.sink_exports:
+            if export.id == id:
+                return self._sender(export).drop()
+        return None
 
     def write_frontier(self, id: GlobalId) -> Frontier:
         for export in self.dataflow.description.sink_exports:
@@ -217,7 +239,7 @@ class SimReplica:
     def __init__(self, shards: Shards) -> None:
         self.shards, self.fuel = shards, 0
         self.drivers: dict[InstalledDataflow, Driver] = {}
-        respond = Responder(METRICS)
+        respond = self.respond = Responder(METRICS)
         self._pool, self._watch = Pool(), Watch(shards, respond)
         self._outbox = Outbox()
         self._client: Client | None = None

@@ -49,6 +49,21 @@ class Model(RuleBasedStateMachine):
     def drop(self, data: st.DataObject) -> None:
         self.world.drop(data.draw(st.sampled_from(list(self.world.stored))))
 
+    @precondition(lambda self: len(self.world.clients) < 4)
+    @rule(
+        data=st.data(),
+        back=st.sampled_from([0, 20, 1_000]),
+        snapshot=st.booleans(),
+        lasts=st.sampled_from([None, None, 1, 60]),
+    )
+    def subscribe(self, data: st.DataObject, back: int, snapshot: bool, lasts: int | None) -> None:
+        self.world.subscribe(data.draw(st.sampled_from([None, *_indexes(self.world)])), back, snapshot, lasts)
+
+    @precondition(lambda self: self.world.clients)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        self.world.unsubscribe(data.draw(st.sampled_from(list(self.world.clients))))
+
     @rule(table=tables, by=st.sampled_from([1, 20, 100]))
     def advance(self, table: str, by: int) -> None:
         self.world.advance(table, by)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.model import strangers
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
+from tests.model.subscribes import Client, subscribe_to
 from tests.protocol.audit import Audit
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
@@ -24,11 +25,13 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.commands import Command, IndexTarget, Peek
 from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Finishing
@@ -38,6 +41,7 @@ LAG = 50
 TABLES = (ShardId("t0"), ShardId("t1"))
 REPLICAS = (ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3"))
 MAINTENANCE_MS = 10_000
+TABLE = shard(TABLES[0], "")
 
 
 @dataclass
@@ -70,6 +74,7 @@ class World:
         self.descriptions: dict[ReplicaId, Description] = {}
         self.asked: dict[str, Peek] = {}
         self.answered: set[str] = set()
+        self.clients: dict[GlobalId, Client] = {}
         self._begin()
 
     # --- events ---
@@ -80,6 +85,7 @@ class World:
         self.connections.clear()
         self.descriptions.clear()
         self.asked.clear()
+        self.clients.clear()
         self._begin()
 
     def _begin(self) -> None:
@@ -114,7 +120,29 @@ class World:
         self.book.release(f"stored {owner}")
         for view in view_shards(self.stored.pop(owner).description):
             self.book.forget(view.shard_id)
+        for client in self.clients.values():
+            client.orphaned |= client.reads == owner
         self._take(self.instance.drop(owner))
+
+    def subscribe(self, reads: str | None, back: int, snapshot: bool, lasts: int | None) -> None:
+        """To a table, or to a Dataflow's index, from a time on that can be read."""
+        self._created += 1
+        name, index = f"c{self._created}", None if reads is None else f"{reads}-index"
+        try:
+            readable = next(self._inputs(subscribe_to(name, 0, TABLE if reads is None else None, index, True, None)))
+        except Waiting:
+            return
+        known = readable.frontiers
+        if known is None or known.upper <= known.since:
+            return
+        as_of = max(known.since.encode(), known.upper.encode() - 1 - back)
+        up_to = None if lasts is None else as_of + lasts
+        description = subscribe_to(name, as_of, TABLE if reads is None else None, index, snapshot, up_to)
+        self.clients[description.export_ids[0]] = Client(name, description, reads)
+        self.instance.create(Dataflow(name, description, LAG_MS), WriterTerm(1))
+
+    def unsubscribe(self, id: GlobalId) -> None:
+        self._take(self.instance.drop(self.clients.pop(id).owner))
 
     def advance(self, table: ShardId, by: int) -> None:
         """New data."""
@@ -243,6 +271,13 @@ class World:
             self.connect(name)
         for _ in range(12):
             self.exchange(REPLICAS)
+        for client in self.clients.values():
+            assert client.orphaned or client.told[0] >= self._complete_for(client), (
+                f"{client.owner} was told everything"
+            )
+        for id in list(self.clients):
+            self.unsubscribe(id)
+        self.exchange(REPLICAS)
         complete = {owner: self._complete(owner) for owner in self.stored}
         assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"
         for name, replica in self.replicas.items():
@@ -268,6 +303,11 @@ class World:
         if stored.reads is not None:
             return self._complete(stored.reads)
         return min(self.shards[i.shard.shard_id].upper for i in stored.description.source_imports)
+
+    def _complete_for(self, client: Client) -> int:
+        up_to = client.sink.up_to
+        complete = self._complete(client.reads) if client.reads is not None else self.shards[TABLES[0]].upper
+        return EMPTY_SENTINEL if up_to is not None and up_to <= complete else complete
 
     # --- the operator's part ---
 
@@ -333,6 +373,8 @@ class World:
 
     def _take(self, notices: list[Notice]) -> None:
         for notice in notices:
+            if isinstance(notice, SubscribeAdvanced) and notice.id in self.clients:
+                self.clients[notice.id].take(notice)
             if isinstance(notice, PeekAnswer):
                 assert notice.uuid not in self.answered, "answered twice"
                 self.answered.add(notice.uuid)

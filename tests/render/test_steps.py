@@ -14,7 +14,6 @@ from tests.oracle.plans import GET_T, counted, joined
 from tests.oracle.tables import T
 from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tidemark_persist import Part
-from tidemark_protocol.dataflow import SinkExport, SubscribeSink
 from tidemark_protocol.expr import ColumnRef, Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions import call
@@ -126,11 +125,6 @@ def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tm
         ):
             with pytest.raises(NotRendered, match=named):
                 made.build(made.describe(plan))
-
-        view = made.describe(GET_T)
-        subscribe = SinkExport(SINK, view.sink_exports[0].on, SubscribeSink(T.named))
-        with pytest.raises(NotRendered, match="SubscribeSink"):
-            made.build(replace(view, sink_exports=(subscribe,)))
 
         assert made.store.arrangements() == ()
         assert not (made.folder / "scratch").exists()

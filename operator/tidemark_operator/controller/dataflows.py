@@ -110,8 +110,12 @@ class Dataflows:
         """How far collections were before anybody told this controller: so that frontiers never go back."""
         for id, write in reached.items():
             collection = self._collections.get(id)
-            if collection is not None and not collection.dropped:
+            if collection is not None and not collection.dropped and not self._is_transient(collection):
                 collection.write = max(write, collection.write or write)
+
+    def _is_transient(self, collection: Collection) -> bool:
+        """What a replica told an earlier client of a subscribe, this one has not heard."""
+        return self._by_owner[collection.owner].description.is_transient
 
     def set_lag(self, owner: str, lag_ms: int) -> None:
         """Another read policy: from the next compaction on."""

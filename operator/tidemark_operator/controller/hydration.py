@@ -5,7 +5,8 @@
 Only Schedule is ever held back. A dataflow starts once all of its exports are scheduled, so its exports pass the gate
 together; its slot frees when each of them has produced output beyond where it began, has failed, or is gone: one that
 is refused, or fails again and again, keeps nobody waiting. One gate belongs to one connection: it begins empty, and
-what the replica has hydrated already frees its slot with the first report. Queries pass at once: somebody waits.
+what the replica has hydrated already frees its slot with the first report. Queries, subscribes and copies pass at
+once: somebody waits.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class HydrationGate:
     def absorb(self, command: Command) -> list[Command]:
         """A command on its way to the replica."""
         match command:
-            case CreateDataflow(dataflow) if not dataflow.is_one_shot:
+            case CreateDataflow(dataflow) if not (dataflow.is_one_shot or dataflow.is_transient):
                 group = _Group(Frontier.at(dataflow.as_of), set(dataflow.export_ids))
                 self._groups.update(dict.fromkeys(dataflow.export_ids, group))
                 return [command]

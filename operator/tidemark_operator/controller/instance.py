@@ -24,6 +24,7 @@ from tidemark_operator.controller.notices import (
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.transients import Transients
 from tidemark_protocol.commands import (
     CancelPeek,
     Command,
@@ -37,6 +38,7 @@ from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.history import History
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import (
+    CopyToResponse,
     Frontiers,
     IngestionStatus,
     PeekError,
@@ -45,6 +47,7 @@ from tidemark_protocol.responses import (
     ShardDeleted,
     ShardFrontiers,
     Status,
+    SubscribeResponse,
 )
 from tidemark_protocol.storage import IngestionDescription
 
@@ -57,6 +60,7 @@ class Instance:
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
         self._peeks = PeekBook()
+        self._transients = Transients()
         self._initialized = False
 
     @property
@@ -66,7 +70,9 @@ class Instance:
 
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
-        self._broadcast(self.dataflows.create(dataflow, term, self.replicas))
+        created = self.dataflows.create(dataflow, term, self.replicas)
+        self._transients.add(dataflow.description)
+        self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
     def drop(self, owner: str) -> list[Notice]:
@@ -100,7 +106,7 @@ class Instance:
         self._links.pop(replica, None)
         self.dataflows.disconnected(replica)
         self._peeks.disconnected(replica)
-        return self._reap()
+        return [*self._transients.disconnected(replica, self._links), *self._reap()]
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
         """The link, if that connection is still the replica's."""
@@ -114,8 +120,10 @@ class Instance:
             return []
         link.observe(response)
         match response:
-            case Frontiers():
-                return self._frontiers(replica, response, now_ms)
+            case Frontiers(id):
+                return [] if self._transients.has(id) else self._frontiers(replica, response, now_ms)
+            case SubscribeResponse() | CopyToResponse():
+                return self._transient(replica, response, now_ms)
             case PeekResponse():
                 return self._answer(response)
             case Status(id, kind, fields):
@@ -198,7 +206,14 @@ class Instance:
         answers = self._peeks.unanswerable(lambda peek: self._unreadable(peek) is None)
         for answer in answers:
             self.cancel_peek(answer.uuid)
-        return [*answers, *(DataflowGone(owner) for owner in self.dataflows.reap())]
+        gone = self.dataflows.reap()
+        if gone:
+            self._transients.prune(lambda id: self.dataflows.collection(id) is not None)
+        return [*answers, *(DataflowGone(owner) for owner in gone)]
+
+    def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
+        heard = self._transients.hear(replica, response, self._links)
+        return [] if heard is None else [*heard.news, *self._frontiers(replica, heard.report, now_ms)]
 
     def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
         collection = self.dataflows.collection(report.id)

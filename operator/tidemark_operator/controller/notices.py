@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.responses import IngestionStatus, ShardDeleted
 
@@ -41,4 +43,5 @@ class ShardRemoved:
     answer: ShardDeleted
 
 
-Notice = PeekAnswer | ShardAppeared | DataflowChanged | DataflowGone | IngestionReported | ShardRemoved
+Answer = PeekAnswer | SubscribeAdvanced | CopyAnswer
+Notice = Answer | ShardAppeared | DataflowChanged | DataflowGone | IngestionReported | ShardRemoved

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -25,6 +25,7 @@ from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
+from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
 from tidemark_protocol.commands import (
@@ -88,6 +89,7 @@ class RunningInstance:
         self._leadership, self._listener = leadership, listener
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
+        self.clients = Clients(self)
         self._queries: dict[str, str] = {}  # the peek that a dataflow is there for, until replicas are done with it
 
     @property
@@ -174,8 +176,14 @@ class RunningInstance:
         finally:
             self.drop(dataflow.owner)
 
+    def create_transient(self, dataflow: Dataflow) -> None:
+        """A dataflow that is there for one client."""
+        self.core.create(dataflow, WriterTerm(self._leadership.term))
+        self.flush()
+
     def abandon(self) -> None:
         """The instance is gone: nobody will answer what was asked."""
+        self.clients.abandon(f"ComputeInstance {self.name} was deleted")
         for future in self._answers.values():
             if not future.done():
                 future.set_result(PeekError(f"ComputeInstance {self.name} was deleted while it was asked"))
@@ -248,11 +256,13 @@ class RunningInstance:
 
     def _notify(self, notices: list[Notice]) -> None:
         for notice in notices:
+            if self.clients.take(notice):
+                continue
             match notice:
                 case PeekAnswer(uuid, result):
                     self._answer(uuid, result)
                 case DataflowChanged(owner) if owner in self._queries:
-                    if why := self._failure(owner):
+                    if why := self.failure(owner):
                         self._answer(self._queries[owner], PeekError(why))
                 case DataflowGone(owner) if owner in self._queries:
                     del self._queries[owner]
@@ -264,15 +274,19 @@ class RunningInstance:
         if future is not None and not future.done():
             future.set_result(result)
 
-    def _failure(self, owner: str) -> str | None:
-        """Why no replica will answer a query: each has failed."""
+    def failure(self, owner: str, tries: int = 1) -> str | None:
+        """Why no replica will answer a query: each has failed, so many times."""
         failures = []
         for collection in self.core.dataflows.collections_of(owner):
             for replica in collection.replicas.values():
-                failed = [f for kind, f in replica.statuses.items() if kind == "refused" or kind.endswith("_failed")]
+                failed = [f for kind, f in replica.statuses.items() if _is_failure(kind, f, tries)]
                 failures.append(failed[0] if failed else None)
         first = failures[0] if failures and all(failures) else None
         return None if first is None else first.get("message") or first.get("reason") or "it failed"
+
+
+def _is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
+    return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
 
 
 def now_ms() -> int:

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Get, Plan, inputs_of
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.updates import Updates
-from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flow import Flow, Flows, arrow_types
 from tidemark_replica.render.frames import StageFrame, nodes_of
 from tidemark_replica.render.pipeline import (
@@ -173,10 +172,3 @@ def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
 def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
     """How often each object is read by other objects."""
     return Counter(name for built in description.objects for name in uses(built.plan))
-
-
-def check_sinks(description: DataflowDescription) -> None:
-    """Raise NotRendered for sinks that nobody here would feed with what a step changes."""
-    for export in description.sink_exports:
-        if not isinstance(export.sink, ShardSink):
-            raise NotRendered(f"export {export.id} of dataflow {description.name}: {type(export.sink).__name__}")

@@ -44,7 +44,6 @@ from tidemark_replica.render.fragments import (
     Fragments,
     ImportedIndex,
     Scope,
-    check_sinks,
     count_uses,
     imported_flow,
     uses,
@@ -63,7 +62,6 @@ def lower_dataflow(
     description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
 ) -> Fragments:
     """The dataflow as fragments; raises NotRendered for what has no operator here."""
-    check_sinks(description)
     scope = Scope(description, imported, token, Flows(arrow=arrow))
     try:
         return _lower(scope)

@@ -35,6 +35,7 @@ from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrow_types import arrow_schema, arrow_type
+from tidemark_replica.error_text import told
 from tidemark_replica.finishing import sorted_indices
 from tidemark_replica.literals import literal_value
 from tidemark_replica.render import catalyst
@@ -263,11 +264,9 @@ def _table(batches: Iterable[Any], columns: Sequence[Column], max_bytes: int) ->
 
 
 def _error(error: str, max_bytes: int) -> ViewInError | ResultTooLarge:
-    said = json.loads(error)
-    if said["code"] == TOO_LARGE:
+    if json.loads(error)["code"] == TOO_LARGE:
         return ResultTooLarge(f"result exceeds max size of {max_bytes} bytes: filter it, limit it, or allow more")
-    place = f" in {said['expression']}" if said.get("expression") else ""
-    return ViewInError(f"the result is in error: {said['code']}{place}")
+    return ViewInError(f"the result is in error: {told(error)}")
 
 
 def _schema(columns: Sequence[Column]) -> Schema:

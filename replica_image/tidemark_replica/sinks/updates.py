@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -111,9 +112,10 @@ def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> lis
     return [file for file in files if file is not None]
 
 
-def consolidated(rows: Rows, tables: Iterable[Table], size: int) -> Iterator[Table]:
-    """Share by share, equal rows in the same one; `size` is about how many bytes the tables are."""
-    for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES):
+def consolidated(rows: Rows, tables: Iterable[Table], size: int, folder: Path | None = None) -> Iterator[Table]:
+    """Share by share, equal rows in the same one; `size` is about how many bytes the tables are. What does not fit in
+    memory waits on disk below `folder`, by default where temporary files go."""
+    for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES, folder=folder):
         pieces = list(share)
         if pieces:
             yield consolidate(pa.concat_tables(pieces))

@@ -1,0 +1,95 @@
+"""Subscribes under way: the streams of all replicas merged into one, without gap or overlap.
+
+    r1   [0 ........ 17) [17 .. (17,h)) †           each replica's batches are contiguous, from the minimum time on
+    r2   [0 .... 12) [12 ................ 21)       and all replicas have the same updates at the same time
+    told [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
+
+A batch that ends beyond what has been told is told, from there on; who tells it leaves out what is before its `lower`.
+So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. A replica whose
+batches are not contiguous is not believed any more, until it is connected anew. An error ends the subscribe once every
+replica has one: what fails on one alone, another may go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
+
+Position = tuple[Frontier, int]
+_START: Position = (Frontier.minimum(), 0)
+
+
+@dataclass(frozen=True)
+class SubscribeAdvanced:
+    """The next batch for the client. Its stream may hold updates before `lower`: they have been told."""
+
+    id: GlobalId
+    batch: SubscribeBatch
+    lower: Position
+
+
+@dataclass
+class _Subscribe:
+    told: Position = _START
+    sent: dict[ReplicaId, Position | None] = field(default_factory=dict)
+    """How far each replica has sent; None: no more is believed of it."""
+    failed: dict[ReplicaId, SubscribeBatch] = field(default_factory=dict)
+
+
+class SubscribeBook:
+    def __init__(self) -> None:
+        self._subscribes: dict[GlobalId, _Subscribe] = {}
+
+    def add(self, id: GlobalId) -> None:
+        self._subscribes[id] = _Subscribe()
+
+    def has(self, id: GlobalId) -> bool:
+        return id in self._subscribes
+
+    def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
+
+    def hear(
+        self, replica: ReplicaId, response: SubscribeResponse, connected: Iterable[ReplicaId]
+    ) -> tuple[Frontier, list[SubscribeAdvanced]] | None:
+        """How far the replica is, and what is to be told; None for what is not to be believed."""
+        subscribe = self._subscribes[response.id]
+        before = subscribe.sent.get(replica, _START)
+        if before is None:
+            return None
+        subscribe.sent[replica] = None
+        if isinstance(response.result, SubscribeDropped):
+            return Frontier.empty(), []
+        batch = response.result
+        lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
+        if lower != before or upper <= lower:
+            return None
+        if batch.error is not None:
+            subscribe.failed[replica] = batch
+            return Frontier.empty(), self._all_failed(set(connected))
+        subscribe.sent[replica] = upper
+        if upper <= subscribe.told:
+            return batch.upper, []
+        news = SubscribeAdvanced(response.id, batch, subscribe.told)
+        subscribe.told = upper
+        return batch.upper, [news]
+
+    def forget(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> list[SubscribeAdvanced]:
+        """The replica's connection ended: on the next one it begins anew. All others may have failed."""
+        for subscribe in self._subscribes.values():
+            subscribe.sent.pop(replica, None)
+            subscribe.failed.pop(replica, None)
+        return self._all_failed(set(connected))
+
+    def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
+        """The errors of those that no replica goes on with."""
+        news = []
+        for id, subscribe in self._subscribes.items():
+            if connected and connected <= subscribe.failed.keys() and not subscribe.told[0].is_empty:
+                news.append(SubscribeAdvanced(id, next(iter(subscribe.failed.values())), subscribe.told))
+                subscribe.told = (Frontier.empty(), 0)
+        return news

@@ -1,0 +1,71 @@
+"""Dataflows that are there for one client: what their responses come to.
+
+    SubscribeResponse ─► SubscribeBook ─┬─► how far that replica is, as Frontiers would say of any other export
+    CopyToResponse    ─► CopyBook      ─┴─► what the client is told
+
+So holds, compaction and the end of a dropped dataflow are those of every collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tidemark_operator.controller.copies import CopyAnswer, CopyBook
+from tidemark_operator.controller.subscribes import SubscribeAdvanced, SubscribeBook
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.responses import CopyToResponse, Frontiers, SubscribeResponse
+
+News = SubscribeAdvanced | CopyAnswer
+LAG_MS = 1
+"""A subscribe can be taken up where it has been told up to, and no earlier."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """`report`: how far the replica is; `news`: for the client."""
+
+    report: Frontiers
+    news: Sequence[News]
+
+
+class Transients:
+    def __init__(self) -> None:
+        self._subscribes, self._copies = SubscribeBook(), CopyBook()
+
+    def add(self, description: DataflowDescription) -> None:
+        for export in description.sink_exports:
+            if isinstance(export.sink, SubscribeSink):
+                self._subscribes.add(export.id)
+            elif isinstance(export.sink, CopyToSink):
+                self._copies.add(export.id)
+
+    def has(self, id: GlobalId) -> bool:
+        return self._subscribes.has(id) or self._copies.has(id)
+
+    def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        """Those that are gone are forgotten."""
+        self._subscribes.prune(is_there)
+        self._copies.prune(is_there)
+
+    def disconnected(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> Sequence[News]:
+        connected = list(connected)
+        return [*self._subscribes.forget(replica, connected), *self._copies.forget(replica, connected)]
+
+    def hear(
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, connected: Iterable[ReplicaId]
+    ) -> Heard | None:
+        """None for what is not to be believed."""
+        id = response.id
+        if isinstance(response, CopyToResponse):
+            if not self._copies.has(id):
+                return None
+            return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, connected))
+        believed = self._subscribes.hear(replica, response, connected) if self._subscribes.has(id) else None
+        return None if believed is None else Heard(_all_at(id, believed[0]), believed[1])
+
+
+def _all_at(id: GlobalId, frontier: Frontier) -> Frontiers:
+    return Frontiers(id, frontier, frontier, frontier)

@@ -1,0 +1,107 @@
+"""Who waits for what at dataflows that are there for one client: subscribes and copies.
+
+subscribe(dataflow) ──► created ──SubscribeAdvanced──► Subscription ──► gateway ──► dropped when the client goes
+copy(dataflow)      ──► created ──CopyAnswer─────────► the answer               ──► dropped
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from tidemark_operator.controller.copies import CopyAnswer
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.fleet.subscription import Subscription
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import CopyToDone, CopyToFailed
+
+TRIES = 3
+"""So often a step may fail on every replica before its client is told."""
+
+
+class Host(Protocol):
+    """The instance that the dataflows run on."""
+
+    def create_transient(self, dataflow: Dataflow) -> None: ...
+
+    def drop(self, owner: str) -> None: ...
+
+    def failure(self, owner: str, tries: int) -> str | None:
+        """Why no replica will go on with it: each has failed, so many times."""
+
+
+class Clients:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._owners: set[str] = set()
+        self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}
+        self._copies: dict[GlobalId, tuple[str, asyncio.Future[CopyToDone | CopyToFailed]]] = {}
+
+    @asynccontextmanager
+    async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
+        """Its batches. Left, it is dropped on the replicas."""
+        subscription = Subscription(lambda: self._host.drop(dataflow.owner))
+        (id,) = dataflow.description.export_ids
+        self._subscriptions[id] = (dataflow.owner, subscription)
+        try:
+            self._create(dataflow)
+            yield subscription
+        finally:
+            del self._subscriptions[id]
+            self._host.drop(dataflow.owner)
+
+    async def copy(self, dataflow: Dataflow) -> CopyToDone | CopyToFailed:
+        """The answer. Cancelled, it is dropped on the replicas."""
+        future: asyncio.Future[CopyToDone | CopyToFailed] = asyncio.get_running_loop().create_future()
+        (id,) = dataflow.description.export_ids
+        self._copies[id] = (dataflow.owner, future)
+        try:
+            self._create(dataflow)
+            return await future
+        finally:
+            del self._copies[id]
+            self._host.drop(dataflow.owner)
+
+    def take(self, notice: Notice) -> bool:
+        """Whether the notice is about what a client waits for, or waited."""
+        match notice:
+            case SubscribeAdvanced(id):
+                if found := self._subscriptions.get(id):
+                    found[1].put(notice)
+                return True
+            case CopyAnswer(id, result):
+                if waiting := self._copies.get(id):
+                    _answer(waiting[1], result)
+                return True
+            case DataflowChanged(owner) if owner in self._owners:
+                if why := self._host.failure(owner, TRIES):
+                    self._fail(why, lambda of: of == owner)
+                return True
+            case DataflowGone(owner) if owner in self._owners:
+                self._owners.discard(owner)
+                return True
+            case _:
+                return False
+
+    def abandon(self, why: str) -> None:
+        """Nobody will tell them anything any more."""
+        self._fail(why, lambda _: True)
+
+    def _create(self, dataflow: Dataflow) -> None:
+        self._host.create_transient(dataflow)
+        self._owners.add(dataflow.owner)
+
+    def _fail(self, why: str, wanted: Callable[[str], bool]) -> None:
+        for subscription in [s for owner, s in self._subscriptions.values() if wanted(owner)]:
+            subscription.fail(why)
+        for future in [f for owner, f in self._copies.values() if wanted(owner)]:
+            _answer(future, CopyToFailed(why))
+
+
+def _answer(future: asyncio.Future[CopyToDone | CopyToFailed], result: CopyToDone | CopyToFailed) -> None:
+    if not future.done():
+        future.set_result(result)

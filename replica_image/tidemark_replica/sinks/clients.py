@@ -1,0 +1,44 @@
+"""Makes the sinks that are there for a client: subscribes and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_protocol.dataflow import CopyToSink as CopyToExport
+from tidemark_protocol.dataflow import SubscribeSink as SubscribeExport
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import Response
+from tidemark_replica.jobs import Pool
+from tidemark_replica.sinks.copy_files import Copy, write_copy
+from tidemark_replica.sinks.copy_to import CopyToSink
+from tidemark_replica.sinks.interface import ClientSink
+from tidemark_replica.sinks.progress import Staged
+from tidemark_replica.sinks.subscribe import SubscribeSink
+
+
+@dataclass(frozen=True)
+class ClientSinks:
+    """`has_room`: whether the client takes what it is sent; `session`: Spark's; `storage`: the instance's location."""
+
+    respond: Callable[[Response], None]
+    has_room: Callable[[], bool]
+    session: Callable[[], Any]
+    storage: Callable[[], str]
+
+    def build(
+        self,
+        id: GlobalId,
+        export: SubscribeExport | CopyToExport,
+        as_of: Frontier,
+        jobs: Pool,
+        wake: Callable[[], None],
+    ) -> ClientSink:
+        if isinstance(export, SubscribeExport):
+            return SubscribeSink(id, export, as_of, jobs, self.respond, self.has_room, wake)
+        return CopyToSink(Copy(id, export, as_of.encode(), self.storage()), self._write, jobs, self.respond)
+
+    def _write(self, copy: Copy, staged: Staged, stopped: Callable[[], bool]) -> int:
+        return write_copy(copy, staged.delta, self.session, stopped)

@@ -1,0 +1,153 @@
+"""The files of a copy: what a collection holds at one time, written once, complete or absent.
+
+    files of the hydration ──divided, consolidated──► shares ──► part-00000.parquet ...  in a folder of this attempt
+                                                             └─► _manifest.json          (copy, rows, files)
+    the folder is renamed to its place, if nothing is there
+
+    killed before the rename       nothing is there; the next attempt takes the folder away
+    ... after it, before the answer the next attempt finds its own copy's manifest there, and answers with that
+    two replicas at once            one renames; the other finds the manifest of the same copy, and answers alike
+
+Memory is that of a share: a large copy is divided on disk, beside the files that it is made from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_protocol.copies import STAGING, folder_of
+from tidemark_protocol.dataflow import CopyToSink
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.error_text import told
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.render.contract import SinkDelta
+from tidemark_replica.sinks.csv_files import write_csv
+from tidemark_replica.sinks.staging import attempt, settle
+from tidemark_replica.sinks.updates import Rows, consolidated
+
+MANIFEST = "_manifest.json"
+ROWS_MOST = 65_536
+Table = Any
+
+
+class CopyFailed(ReplicaError):
+    """The copy cannot be made as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """`id`: the same on every replica that makes it; `storage`: the instance's location, which it may not leave."""
+
+    id: GlobalId
+    sink: CopyToSink
+    as_of: int
+    storage: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.sink.columns)
+
+
+def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]) -> int:
+    """How many rows are at the copy's place now. Raises CopyFailed, OSError, and what Spark raises."""
+    place, staging = _places(copy)
+    if place.exists():
+        return _rows_there(copy, place)
+    with attempt(staging) as folder:
+        tables = _contents(copy, delta, stopped)
+        if copy.sink.format == "csv":
+            rows, files = write_csv(folder, tables, copy.sink.columns, session)
+        else:
+            rows, files = _write_parquet(folder, tables, copy.schema)
+        told_of = {"copy": copy.id, "as_of": copy.as_of, "format": copy.sink.format, "rows": rows, "files": files}
+        (folder / MANIFEST).write_text(json.dumps(told_of, indent=1) + "\n")
+        _check(stopped)
+        return rows if settle(folder, place) else _rows_there(copy, place)
+
+
+def _places(copy: Copy) -> tuple[Path, Path]:
+    """Where it goes, and where attempts are made; symbolic links do not lead out of the storage."""
+    try:
+        folder = Path(folder_of(copy.storage, copy.sink.location))
+    except ValueError as error:
+        raise CopyFailed(str(error)) from None
+    place = Path(copy.sink.location)
+    if not place.resolve().is_relative_to(Path(copy.storage).resolve()):
+        raise CopyFailed(f"{place} leads out of {copy.storage} by a symbolic link")
+    return place, folder / STAGING
+
+
+def _rows_there(copy: Copy, place: Path) -> int:
+    """The rows of this copy, which another attempt completed; raises CopyFailed where something else is there."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text())
+    except (OSError, ValueError):
+        manifest = {}
+    if not isinstance(manifest, dict) or manifest.get("copy") != copy.id:
+        raise CopyFailed(f"{place} exists: a copy is written to a folder that does not")
+    return int(manifest["rows"])
+
+
+def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) -> Iterator[Iterator[Table]]:
+    """The rows, each as often as it is there: the tables of one file after those of another."""
+    if delta is None or not delta.files:
+        return
+    ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
+    rows = Rows(pa.schema([*copy.schema, *ours]))
+    size = sum(file.stat().st_size for file in delta.files)
+    held = (table.filter(pc.less_equal(table.column(TIME), copy.as_of)) for table in rows.read((delta,)))
+    for share in consolidated(rows, held, size, delta.files[0].parent):
+        _check(stopped)
+        _check_contents(share)
+        yield repeated(share.select(copy.schema.names), share.column(DIFF).to_numpy())
+
+
+def _check(stopped: Callable[[], bool]) -> None:
+    if stopped():
+        raise CopyFailed("the copy was dropped")
+
+
+def _check_contents(share: Table) -> None:
+    failing = share.column(ERROR).drop_null()
+    if len(failing):
+        raise CopyFailed(f"what is to be copied is in error: {told(pc.min(failing).as_py())}")
+    if pc.min(share.column(DIFF)).as_py() < 0:
+        raise CopyFailed("what is to be copied is in error: NEGATIVE_MULTIPLICITY")
+
+
+def repeated(rows: Table, counts: Any) -> Iterator[Table]:
+    """Each row as often as it counts, in pieces of at most ROWS_MOST."""
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MOST):
+        wanted = np.arange(start, min(start + ROWS_MOST, int(ends[-1])))
+        yield rows.take(pa.array(np.searchsorted(ends, wanted, "right")))
+
+
+def _write_parquet(folder: Path, shares: Iterator[Iterator[Table]], schema: pa.Schema) -> tuple[int, list[str]]:
+    """One file per share; of nothing one that tells the columns."""
+    total, files = 0, list[str]()
+    for tables in shares:
+        rows, name = _write_file(folder, len(files), tables, schema)
+        total += rows
+        files.append(name)
+    return total, files or [_write_file(folder, 0, iter(()), schema)[1]]
+
+
+def _write_file(folder: Path, number: int, tables: Iterator[Table], schema: pa.Schema) -> tuple[int, str]:
+    name, rows = f"part-{number:05}.parquet", 0
+    with pq.ParquetWriter(folder / name, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows, name

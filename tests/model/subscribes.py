@@ -1,0 +1,108 @@
+"""Subscribes in the model: what a replica sends of one, and what its client makes of what it is told.
+
+A collection has the same three rows at every third time, and at the as_of; batches may end between them. So which
+updates lie between two positions is known, and a client that is told too much or too little is found out at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from tests.replica.plans import COLUMNS, copies
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
+
+PARTS = (10, 20, 30)
+Position = tuple[int, int]
+
+
+def contents(as_of: int, snapshot: bool, lower: Position, upper: Position) -> list[Position]:
+    """The updates of [lower, upper): times and parts."""
+    times = range(max(as_of, lower[0]), min(upper[0], 10**6) + 1)
+    shown = (t for t in times if (t == as_of and snapshot) or (t > as_of and t % 3 == 0))
+    return [(t, part) for t in shown for part in PARTS if lower <= (t, part) < upper]
+
+
+def subscribe_to(
+    name: str, as_of: int, source: ShardMetadata | None, index: str | None, snapshot: bool, up_to: int | None
+) -> DataflowDescription:
+    """A dataflow whose one export is a subscribe."""
+    plain = copies(name, as_of, source=source, imports_index=index)
+    sink = SubscribeSink(COLUMNS, snapshot, None if up_to is None else Time(up_to))
+    exports = (SinkExport(GlobalId(f"{name}-subscribe"), plain.objects[0].id, sink),)
+    return replace(plain, sink_exports=exports, until=None if up_to is None else Time(up_to))
+
+
+@dataclass
+class Sender:
+    """A replica's side: sends batches as far as its dataflow is, ending some of them within a time."""
+
+    id: GlobalId
+    sink: SubscribeSink
+    as_of: int
+    reached: Position = (0, 0)
+    batches: int = 0
+
+    def send(self, processed: int) -> Iterator[Response]:
+        if self.sink.up_to is not None and processed >= self.sink.up_to:
+            processed = EMPTY_SENTINEL
+        if processed <= self.reached[0]:
+            return
+        self.batches += 1
+        upper: Position = (processed, 0)
+        if self.batches % 3 == 1 and self.reached < (processed - 1, 20) and self.as_of < processed < EMPTY_SENTINEL:
+            upper = (processed - 1, 20)
+        before = upper if self.sink.up_to is None else min(upper, (int(self.sink.up_to), 0))
+        rows = json.dumps(contents(self.as_of, self.sink.with_snapshot, self.reached, before)).encode()
+        lower, self.reached = self.reached, upper
+        frontiers = Frontier.decode(lower[0]), Frontier.decode(upper[0])
+        yield SubscribeResponse(self.id, SubscribeBatch(*frontiers, rows, None, lower[1], upper[1]))
+
+    def drop(self) -> Response | None:
+        if self.reached[0] == EMPTY_SENTINEL:
+            return None
+        return SubscribeResponse(self.id, SubscribeDropped(Frontier.at(self.reached[0])))
+
+
+@dataclass
+class Client:
+    """Checks each batch as it is told. `reads`: the owner of the index behind it; `orphaned`: that index is gone, and
+    a replica that comes later cannot make it any more."""
+
+    owner: str
+    description: DataflowDescription
+    reads: str | None = None
+    orphaned: bool = False
+    told: Position = (0, 0)
+    failed: str | None = None
+    rows: list[Position] = field(default_factory=list)
+
+    @property
+    def sink(self) -> SubscribeSink:
+        sink = self.description.sink_exports[0].sink
+        assert isinstance(sink, SubscribeSink)
+        return sink
+
+    @property
+    def goes_on(self) -> bool:
+        return self.failed is None and self.told[0] < EMPTY_SENTINEL
+
+    def take(self, news: SubscribeAdvanced) -> None:
+        batch = news.batch
+        lower, upper = (news.lower[0].encode(), news.lower[1]), (batch.upper.encode(), batch.upper_part)
+        assert lower == self.told < upper, "a subscribe was told with a gap or an overlap"
+        self.told = upper
+        if batch.error is not None:
+            self.failed = batch.error
+            assert self.orphaned, f"a subscribe failed: {batch.error}"
+            return
+        rows = [(int(t), int(part)) for t, part in json.loads(batch.updates)]
+        new = [row for row in rows if row >= lower]
+        before = upper if self.sink.up_to is None else min(upper, (int(self.sink.up_to), 0))
+        expected = contents(self.description.as_of, self.sink.with_snapshot, lower, before)
+        assert new == expected, f"of {self.owner} {new} was told in [{lower}, {upper}), and {expected} is there"
