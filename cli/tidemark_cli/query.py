@@ -64,12 +64,11 @@ class _Chunks:
 
 
 def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
-    numbers = ("int", "bigint", "smallint", "tinyint", "float", "double", "decimal")
-    table = Table([printable(n) for n in header.column_names], [t.startswith(numbers) for t in header.column_types])
+    table = Table([printable(n) for n in header.column_names], list(map(is_number, header.column_types)))
     count = 0
     for batch in batches:
         count += batch.num_rows
-        columns = [[_cell(v) for v in column.to_pylist()] for column in batch.columns]
+        columns = [[cell(v) for v in column.to_pylist()] for column in batch.columns]
         print(*table.block(list(zip(*columns, strict=True))), sep="\n", file=out)
     if not count:
         print(*table.block([]), sep="\n", file=out)
@@ -78,13 +77,19 @@ def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: Te
     print(said, file=sys.stderr)
 
 
-def _cell(value: Any) -> str:
+def is_number(type: str) -> bool:
+    """Whether columns of the type are shown to the right."""
+    return type.startswith(("int", "bigint", "smallint", "tinyint", "float", "double", "decimal"))
+
+
+def cell(value: Any) -> str:
+    """As a table shows it."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict):
-        return printable(json.dumps(value, default=_json_value, ensure_ascii=False))
+        return printable(json.dumps(value, default=json_value, ensure_ascii=False))
     return printable(value.hex() if isinstance(value, bytes) else str(value))
 
 
@@ -94,10 +99,11 @@ def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: Tex
     separator = "\n"
     for batch in batches:
         for row in batch.to_pylist():
-            print(separator, json.dumps(row, default=_json_value), sep="", end="", file=out)
+            print(separator, json.dumps(row, default=json_value), sep="", end="", file=out)
             separator = ",\n"
     print("\n]}", file=out)
 
 
-def _json_value(value: Any) -> str:
+def json_value(value: Any) -> str:
+    """What JSON has no form for, as text."""
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -16,6 +16,7 @@ FOLDER, STAGING = "_copies", ".staging"
 FORMATS = ("parquet", "csv")
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=-]{0,127}")
 _SEGMENTS_MOST = 16
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 def copies_folder(storage_location: str, namespace: str) -> str:
@@ -34,9 +35,7 @@ def copy_location(folder: str, to: str) -> str:
     path = unquote(urlsplit(to).path) if to.startswith("file:///") else to
     if path.startswith("/"):
         if not path.startswith(f"{folder}/"):
-            raise ValueError(
-                f"a copy is written below {folder}, and {path} is not: give a path relative to that folder"
-            )
+            raise ValueError(f"a copy is written below {folder}, and {path} is not: give a path relative to it")
         path = path.removeprefix(f"{folder}/")
     segments = path.rstrip("/").split("/")
     if len(segments) > _SEGMENTS_MOST or not all(_SEGMENT.fullmatch(segment) for segment in segments):
@@ -51,7 +50,7 @@ def folder_of(storage_location: str, location: str) -> str:
     """The folder for copies that `location` is below; raises ValueError where it is below none of this storage."""
     storage = storage_location.rstrip("/")
     namespace, mark, _ = location.removeprefix(f"{storage}/").partition(f"/{FOLDER}/")
-    if not location.startswith(f"{storage}/") or not mark or "/" in namespace:
+    if not location.startswith(f"{storage}/") or not mark or not _NAMESPACE.fullmatch(namespace):
         raise ValueError(f"{location} is not below the folder for copies of a namespace of {storage}")
     folder = copies_folder(storage, namespace)
     if copy_location(folder, location) != location:

@@ -88,9 +88,11 @@ class Replica:
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
-        handles, spark, io, tell = self._handles, self._spark_jobs, self._io_jobs, lambda r: dataflows.tell(r)
+        handles, spark, io = self._handles, self._spark_jobs, self._io_jobs
         clients = ClientSinks(respond, respond.has_room, self._spark.get, lambda: self._state.storage_location)
-        around = Surroundings(self._renderer, handles, watch, spark, io, tell, self._metrics, clients)
+        around = Surroundings(
+            self._renderer, handles, watch, spark, io, lambda r: dataflows.tell(r), self._metrics, clients
+        )
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )

@@ -74,6 +74,9 @@ class Idle:
     def is_stepping(self) -> bool:
         return False
 
+    def drop(self, id: GlobalId) -> Response | None:
+        return None
+
     def retell(self) -> None: ...
 
     def stop(self) -> None: ...

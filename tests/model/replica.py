@@ -147,6 +147,8 @@ class Driver:
     stopped: bool = False
 
     def advance(self) -> None:
+        for sender in self.senders.values() if not self.stopped else ():
+            self._send(sender)
         processed = self.dataflow.processed.time
         upper = self.input_frontier()
         if self.stopped or self.dataflow.refusal or processed is None or not self.replica.fuel or upper <= processed:

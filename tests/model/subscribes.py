@@ -7,8 +7,8 @@ updates lie between two positions is known, and a client that is told too much o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from tests.replica.plans import COLUMNS, copies
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
@@ -80,17 +80,12 @@ class Client:
     orphaned: bool = False
     told: Position = (0, 0)
     failed: str | None = None
-    rows: list[Position] = field(default_factory=list)
 
     @property
     def sink(self) -> SubscribeSink:
         sink = self.description.sink_exports[0].sink
         assert isinstance(sink, SubscribeSink)
         return sink
-
-    @property
-    def goes_on(self) -> bool:
-        return self.failed is None and self.told[0] < EMPTY_SENTINEL
 
     def take(self, news: SubscribeAdvanced) -> None:
         batch = news.batch
@@ -106,3 +101,39 @@ class Client:
         before = upper if self.sink.up_to is None else min(upper, (int(self.sink.up_to), 0))
         expected = contents(self.description.as_of, self.sink.with_snapshot, lower, before)
         assert new == expected, f"of {self.owner} {new} was told in [{lower}, {upper}), and {expected} is there"
+
+
+class Clients:
+    """All that are subscribed now."""
+
+    def __init__(self) -> None:
+        self._clients: dict[GlobalId, Client] = {}
+
+    @property
+    def ids(self) -> list[GlobalId]:
+        return list(self._clients)
+
+    def add(self, client: Client) -> None:
+        self._clients[client.description.export_ids[0]] = client
+
+    def pop(self, id: GlobalId) -> Client:
+        return self._clients.pop(id)
+
+    def clear(self) -> None:
+        self._clients.clear()
+
+    def orphan(self, reads: str) -> None:
+        for client in self._clients.values():
+            client.orphaned |= client.reads == reads
+
+    def take(self, notice: object) -> None:
+        if isinstance(notice, SubscribeAdvanced) and notice.id in self._clients:
+            self._clients[notice.id].take(notice)
+
+    def check_complete(self, complete: Callable[[str | None], int]) -> None:
+        """Each has been told all there is; `complete`: up to when that is, of an index or of the table."""
+        for client in self._clients.values():
+            if not client.orphaned:
+                upper, up_to = complete(client.reads), client.sink.up_to
+                upper = EMPTY_SENTINEL if up_to is not None and up_to <= upper else upper
+                assert client.told[0] >= upper, f"{client.owner} was told up to {client.told}, not to {upper}"

@@ -49,7 +49,7 @@ class Model(RuleBasedStateMachine):
     def drop(self, data: st.DataObject) -> None:
         self.world.drop(data.draw(st.sampled_from(list(self.world.stored))))
 
-    @precondition(lambda self: len(self.world.clients) < 4)
+    @precondition(lambda self: len(self.world.clients.ids) < 4)
     @rule(
         data=st.data(),
         back=st.sampled_from([0, 20, 1_000]),
@@ -59,10 +59,10 @@ class Model(RuleBasedStateMachine):
     def subscribe(self, data: st.DataObject, back: int, snapshot: bool, lasts: int | None) -> None:
         self.world.subscribe(data.draw(st.sampled_from([None, *_indexes(self.world)])), back, snapshot, lasts)
 
-    @precondition(lambda self: self.world.clients)
+    @precondition(lambda self: self.world.clients.ids)
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
-        self.world.unsubscribe(data.draw(st.sampled_from(list(self.world.clients))))
+        self.world.unsubscribe(data.draw(st.sampled_from(self.world.clients.ids)))
 
     @rule(table=tables, by=st.sampled_from([1, 20, 100]))
     def advance(self, table: str, by: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.model import strangers
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
-from tests.model.subscribes import Client, subscribe_to
+from tests.model.subscribes import Client, Clients, subscribe_to
 from tests.protocol.audit import Audit
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
@@ -25,13 +25,12 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
-from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.commands import Command, IndexTarget, Peek
 from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Finishing
@@ -74,7 +73,7 @@ class World:
         self.descriptions: dict[ReplicaId, Description] = {}
         self.asked: dict[str, Peek] = {}
         self.answered: set[str] = set()
-        self.clients: dict[GlobalId, Client] = {}
+        self.clients = Clients()
         self._begin()
 
     # --- events ---
@@ -120,8 +119,7 @@ class World:
         self.book.release(f"stored {owner}")
         for view in view_shards(self.stored.pop(owner).description):
             self.book.forget(view.shard_id)
-        for client in self.clients.values():
-            client.orphaned |= client.reads == owner
+        self.clients.orphan(owner)
         self._take(self.instance.drop(owner))
 
     def subscribe(self, reads: str | None, back: int, snapshot: bool, lasts: int | None) -> None:
@@ -138,7 +136,7 @@ class World:
         as_of = max(known.since.encode(), known.upper.encode() - 1 - back)
         up_to = None if lasts is None else as_of + lasts
         description = subscribe_to(name, as_of, TABLE if reads is None else None, index, snapshot, up_to)
-        self.clients[description.export_ids[0]] = Client(name, description, reads)
+        self.clients.add(Client(name, description, reads))
         self.instance.create(Dataflow(name, description, LAG_MS), WriterTerm(1))
 
     def unsubscribe(self, id: GlobalId) -> None:
@@ -271,11 +269,10 @@ class World:
             self.connect(name)
         for _ in range(12):
             self.exchange(REPLICAS)
-        for client in self.clients.values():
-            assert client.orphaned or client.told[0] >= self._complete_for(client), (
-                f"{client.owner} was told everything"
-            )
-        for id in list(self.clients):
+        self.clients.check_complete(
+            lambda reads: self.shards[TABLES[0]].upper if reads is None else self._complete(reads)
+        )
+        for id in self.clients.ids:
             self.unsubscribe(id)
         self.exchange(REPLICAS)
         complete = {owner: self._complete(owner) for owner in self.stored}
@@ -303,11 +300,6 @@ class World:
         if stored.reads is not None:
             return self._complete(stored.reads)
         return min(self.shards[i.shard.shard_id].upper for i in stored.description.source_imports)
-
-    def _complete_for(self, client: Client) -> int:
-        up_to = client.sink.up_to
-        complete = self._complete(client.reads) if client.reads is not None else self.shards[TABLES[0]].upper
-        return EMPTY_SENTINEL if up_to is not None and up_to <= complete else complete
 
     # --- the operator's part ---
 
@@ -373,8 +365,7 @@ class World:
 
     def _take(self, notices: list[Notice]) -> None:
         for notice in notices:
-            if isinstance(notice, SubscribeAdvanced) and notice.id in self.clients:
-                self.clients[notice.id].take(notice)
+            self.clients.take(notice)
             if isinstance(notice, PeekAnswer):
                 assert notice.uuid not in self.answered, "answered twice"
                 self.answered.add(notice.uuid)

@@ -19,6 +19,7 @@ from tidemark_protocol.responses import (
     Response,
     Status,
     SubscribeBatch,
+    SubscribeDropped,
     SubscribeResponse,
 )
 from tidemark_replica.dataflows import FEW, REST, Dataflows
@@ -38,6 +39,7 @@ class Recorder:
 
     dataflow: InstalledDataflow
     calls: list[str] = field(default_factory=list)
+    last_words: Response | None = None
     since: dict[GlobalId, Frontier] = field(default_factory=dict)
 
     def advance(self) -> None:
@@ -55,6 +57,10 @@ class Recorder:
     @property
     def is_stepping(self) -> bool:
         return False
+
+    def drop(self, id: GlobalId) -> Response | None:
+        self.calls.append(f"drop {id}")
+        return self.last_words
 
     def retell(self) -> None:
         self.calls.append("retell")
@@ -252,3 +258,21 @@ def looked_at(scene: Scene) -> set[str]:
     for driver in scene.drivers:
         driver.calls.clear()
     return found
+
+
+def test_must_say_last_words_of_what_is_dropped_before_its_end() -> None:
+    """A subscribe or a copy: the sink knows them. One that was dropped for a new client has no one to tell."""
+    scene = Scene()
+    words = SubscribeResponse(GlobalId("s"), SubscribeDropped(at(7)))
+    scene.dataflows.create(transient("s", SubscribeSink(COLUMNS)))
+    scene.drivers[0].last_words = words
+    for _ in range(2):
+        scene.dataflows.compact(GlobalId("s"), EMPTY)
+    assert scene.hear() == [words]
+    assert scene.drivers[0].calls == ["drop s", "stop"]
+
+    scene.dataflows.create(transient("s", SubscribeSink(COLUMNS)))
+    scene.drivers[1].last_words = words
+    scene.dataflows.reconcile([transient("s", SubscribeSink(COLUMNS))])
+    assert scene.hear() == []
+    assert scene.drivers[1].calls == ["stop"]

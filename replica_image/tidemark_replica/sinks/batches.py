@@ -95,6 +95,8 @@ def batches(
 
 def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
     """Shares of about `rows_most` updates, given the distinct times in order and how many updates each has."""
+    if len(found) == 0:
+        return Shares(found, counts, counts, ())
     rows_most = max(rows_most, int(counts.sum()) // SHARES_MOST, 1)
     many = counts > rows_most
     bucket = (np.cumsum(counts) - counts) // rows_most
@@ -102,7 +104,7 @@ def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
     begins[1:] = (bucket[1:] != bucket[:-1]) | many[1:] | many[:-1]
     parts = np.where(many, -(-counts // rows_most), 1)
     made = np.where(begins, parts, 0)
-    first = np.maximum.accumulate(np.where(begins, np.cumsum(made) - made, 0)) if len(found) else made
+    first = np.maximum.accumulate(np.where(begins, np.cumsum(made) - made, 0))
     ends = []
     starts = np.flatnonzero(begins)
     for start, following in zip(starts, [*starts[1:], len(found)], strict=True):

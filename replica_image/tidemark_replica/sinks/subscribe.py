@@ -72,6 +72,7 @@ class SubscribeSink:
     def stage(self, staged: Staged) -> None:
         if is_quiet(staged):
             staged.release()
+            staged = replace(staged, release=_nothing)
             if self._staged and is_quiet(self._staged[-1]):
                 self._staged[-1] = replace(self._staged[-1], upper=staged.upper)
                 return
@@ -154,6 +155,10 @@ def goal_of(staged: Staged, up_to: int) -> Goal:
         first = min(error for error, count in staged.errors[failing].items() if count)
         return Goal(failing, Position(failing), f"the subscribe is in error: {told(first)}")
     return Goal(before, Position(EMPTY_SENTINEL if before == up_to else before), None)
+
+
+def _nothing() -> None:
+    """It has been released."""
 
 
 def is_quiet(staged: Staged) -> bool:

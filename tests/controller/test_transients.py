@@ -1,0 +1,198 @@
+"""Subscribes and copies in an instance: holds, compaction, replicas that come late, and what is left at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.worlds import EMPTY, INPUT, R1, R2, TERM, World, at
+from tests.replica.plans import COLUMNS, transient
+from tidemark_operator.controller.copies import CopyAnswer
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.notices import DataflowGone
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.fleet.subscription import Subscription
+from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.responses import (
+    CopyToDone,
+    CopyToDropped,
+    CopyToResponse,
+    Frontiers,
+    SubscribeBatch,
+    SubscribeDropped,
+    SubscribeResponse,
+)
+
+S = GlobalId("s")
+
+
+def create(world: World, sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDescription:
+    """The client's dataflow, over the input."""
+    description = replace(transient("s", sink), as_of=Time(as_of))
+    (source,) = description.source_imports
+    description = replace(description, source_imports=(replace(source, shard=replace(source.shard, shard_id=INPUT)),))
+    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    return description
+
+
+def batch(world: World, replica: ReplicaId, lower: int, upper: Frontier, part: int = 0) -> list[object]:
+    return list(world.hear(replica, SubscribeResponse(S, SubscribeBatch(at(lower), upper, b"", None, 0, part))))
+
+
+def held(world: World) -> Frontier | None:
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    return shard.holds.get("export s")
+
+
+def test_a_subscribe_is_scheduled_at_once_and_never_allowed_to_write() -> None:
+    """Also where hydrations of others fill every place."""
+    world = World()
+    world.connect(R1)
+    world.sent(R1)
+    description = create(world, SubscribeSink(COLUMNS))
+
+    assert world.sent(R1) == [c.CreateDataflow(description), c.Schedule(S)]
+
+
+def test_inputs_are_held_for_what_has_not_been_told() -> None:
+    """One time before it, so that a replica which comes late begins where the client goes on; within a time, there."""
+    world = World()
+    world.connect(R1)
+    create(world, SubscribeSink(COLUMNS))
+    assert held(world) == at(300)
+    batch(world, R1, 0, at(301), 1 << 63)
+    world.maintain()
+    assert held(world) == at(300)
+    world.hear(R1, SubscribeResponse(S, SubscribeBatch(at(301), at(400), b"", None, 1 << 63, 0)))
+    world.maintain()
+    assert held(world) == at(399)
+
+    world.connect(R2)
+    (created,) = [m for m in world.sent(R2) if isinstance(m, c.CreateDataflow)]
+    assert created.dataflow.as_of == 399
+
+
+def test_a_replica_that_lags_keeps_its_inputs() -> None:
+    """What is told does not wait for it, but what it reads stays."""
+    world = World()
+    world.connect(R1, R2)
+    create(world, SubscribeSink(COLUMNS))
+    batch(world, R1, 0, at(400))
+    batch(world, R2, 0, at(310))
+    world.maintain()
+
+    assert held(world) == at(309)
+
+
+def test_must_not_take_frontiers_for_a_subscribe() -> None:
+    """A replica that reports what it must not: nothing is compacted that the client has not been told."""
+    world = World()
+    world.connect(R1)
+    create(world, SubscribeSink(COLUMNS))
+    assert world.hear(R1, Frontiers(S, at(450), at(450), at(450))) == []
+    world.instance.dataflows.seed({S: at(450)})
+    world.maintain()
+
+    assert held(world) == at(300)
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["dropped", "ended"])
+def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool) -> None:
+    """By DroppedAt, or because it had come to its end."""
+    world = World()
+    world.connect(R1, R2)
+    create(world, SubscribeSink(COLUMNS))
+    batch(world, R1, 0, EMPTY if ended else at(400))
+    assert world.instance.drop("s") == []
+    assert world.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)
+    heard = [] if ended else world.hear(R1, SubscribeResponse(S, SubscribeDropped(at(400))))
+    assert heard == []
+    assert held(world) is not None
+
+    assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
+    assert held(world) is None
+    assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == []
+
+
+def test_a_copy_is_answered_once_and_gone_when_all_have_answered() -> None:
+    """The one that was faster, and the other, which was told to stop."""
+    world = World()
+    world.connect(R1, R2)
+    create(world, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
+    assert CopyAnswer(S, CopyToDone(7)) in world.hear(R1, CopyToResponse(S, CopyToDone(7)))
+    world.instance.drop("s")
+
+    assert world.hear(R2, CopyToResponse(S, CopyToDropped())) == [DataflowGone("s")]
+    assert held(world) is None
+
+
+def test_a_copy_response_about_anything_else_changes_nothing() -> None:
+    """A replica that lies does not end an index."""
+    world = World()
+    world.connect(R1)
+    world.install()
+    assert world.hear(R1, CopyToResponse(GlobalId("d/i"), CopyToDone(7))) == []
+    collection = world.instance.dataflows.collection(GlobalId("d/i"))
+    assert collection is not None
+    assert collection.replicas[R1].write is None
+
+
+def advanced(lower: int, upper: Frontier, updates: bytes = b"", error: str | None = None) -> SubscribeAdvanced:
+    return SubscribeAdvanced(S, SubscribeBatch(at(lower), upper, updates, error), (at(lower), 0))
+
+
+async def take(subscription: Subscription) -> list[tuple[str, str, bytes]]:
+    """All that waits."""
+    found = []
+    while True:
+        try:
+            async with asyncio.timeout(0.05):
+                news = await subscription.next()
+        except TimeoutError:
+            return found
+        found.append((str(news.lower[0]), str(news.batch.upper), news.batch.updates))
+
+
+def test_batches_without_updates_wait_as_one() -> None:
+    """Ticks of an idle view cost a client that sleeps nothing."""
+    subscription = Subscription(lambda: None)
+    for news in (advanced(0, at(5)), advanced(5, at(6)), advanced(6, at(7), b"x"), advanced(7, at(8))):
+        subscription.put(news)
+
+    assert asyncio.run(take(subscription)) == [("{0}", "{6}", b""), ("{6}", "{7}", b"x"), ("{7}", "{8}", b"")]
+
+
+def test_a_client_that_is_too_slow_ends_its_subscribe_and_holds_nothing() -> None:
+    """It is told why, and the replicas are told at once."""
+    ends: list[int] = []
+    subscription = Subscription(lambda: ends.append(1), most_bytes=10)
+    for lower in (0, 1, 2):
+        subscription.put(advanced(lower, at(lower + 1), b"12345"))
+    subscription.put(advanced(3, at(4), b"1"))
+
+    with pytest.raises(SubscribeEnded, match="too slow: 15 bytes"):
+        asyncio.run(take(subscription))
+    assert ends == [1]
+
+
+def test_an_error_comes_after_what_was_told_before_it() -> None:
+    """The first one counts."""
+    subscription = Subscription(lambda: None)
+    subscription.put(advanced(0, at(1), b"rows"))
+    subscription.put(advanced(1, EMPTY, error="division by zero"))
+    subscription.fail("another")
+
+    async def play() -> None:
+        assert (await subscription.next()).batch.updates == b"rows"
+        with pytest.raises(SubscribeEnded, match="division by zero"):
+            await subscription.next()
+
+    asyncio.run(play())

@@ -1,0 +1,72 @@
+"""Where copies may be written, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark_protocol.copies import copies_folder, copy_location, folder_of
+
+STORE = "/var/lib/tidemark"
+FOLDER = copies_folder(STORE, "team-a")
+
+
+@pytest.mark.parametrize(
+    ("to", "location"),
+    [
+        ("flights", f"{FOLDER}/flights"),
+        ("daily/date=2026-01-31/", f"{FOLDER}/daily/date=2026-01-31"),
+        (f"{FOLDER}/a/b.v1", f"{FOLDER}/a/b.v1"),
+        (f"file://{FOLDER}/a", f"{FOLDER}/a"),
+    ],
+)
+def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
+    """Relative, or whole."""
+    assert copy_location(FOLDER, to) == location
+    assert folder_of(STORE, location) == FOLDER
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("", "no place"),
+        (".", "no place"),
+        ("../team-b/_copies/x", "no place"),
+        ("a/../../x", "no place"),
+        ("a//b", "no place"),
+        (".staging/x", "no place"),
+        ("a\nb", "no place"),
+        ("a b", "no place"),
+        ("a" * 200, "no place"),
+        ("/".join("abcdefghijklmnopq"), "no place"),
+        (FOLDER, "is not: give a path relative to it"),
+        ("/etc/cron.d/x", f"is written below {FOLDER}"),
+        (f"{STORE}/team-b/_copies/x", "is written below"),
+        (f"file://{FOLDER}/%2e%2e/x", "no place"),
+        ("s3://bucket/x", "s3:// is not supported"),
+        ("file://host/x", "file:// is not supported"),
+    ],
+)
+def test_any_other_place_is_refused(to: str, said: str) -> None:
+    """With what to give instead."""
+    with pytest.raises(ValueError, match=said):
+        copy_location(FOLDER, to)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        f"{STORE}/team-a/tpch/orders/v1",
+        f"{STORE}/team-a/_copies",
+        f"{STORE}/team-a/_copies/",
+        f"{STORE}/team-a/_copies/../x",
+        f"{STORE}/a/b/_copies/x",
+        f"{STORE}/_copies/x",
+        f"{STORE}/../_copies/x",
+        "/elsewhere/team-a/_copies/x",
+        f"{STORE}x/team-a/_copies/x",
+    ],
+)
+def test_a_replica_refuses_what_no_gateway_sends(location: str) -> None:
+    """It knows the instance's storage, and no namespace."""
+    with pytest.raises(ValueError, match=r"is (not below|no place)|not: give"):
+        folder_of(STORE, location)
