@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INPUT, R1, R2, TERM, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, R1, R2, TERM, World, at
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
@@ -17,7 +17,7 @@ from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import SubscribeEnded
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, IndexImport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.responses import (
@@ -29,6 +29,7 @@ from tidemark_protocol.responses import (
     SubscribeDropped,
     SubscribeResponse,
 )
+from tidemark_protocol.types import ColumnType
 
 S = GlobalId("s")
 
@@ -196,3 +197,23 @@ def test_an_error_comes_after_what_was_told_before_it() -> None:
             await subscription.next()
 
     asyncio.run(play())
+
+
+def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> None:
+    """Its client is told, and a replica that connects later never hears of it."""
+    world = World()
+    world.connect(R1)
+    world.install()
+    world.report(R1, at(400))
+    description = replace(transient("s", SubscribeSink(COLUMNS)), as_of=Time(300), source_imports=())
+    imported = IndexImport(GlobalId("t"), GlobalId("x"), (), tuple(ColumnType(c.type, c.nullable) for c in COLUMNS))
+    description = replace(description, index_imports=(replace(imported, id=INDEX),))
+    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    batch(world, R1, 0, at(350))
+    (ended,) = world.instance.drop("ns/d")
+
+    assert isinstance(ended, SubscribeAdvanced)
+    assert ended.lower == (at(350), 0)
+    assert "dropped, or replaced" in str(ended.batch.error)
+    world.connect(R2)
+    assert not any(isinstance(m, c.CreateDataflow) for m in world.sent(R2))

@@ -7,15 +7,22 @@ updates lie between two positions is known, and a client that is told too much o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from tests.replica.plans import COLUMNS, copies
+from tests.replica.plans import COLUMNS, copies, shard
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import Waiting
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
+
+if TYPE_CHECKING:
+    from tests.model.world import World
 
 PARTS = (10, 20, 30)
 Position = tuple[int, int]
@@ -104,23 +111,35 @@ class Client:
 
 
 class Clients:
-    """All that are subscribed now."""
+    """All that are subscribed now, to a table or to a Dataflow's index."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        self._world = world
         self._clients: dict[GlobalId, Client] = {}
 
     @property
     def ids(self) -> list[GlobalId]:
         return list(self._clients)
 
-    def add(self, client: Client) -> None:
-        self._clients[client.description.export_ids[0]] = client
+    def subscribe(self, table: ShardId, reads: str | None, back: int, snapshot: bool, lasts: int | None) -> None:
+        """From a time on that can be read, `back` before the newest; to the table where it `reads` no index."""
+        self._world.created += 1
+        name, source = f"c{self._world.created}", shard(table, "") if reads is None else None
+        index = None if reads is None else f"{reads}-index"
+        try:
+            known = next(self._world.inputs(subscribe_to(name, 0, source, index, True, None))).frontiers
+        except Waiting:
+            return
+        if known is None or known.upper <= known.since:
+            return
+        as_of = max(known.since.encode(), known.upper.encode() - 1 - back)
+        up_to = None if lasts is None else as_of + lasts
+        description = subscribe_to(name, as_of, source, index, snapshot, up_to)
+        self._clients[description.export_ids[0]] = Client(name, description, reads)
+        self._world.instance.create(Dataflow(name, description, LAG_MS), WriterTerm(1))
 
-    def pop(self, id: GlobalId) -> Client:
-        return self._clients.pop(id)
-
-    def clear(self) -> None:
-        self._clients.clear()
+    def unsubscribe(self, id: GlobalId) -> None:
+        self._world.take(self._world.instance.drop(self._clients.pop(id).owner))
 
     def orphan(self, reads: str) -> None:
         for client in self._clients.values():
@@ -130,10 +149,21 @@ class Clients:
         if isinstance(notice, SubscribeAdvanced) and notice.id in self._clients:
             self._clients[notice.id].take(notice)
 
-    def check_complete(self, complete: Callable[[str | None], int]) -> None:
-        """Each has been told all there is; `complete`: up to when that is, of an index or of the table."""
+    def settle(self) -> None:
+        """Each has been told all there is, or that its index is gone; then all of them go."""
         for client in self._clients.values():
+            ended = client.told[0] == EMPTY_SENTINEL
+            assert ended or not client.orphaned, f"{client.owner} was not told of its end"
             if not client.orphaned:
-                upper, up_to = complete(client.reads), client.sink.up_to
-                upper = EMPTY_SENTINEL if up_to is not None and up_to <= upper else upper
+                upper = self._complete(client)
                 assert client.told[0] >= upper, f"{client.owner} was told up to {client.told}, not to {upper}"
+        for id in self.ids:
+            self.unsubscribe(id)
+
+    def _complete(self, client: Client) -> int:
+        sources = client.description.source_imports
+        if sources:
+            upper = self._world.shards[sources[0].shard.shard_id].upper
+        else:
+            upper = self._world.complete(str(client.reads))
+        return EMPTY_SENTINEL if client.sink.up_to is not None and client.sink.up_to <= upper else upper

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.model.world import REPLICAS, TABLES, World
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.responses import Frontiers, PeekCanceled, PeekError, PeekResponse, ShardFrontiers, Status
 
 PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "2000"))
@@ -52,17 +52,19 @@ class Model(RuleBasedStateMachine):
     @precondition(lambda self: len(self.world.clients.ids) < 4)
     @rule(
         data=st.data(),
+        table=tables,
         back=st.sampled_from([0, 20, 1_000]),
         snapshot=st.booleans(),
         lasts=st.sampled_from([None, None, 1, 60]),
     )
-    def subscribe(self, data: st.DataObject, back: int, snapshot: bool, lasts: int | None) -> None:
-        self.world.subscribe(data.draw(st.sampled_from([None, *_indexes(self.world)])), back, snapshot, lasts)
+    def subscribe(self, data: st.DataObject, table: ShardId, back: int, snapshot: bool, lasts: int | None) -> None:
+        reads = data.draw(st.sampled_from([None, *_indexes(self.world)]))
+        self.world.clients.subscribe(table, reads, back, snapshot, lasts)
 
     @precondition(lambda self: self.world.clients.ids)
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
-        self.world.unsubscribe(data.draw(st.sampled_from(self.world.clients.ids)))
+        self.world.clients.unsubscribe(data.draw(st.sampled_from(self.world.clients.ids)))
 
     @rule(table=tables, by=st.sampled_from([1, 20, 100]))
     def advance(self, table: str, by: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.model import strangers
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
-from tests.model.subscribes import Client, Clients, subscribe_to
+from tests.model.subscribes import Clients
 from tests.protocol.audit import Audit
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
@@ -25,7 +25,6 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
-from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.commands import Command, IndexTarget, Peek
@@ -40,7 +39,6 @@ LAG = 50
 TABLES = (ShardId("t0"), ShardId("t1"))
 REPLICAS = (ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3"))
 MAINTENANCE_MS = 10_000
-TABLE = shard(TABLES[0], "")
 
 
 @dataclass
@@ -64,7 +62,7 @@ class Stored:
 class World:
     def __init__(self) -> None:
         self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
-        self.now, self._connections, self._created, self._peeks = 10_000_000, strangers.FIRST_CONNECTION, 0, 0
+        self.now, self._connections, self.created, self._peeks = 10_000_000, strangers.FIRST_CONNECTION, 0, 0
         self.late: dict[ReplicaId, list[tuple[int, Response]]] = {}
         self.stored: dict[str, Stored] = {}
         self.reached: dict[GlobalId, Frontier] = {}
@@ -73,7 +71,6 @@ class World:
         self.descriptions: dict[ReplicaId, Description] = {}
         self.asked: dict[str, Peek] = {}
         self.answered: set[str] = set()
-        self.clients = Clients()
         self._begin()
 
     # --- events ---
@@ -84,13 +81,12 @@ class World:
         self.connections.clear()
         self.descriptions.clear()
         self.asked.clear()
-        self.clients.clear()
         self._begin()
 
     def _begin(self) -> None:
         """A controller that knows what is stored."""
         self.book = ShardBook()
-        self.instance = Instance(self.book)
+        self.instance, self.clients = Instance(self.book), Clients(self)
         for id in TABLES:
             self.book.register(id, str(id), LAG)
         for owner, stored in self.stored.items():
@@ -98,8 +94,8 @@ class World:
 
     def create(self, kind: str, table: ShardId, reads: str | None) -> None:
         """A Dataflow over a table, or over another's index."""
-        self._created += 1
-        name = f"d{self._created}"
+        self.created += 1
+        name = f"d{self.created}"
         source = shard(table, "") if reads is None else None
         view = shard(f"{name}-shard", "") if "view" in kind else None
         index = f"{name}-index" if "index" in kind else None
@@ -120,27 +116,7 @@ class World:
         for view in view_shards(self.stored.pop(owner).description):
             self.book.forget(view.shard_id)
         self.clients.orphan(owner)
-        self._take(self.instance.drop(owner))
-
-    def subscribe(self, reads: str | None, back: int, snapshot: bool, lasts: int | None) -> None:
-        """To a table, or to a Dataflow's index, from a time on that can be read."""
-        self._created += 1
-        name, index = f"c{self._created}", None if reads is None else f"{reads}-index"
-        try:
-            readable = next(self._inputs(subscribe_to(name, 0, TABLE if reads is None else None, index, True, None)))
-        except Waiting:
-            return
-        known = readable.frontiers
-        if known is None or known.upper <= known.since:
-            return
-        as_of = max(known.since.encode(), known.upper.encode() - 1 - back)
-        up_to = None if lasts is None else as_of + lasts
-        description = subscribe_to(name, as_of, TABLE if reads is None else None, index, snapshot, up_to)
-        self.clients.add(Client(name, description, reads))
-        self.instance.create(Dataflow(name, description, LAG_MS), WriterTerm(1))
-
-    def unsubscribe(self, id: GlobalId) -> None:
-        self._take(self.instance.drop(self.clients.pop(id).owner))
+        self.take(self.instance.drop(owner))
 
     def advance(self, table: ShardId, by: int) -> None:
         """New data."""
@@ -164,7 +140,7 @@ class World:
         """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
         old = self.connections.pop(name, None)
         if old is not None:
-            self._take(self.instance.disconnect(name))
+            self.take(self.instance.disconnect(name))
             said = [*old.outbox, *self.replicas[name].drain()]
             self.late.setdefault(name, []).extend((old.number, response) for response in said)
 
@@ -172,7 +148,7 @@ class World:
         """What was said on connections that are no more."""
         known = self._known()
         for number, response in self.late.pop(name, []):
-            self._take(self.instance.receive(name, number, response, self.now))
+            self.take(self.instance.receive(name, number, response, self.now))
         assert self._known() == known, "an earlier connection was believed"
 
     def kill(self, name: ReplicaId) -> None:
@@ -222,7 +198,7 @@ class World:
     def said(self, name: ReplicaId, response: Response) -> None:
         """True or not."""
         if connection := self.connections.get(name):
-            self._take(self.instance.receive(name, connection.number, response, self.now))
+            self.take(self.instance.receive(name, connection.number, response, self.now))
 
     def work(self, name: ReplicaId, fuel: int) -> None:
         self.replicas[name].work(fuel)
@@ -230,7 +206,7 @@ class World:
     def maintain(self) -> None:
         self.now += MAINTENANCE_MS
         self._restore()
-        self._take(self.instance.maintain(self.now))
+        self.take(self.instance.maintain(self.now))
 
     def ask(self, owner: str, back: int) -> None:
         """A peek of an index at a time that can be read, `back` before the newest."""
@@ -242,7 +218,7 @@ class World:
         self._peeks += 1
         peek = Peek(f"peek {self._peeks}", IndexTarget(id), Time(time), _EVERY, Finishing(), ())
         self.asked[peek.uuid] = peek
-        self._take(self.instance.peek(peek))
+        self.take(self.instance.peek(peek))
 
     def give_up(self, uuid: str) -> None:
         del self.asked[uuid]
@@ -269,13 +245,9 @@ class World:
             self.connect(name)
         for _ in range(12):
             self.exchange(REPLICAS)
-        self.clients.check_complete(
-            lambda reads: self.shards[TABLES[0]].upper if reads is None else self._complete(reads)
-        )
-        for id in self.clients.ids:
-            self.unsubscribe(id)
+        self.clients.settle()
         self.exchange(REPLICAS)
-        complete = {owner: self._complete(owner) for owner in self.stored}
+        complete = {owner: self.complete(owner) for owner in self.stored}
         assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"
         for name, replica in self.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
@@ -295,10 +267,10 @@ class World:
             self.check()
         self.maintain()
 
-    def _complete(self, owner: str) -> int:
+    def complete(self, owner: str) -> int:
         stored = self.stored[owner]
         if stored.reads is not None:
-            return self._complete(stored.reads)
+            return self.complete(stored.reads)
         return min(self.shards[i.shard.shard_id].upper for i in stored.description.source_imports)
 
     # --- the operator's part ---
@@ -317,7 +289,7 @@ class World:
             self.book.register(view.shard_id, str(view.shard_id), LAG)
         sinks = [f.upper for v in view_shards(description) if (f := self.book.frontiers(v.shard_id))]
         request = AsOfRequest(
-            inputs=tuple(self._inputs(description)),
+            inputs=tuple(self.inputs(description)),
             sinks=tuple(upper for upper in sinks if upper > Frontier.minimum()),
             stored=None if first else description.as_of,
             running=tuple(running_sinces(description, self.descriptions.values())),
@@ -331,7 +303,7 @@ class World:
         self.instance.dataflows.seed({id: f for id, f in self.reached.items() if id in description.export_ids})
         self.book.release(f"stored {owner}")
 
-    def _inputs(self, description: DataflowDescription) -> Iterator[Input]:
+    def inputs(self, description: DataflowDescription) -> Iterator[Input]:
         for source in description.source_imports:
             yield Input(source.id, self.book.register(source.shard.shard_id, source.shard.location).readable)
         for imported in description.index_imports:
@@ -363,7 +335,7 @@ class World:
         """As statuses do."""
         self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
 
-    def _take(self, notices: list[Notice]) -> None:
+    def take(self, notices: list[Notice]) -> None:
         for notice in notices:
             self.clients.take(notice)
             if isinstance(notice, PeekAnswer):

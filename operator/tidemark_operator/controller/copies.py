@@ -56,6 +56,15 @@ class CopyBook:
             copy.failed.pop(replica, None)
         return self._all_failed(set(connected))
 
+    def fail(self, ids: Iterable[GlobalId], why: str) -> list[CopyAnswer]:
+        """No replica will complete them."""
+        answers = []
+        for id in ids:
+            if (copy := self._copies.get(id)) is not None and not copy.answered:
+                copy.answered = True
+                answers.append(CopyAnswer(id, CopyToFailed(why)))
+        return answers
+
     def _all_failed(self, connected: set[ReplicaId]) -> list[CopyAnswer]:
         answers = []
         for id, copy in self._copies.items():

@@ -96,6 +96,13 @@ class Dataflows:
             self._hold_inputs(collection)
         return [CreateDataflow(description), *(AllowWrites(id, term) for id in sinks)]
 
+    def visitors(self, owner: str) -> list[Dataflow]:
+        """Queries, subscribes and copies that import an index of the dataflow's: nobody waits for their end."""
+        dataflow = self._by_owner.get(owner)
+        exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
+        passing = (d for d in self._by_owner.values() if d.description.is_one_shot or d.description.is_transient)
+        return [d for d in passing if exported & set(d.imports)]
+
     def drop(self, owner: str) -> list[Command]:
         """Drops it on every replica. Its holds stay until all of them are done with it."""
         dataflow = self._by_owner.get(owner)

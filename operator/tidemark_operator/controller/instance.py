@@ -76,8 +76,15 @@ class Instance:
         self._broadcast(self.dataflows.schedule())
 
     def drop(self, owner: str) -> list[Notice]:
+        """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
+        later could not make that any more."""
+        news: list[Notice] = []
+        why = "an index that it reads was dropped, or replaced: ask again"
+        for visitor in self.dataflows.visitors(owner):
+            news += self._transients.fail(visitor.description, why)
+            self._broadcast(self.dataflows.drop(visitor.owner))
         self._broadcast(self.dataflows.drop(owner))
-        return self._reap()
+        return [*news, *self._reap()]
 
     def configure(self, command: Command) -> None:
         """UpdateConfiguration, for all and for those to come."""

@@ -37,7 +37,7 @@ class _Subscribe:
     told: Position = _START
     sent: dict[ReplicaId, Position | None] = field(default_factory=dict)
     """How far each replica has sent; None: no more is believed of it."""
-    failed: dict[ReplicaId, SubscribeBatch] = field(default_factory=dict)
+    failed: dict[ReplicaId, str] = field(default_factory=dict)
 
 
 class SubscribeBook:
@@ -69,7 +69,7 @@ class SubscribeBook:
         if lower != before or upper <= lower:
             return None
         if batch.error is not None:
-            subscribe.failed[replica] = batch
+            subscribe.failed[replica] = batch.error
             return Frontier.empty(), self._all_failed(set(connected))
         subscribe.sent[replica] = upper
         if upper <= subscribe.told:
@@ -85,11 +85,22 @@ class SubscribeBook:
             subscribe.failed.pop(replica, None)
         return self._all_failed(set(connected))
 
-    def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
-        """The errors of those that no replica goes on with."""
+    def fail(self, ids: Iterable[GlobalId], why: str) -> list[SubscribeAdvanced]:
+        """No replica will go on with them."""
         news = []
-        for id, subscribe in self._subscribes.items():
-            if connected and connected <= subscribe.failed.keys() and not subscribe.told[0].is_empty:
-                news.append(SubscribeAdvanced(id, next(iter(subscribe.failed.values())), subscribe.told))
+        for id in ids:
+            subscribe = self._subscribes[id]
+            if not subscribe.told[0].is_empty:
+                batch = SubscribeBatch(subscribe.told[0], Frontier.empty(), b"", why, subscribe.told[1])
+                news.append(SubscribeAdvanced(id, batch, subscribe.told))
                 subscribe.told = (Frontier.empty(), 0)
         return news
+
+    def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
+        """The errors of those that no replica goes on with."""
+        failed = [
+            (id, next(iter(s.failed.values())))
+            for id, s in self._subscribes.items()
+            if connected and connected <= s.failed.keys()
+        ]
+        return [news for id, why in failed for news in self.fail([id], why)]

@@ -42,6 +42,11 @@ class Transients:
             elif isinstance(export.sink, CopyToSink):
                 self._copies.add(export.id)
 
+    def fail(self, description: DataflowDescription, why: str) -> Sequence[News]:
+        """It cannot go on."""
+        ids = description.export_ids
+        return [*self._subscribes.fail(filter(self._subscribes.has, ids), why), *self._copies.fail(ids, why)]
+
     def has(self, id: GlobalId) -> bool:
         return self._subscribes.has(id) or self._copies.has(id)
 
