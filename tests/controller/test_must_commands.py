@@ -171,6 +171,31 @@ def test_must_answer_a_peek_whose_index_went_with_the_last_replica_that_was_aske
     assert not any(isinstance(m, c.Peek) for m in world.sent(R1))
 
 
+def test_must_ask_the_target_alone_and_fail_with_it() -> None:
+    """Another replica is not asked, nor one that joins; nobody waits for a target that is gone, or never came."""
+    world = World(upper=900)
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    world.report(R1, at(500))
+    world.sent(R1), world.sent(R2)
+    assert world.instance.peek(peek("p", 450), R2) == []
+    assert [type(m) for m in world.sent(R2)] == [c.Peek]
+    assert world.instance.disconnect(R1) == []
+    world.connect(R1)
+    assert not any(isinstance(m, c.Peek) for m in world.sent(R1))
+
+    (failed,) = world.instance.disconnect(R2)
+    (nobody,) = world.instance.peek(peek("q", 450), R2)
+
+    assert isinstance(failed, PeekAnswer)
+    assert isinstance(nobody, PeekAnswer)
+    assert "failed or was dropped" in failed.result.message  # type: ignore[union-attr]
+    assert "not connected" in nobody.result.message  # type: ignore[union-attr]
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.holds == {}
+
+
 @pytest.mark.parametrize("answer", [ROWS, PeekError("no"), PeekCanceled()], ids=["rows", "error", "canceled"])
 def test_must_take_any_answer_to_a_cancelled_peek(answer: PeekRows | PeekError | PeekCanceled) -> None:
     """A replica may have answered before it heard of it: nothing comes of it, and nothing breaks."""

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.remotes import fleet, home, network, r1, r2
 from tests.e2e.system import System, running
 from tidemark_devcluster.plane import ControlPlane
+
+__all__ = ["fleet", "home", "network", "r1", "r2", "system"]
 
 
 @pytest.fixture(scope="module")

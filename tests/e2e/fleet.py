@@ -9,6 +9,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
 from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowGone, Notice
+from tidemark_operator.controller.notices import DataflowGone, IngestionReported, Notice
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
@@ -27,7 +28,8 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Description, PeekRows
+from tidemark_protocol.responses import Description, PeekError, PeekRows
+from tidemark_protocol.storage import IngestionDescription
 
 LAG_MS = 5
 MAINTAIN_SECONDS = 0.2
@@ -92,14 +94,29 @@ class Fleet:
     def drop(self, name: str) -> None:
         self._do(lambda: self.instance.drop(name))
 
-    def peek(self, id: GlobalId, time: int, bound: float = BOUND_SECONDS) -> list[tuple[Any, ...]]:
-        """The rows, in order; fails where the answer is an error, or does not come."""
+    def ask(self, id: GlobalId, time: int, target: str | None = None) -> Future[PeekRows | PeekError]:
+        """A peek under way."""
         mfp = MapFilterProject(SCHEMA)
         asked = Peek(uuid.uuid4().hex, IndexTarget(id), Time(time), mfp, Finishing(), COLUMNS)
-        answer = asyncio.run_coroutine_threadsafe(self.instance.peek(asked), self._loop).result(bound)
+        to = None if target is None else ReplicaId(target)
+        return asyncio.run_coroutine_threadsafe(self.instance.peek(asked, to), self._loop)
+
+    def peek(self, id: GlobalId, time: int, target: str | None = None) -> list[tuple[Any, ...]]:
+        """The rows, in order; fails where the answer is an error, or does not come."""
+        answer = self.ask(id, time, target).result(BOUND_SECONDS)
         assert isinstance(answer, PeekRows), answer
         rows = pa.ipc.open_stream(answer.data).read_all().to_pylist()
         return sorted((tuple(row.values()) for row in rows), key=repr)
+
+    def ingest(self, name: str, ingestion: IngestionDescription, term: int) -> None:
+        """That replica ingests the source from now on, under that term."""
+
+        def ingest() -> None:
+            for table in ingestion.tables:
+                self.shards.register(table.shard.shard_id, table.shard.location, LAG_MS)
+            self.instance.run_ingestion(ReplicaId(name), ingestion, WriterTerm(term))
+
+        self._do(ingest)
 
     # --- what it sees ---
 
@@ -124,6 +141,20 @@ class Fleet:
         collection = self._do(lambda: self.instance.core.dataflows.collection(id))
         assert collection is not None
         return collection.since
+
+    def ingestion_said(self, name: str) -> list[str]:
+        """The states and messages that a replica has reported of its ingestions."""
+        heard = self._do(lambda: list(self.heard.notices))
+        return [
+            f"{n.status.state} {n.status.message}"
+            for n in heard
+            if isinstance(n, IngestionReported) and n.replica == name
+        ]
+
+    def upper(self, shard: ShardMetadata) -> int:
+        """Of a shard, as far as the controller knows."""
+        known = self._do(lambda: self.shards.frontiers(shard.shard_id))
+        return -1 if known is None else known.upper.encode()
 
     def gone(self, name: str) -> bool:
         """Every replica has said that it is done with it."""

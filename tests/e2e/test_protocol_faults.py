@@ -5,126 +5,21 @@ Two replica processes on Spark, the operator's controller, and toxiproxy between
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.faults import Bridge, Proxy, Toxiproxy, toxiproxy
-from tests.e2e.fleet import Fleet
-from tests.replica.conversing import unique
-from tests.replica.plans import copies, shard
-from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
-from tests.replica.tables import Table, persisted
-from tidemark_protocol.commands import CreateDataflow, InstanceConfig
-from tidemark_protocol.dataflow import DataflowDescription
+from tests.e2e.fleet import BOUND_SECONDS, Fleet
+from tests.e2e.remotes import STEP, Data, Remote
+from tests.replica.process import wait_until
+from tidemark_protocol.commands import CreateDataflow
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.responses import Description
+from tidemark_protocol.responses import PeekError, PeekRows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
-
-TERMS = itertools.count(1)
-STEP = 10
-
-
-@dataclass
-class Remote:
-    """A replica, and the way to it."""
-
-    name: str
-    process: ReplicaProcess
-    proxy: Proxy
-
-    def describe(self) -> Description:
-        """Asked at its own socket, past every fault."""
-        client = ScriptedClient(self.process.address)
-        try:
-            return client.describe()
-        finally:
-            client.close()
-
-    def pause(self) -> None:
-        os.kill(self.process.process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        os.kill(self.process.process.pid, signal.SIGCONT)
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("faults")
-
-
-@pytest.fixture(scope="module")
-def network(home: Path) -> Iterator[Toxiproxy]:
-    with toxiproxy(home) as running:
-        yield running
-
-
-def remote(home: Path, network: Toxiproxy, name: str) -> Iterator[Remote]:
-    (home / name).mkdir()
-    process = ReplicaProcess(home / name, "--name", name, "--cores", "2", "--driver-memory", "768m")
-    bridge = Bridge(process.address.removeprefix("unix://"))
-    yield Remote(name, process, network.proxy(name, bridge.port))
-    bridge.close()
-    process.close()
-
-
-@pytest.fixture(scope="module")
-def r1(home: Path, network: Toxiproxy) -> Iterator[Remote]:
-    yield from remote(home, network, "r1")
-
-
-@pytest.fixture(scope="module")
-def r2(home: Path, network: Toxiproxy) -> Iterator[Remote]:
-    yield from remote(home, network, "r2")
-
-
-@pytest.fixture
-def fleet(home: Path) -> Iterator[Fleet]:
-    fleet = Fleet(InstanceConfig("default", str(home / "shards")), next(TERMS))
-    yield fleet
-    fleet.close()
-
-
-class Data:
-    """A table, an index and a view over it, and time that passes."""
-
-    def __init__(self, fleet: Fleet, folder: Path) -> None:
-        self.fleet, self.table = fleet, Table(folder, unique("t"))
-        self.table.append(STEP, ((1, "a"), 3, 1))
-        self.view = shard(unique("v"), str(folder))
-        self.dataflow = copies(unique("d"), STEP - 1, source=self.table.metadata, index=unique("i"), view=self.view)
-        self.index, self.written = self.dataflow.export_ids
-        fleet.create(self.dataflow, self.table.metadata)
-
-    def tick(self) -> int:
-        """A row comes; the time up to which there is data now."""
-        upper = self.table.upper + STEP
-        self.table.append(upper, ((upper, "row"), upper - 1, 1))
-        return upper
-
-    def another(self, name: str) -> DataflowDescription:
-        """A dataflow more over the same table."""
-        made = copies(unique(name), self.table.upper - 1, source=self.table.metadata, index=unique("i"))
-        self.fleet.create(made)
-        return made
-
-    def follows(self, *remotes: Remote) -> None:
-        """These replicas have processed everything, the view is written, and what is read is right."""
-        upper = self.table.upper
-        for each in remotes:
-            wait_until(lambda each=each: self.fleet.reached(self.index, each.name) >= upper)
-        wait_until(lambda: self.fleet.write(self.written) >= upper)
-        rows = sorted(self.table.at(upper - 1), key=repr)
-        assert self.fleet.peek(self.index, upper - 1) == rows
-        assert persisted(self.view.location, upper - 1) == self.table.at(upper - 1)
 
 
 def test_crash_a_replica_that_is_cut_off_loses_nothing(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
@@ -241,6 +136,27 @@ def test_what_was_reused_still_reports_its_end(fleet: Fleet, r1: Remote, tmp_pat
 
     wait_until(lambda: fleet.gone(data.dataflow.name))
     assert r1.describe().dataflows == ()
+
+
+def test_a_targeted_peek_fails_with_its_target(fleet: Fleet, r1: Remote, r2: Remote, tmp_path: Path) -> None:
+    """Answered by that replica while it is there; given up when it is lost, though the other could answer."""
+    for each in (r1, r2):
+        fleet.attach(each.name, each.proxy.address)
+    data = Data(fleet, tmp_path)
+    data.follows(r1, r2)
+    at = data.table.upper - 1
+    assert fleet.peek(data.index, at, "r2") == fleet.peek(data.index, at, "r1") == fleet.peek(data.index, at)
+
+    later = [fleet.ask(data.index, at + STEP, name) for name in ("r1", "r2")]
+    r2.proxy.cut()
+    lost = later[1].result(BOUND_SECONDS)
+    assert isinstance(lost, PeekError)
+    assert "r2" in lost.message
+    assert isinstance(fleet.ask(data.index, at, "r2").result(BOUND_SECONDS), PeekError)
+    data.tick()
+    assert isinstance(later[0].result(BOUND_SECONDS), PeekRows)
+    r2.proxy.heal()
+    data.follows(r1, r2)
 
 
 def test_the_history_follows_what_is_there(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:

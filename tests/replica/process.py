@@ -38,8 +38,8 @@ EAGER = (
 class ReplicaProcess:
     """`python -m tidemark_replica` with a socket and a scratch folder under `home`."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
-        self.home = home
+    def __init__(self, home: Path, *arguments: str, environ: dict[str, str] | None = None) -> None:
+        self.home, self._environ = home, dict(os.environ) if environ is None else environ
         # a unix socket's path is short by law, and test folders are long
         self._sockets = tempfile.TemporaryDirectory(prefix="tm-")
         self.address = f"unix://{self._sockets.name}/s/replica.sock"
@@ -50,7 +50,7 @@ class ReplicaProcess:
         self.log = (self.home / "replica.log").open("ab")
         command = [sys.executable, "-m", "tidemark_replica", "--listen", self.address]
         command += ["--scratch", str(self.home / "scratch"), *self.arguments]
-        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=dict(os.environ))
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=self._environ)
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)

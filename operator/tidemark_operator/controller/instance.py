@@ -145,14 +145,20 @@ class Instance:
             case _:
                 return []
 
-    def peek(self, peek: Peek) -> list[Notice]:
-        """Asks all replicas. The hold goes first, so that what is read stays. What was dropped, or compacted, while the
-        question was on its way is answered here: no command may name what replicas were told to forget."""
+    def peek(self, peek: Peek, target: ReplicaId | None = None) -> list[Notice]:
+        """Asks all replicas, or the target alone. The hold goes first, so that what is read stays. What was dropped, or
+        compacted, while the question was on its way is answered here: no command may name what replicas were told to
+        forget."""
+        if target is not None and target not in self._links:
+            return [PeekAnswer(peek.uuid, PeekError(f"replica {target}, which is to answer, is not connected"))]
         if why := self._unreadable(peek):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         self._hold(peek, Frontier.at(peek.timestamp))
-        self._peeks.add(peek, self._links)
-        self._broadcast([peek])
+        self._peeks.add(peek, self._links if target is None else [target], target)
+        if target is None:
+            self._broadcast([peek])
+        else:
+            self.send_to(target, peek)
         return []
 
     def cancel_peek(self, uuid: str) -> None:

@@ -1,5 +1,7 @@
 """Peeks under way: broadcast to all replicas; the first answer wins, and the others are told that none is needed.
 
+A peek may have a target: then that replica alone is asked, and the peek fails with it.
+
 The order at an answer matters: first CancelPeek to everyone, then the read hold goes. Otherwise a replica could be
 allowed to compact what another answer, not yet cancelled, still reads.
 """
@@ -24,10 +26,11 @@ class PeekAnswer:
 
 @dataclass
 class Asked:
-    """A peek, and the replicas that it was said to and that may still answer."""
+    """A peek, and the replicas that it was said to and that may still answer. `target`: the one that is to."""
 
     peek: Peek
     replicas: set[ReplicaId]
+    target: ReplicaId | None = None
 
 
 class PeekBook:
@@ -36,8 +39,8 @@ class PeekBook:
     def __init__(self) -> None:
         self._pending: dict[str, Asked] = {}
 
-    def add(self, peek: Peek, asked: Iterable[ReplicaId]) -> None:
-        self._pending[peek.uuid] = Asked(peek, set(asked))
+    def add(self, peek: Peek, asked: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
+        self._pending[peek.uuid] = Asked(peek, set(asked), target)
 
     def remove(self, uuid: str) -> Asked | None:
         return self._pending.pop(uuid, None)
@@ -53,12 +56,19 @@ class PeekBook:
             pending.replicas.discard(replica)
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
-        """Peeks of what is not there any more, and that no replica is left to answer: none that comes will be asked."""
-        lost = [p.peek for p in self._pending.values() if not p.replicas and not is_there(p.peek)]
-        return [PeekAnswer(p.uuid, PeekError(f"{p.target.id} was dropped while it was asked")) for p in lost]
+        """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked, and
+        those whose target is gone."""
+        lost = [p for p in self._pending.values() if not p.replicas and (p.target or not is_there(p.peek))]
+        return [PeekAnswer(p.peek.uuid, PeekError(_why(p))) for p in lost]
 
     def first_answer(self, response: PeekResponse) -> PeekAnswer | None:
         """None for late answers, for cancellations, and for peeks that nobody asked."""
         if response.uuid not in self._pending or not isinstance(response.result, PeekRows | PeekError):
             return None
         return PeekAnswer(response.uuid, response.result)
+
+
+def _why(lost: Asked) -> str:
+    if lost.target is not None:
+        return f"replica {lost.target}, which was to answer, failed or was dropped"
+    return f"{lost.peek.target.id} was dropped while it was asked"

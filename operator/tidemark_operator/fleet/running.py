@@ -154,12 +154,12 @@ class RunningInstance:
         self._notify(self.core.drop(owner))
         self.flush()
 
-    async def peek(self, peek: Peek) -> PeekRows | PeekError:
-        """The answer. Cancelled, it is cancelled on the replicas."""
+    async def peek(self, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:
+        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas."""
         future: asyncio.Future[PeekRows | PeekError] = asyncio.get_running_loop().create_future()
         self._answers[peek.uuid] = future
         try:
-            self._notify(self.core.peek(peek))
+            self._notify(self.core.peek(peek, target))
             self.flush()
             return await future
         finally:
