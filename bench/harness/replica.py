@@ -7,9 +7,7 @@ The processes are those of the replica's own tests; what they take is read from 
 
 from __future__ import annotations
 
-import queue
 import socket
-import threading
 import time
 import urllib.request
 import uuid
@@ -18,13 +16,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
-from tests.replica.process import EAGER, ReplicaProcess
+from tests.replica.process import ReplicaProcess
+from tests.replica.stream import ReplicaStream
 from tests.soak.processes import Process, of_system
 from tidemark_protocol.commands import (
     AllowCompaction,
-    Command,
     CreateDataflow,
     CreateInstance,
     Hello,
@@ -33,11 +29,8 @@ from tidemark_protocol.commands import (
     Schedule,
 )
 from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_commands
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time
-from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 from tidemark_protocol.responses import Frontiers, Response, Status
 
 BOUND = 600.0
@@ -55,28 +48,17 @@ class Steps:
     seconds: float
 
 
-class Driven:
+class Driven(ReplicaStream):
     """A replica with a client that notes how far every export is; `close` ends both."""
 
     def __init__(self, home: Path, *arguments: str) -> None:
         self._port = _free_port()
         self._process = ReplicaProcess(home, "--cores", "2", "--metrics-port", str(self._port), *arguments)
         self.home = home
-        self._channel = grpc.insecure_channel(self._process.address, options=[*GRPC_OPTIONS, *EAGER])
-        grpc.channel_ready_future(self._channel).result(BOUND)
-        self._frames: queue.Queue[pb.Frame | None] = queue.Queue()
-        self._stream = ComputeStub(self._channel).CommandResponseStream(  # type: ignore[no-untyped-call]
-            iter(self._frames.get, None)
-        )
-        self._changed, self._uppers, self._failure = threading.Condition(), dict[GlobalId, int](), ""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._uppers, self._failure = dict[GlobalId, int](), ""
+        super().__init__(self._process.address, BOUND)
         config = InstanceConfig("bench", str(home))
         self.send(Hello(uuid.uuid4().hex, Epoch(1, 1)), CreateInstance(config), InitializationComplete())
-
-    def send(self, *commands: Command) -> None:
-        """In this order, behind what was sent."""
-        for frame in pack_commands(commands):
-            self._frames.put(frame)
 
     def install(self, dataflows: Sequence[DataflowDescription]) -> list[GlobalId]:
         """They may run; their exports."""
@@ -97,13 +79,13 @@ class Driven:
         """The clock when all of them were as far; raises ReplicaTrouble."""
 
         def arrived() -> bool:
-            return bool(self._failure) or all(self._uppers.get(id, 0) >= upper for id in exports)
+            return bool(self._failed) or all(self._uppers.get(id, 0) >= upper for id in exports)
 
         with self._changed:
             told = self._changed.wait_for(arrived, bound)
-            if self._failure or not told:
+            if self._failed or not told:
                 behind = [(id, self._uppers.get(id)) for id in exports if self._uppers.get(id, 0) < upper][:3]
-                raise ReplicaTrouble(self._failure or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
+                raise ReplicaTrouble(self._failed or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
             return time.perf_counter()
 
     def steps(self) -> Steps:
@@ -118,29 +100,20 @@ class Driven:
         return of_system(self.home)
 
     def close(self) -> None:
-        self._frames.put(None)
-        self._stream.cancel()
-        self._channel.close()
+        super().close()
         self._process.close()
 
-    def _read(self) -> None:
-        unpacker = Unpacker.of_responses()
-        try:
-            for frame in self._stream:
-                for response in unpacker.feed(frame):
-                    self._note(response)
-        except grpc.RpcError as error:
-            with self._changed:
-                self._failure = self._failure or f"the stream ended: {error}"
-                self._changed.notify_all()
-
-    def _note(self, response: Response) -> None:
-        with self._changed:
+    def keep(self, responses: Sequence[Response]) -> None:
+        for response in responses:
             if isinstance(response, Frontiers) and response.write is not None:
                 self._uppers[response.id] = response.write.encode()
             elif isinstance(response, Status) and response.kind.endswith("failed"):
                 self._failure = f"{response.id}: {response.kind}: {response.fields}"
-            self._changed.notify_all()
+
+    @property
+    def _failed(self) -> str:
+        """What failed; nothing while all is well."""
+        return self._failure or (f"the stream ended: {self.error}" if self._ended else "")
 
 
 @contextmanager

@@ -48,7 +48,7 @@ QUERIES = (
         duckdb="same",
     ),
     Case(
-        "not in",
+        "not in a list",
         "SELECT a, b NOT IN (1, a) AS x, a IN (1, NULL) AS y FROM t WHERE b NOT IN (5, a)",
         {"t": T},
         duckdb="same",

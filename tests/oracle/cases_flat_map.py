@@ -32,8 +32,8 @@ QUERIES = (
     ),
     Case("inline", "SELECT k, l FROM t LATERAL VIEW inline(v) q AS l", _STRUCTS),
     Case("inline outer", "SELECT k, inline_outer(v) FROM t", _STRUCTS),
-    Case("lateral", "SELECT k, q.e, q.e + k AS s FROM t, LATERAL explode(t.v) AS q(e) WHERE q.e > 0", _ARRAYS),
-    Case("left lateral", "SELECT k, q.e FROM t LEFT JOIN LATERAL explode(t.v) AS q(e) ON true", _ARRAYS),
+    Case("lateral explode", "SELECT k, q.e, q.e + k AS s FROM t, LATERAL explode(t.v) AS q(e) WHERE q.e > 0", _ARRAYS),
+    Case("left lateral explode", "SELECT k, q.e FROM t LEFT JOIN LATERAL explode(t.v) AS q(e) ON true", _ARRAYS),
     Case(
         "lateral select",
         "SELECT k, q.d FROM t, LATERAL (SELECT e * 2 AS d FROM explode(t.v) AS x(e) WHERE e > 1) q",

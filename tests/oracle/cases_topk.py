@@ -93,7 +93,8 @@ def top(
     )
     kind = more.get("kind", "heads")
     each = "" if key is None else f" of each {named[key]}"
-    return Case(f"top-k: {kind} {offset}+{limit} by {', '.join(order)}{each}", sql, {table: of}, plan, changes=8)
+    name = f"top-k: {kind} {offset}+{limit} by {', '.join(order)}{each} of {table}"
+    return Case(name, sql, {table: of}, plan, changes=8)
 
 
 def _order_key(text: str) -> OrderKey:

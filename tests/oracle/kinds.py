@@ -15,7 +15,7 @@ _NAMES = (
     "anti join",
     "except all",
     "limit and offset",
-    "top-k: heads 1+1 by 1 DESC of each a",
+    "top-k: heads 1+1 by 1 DESC of each a of t",
     "min and max",
     "string_agg in an order",
     "percentiles",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.attempts import Attempt, until
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
@@ -127,23 +127,10 @@ def test_crash_a_cancelled_step_ends_soon_and_can_be_run_again(
     dataflow, fault = build(oracle, disturbed, monkeypatch, "reading", "hang", 1)
     before = state(disturbed)
     step = dataflow.plan_step(Frontier.at(MIDDLE), disturbed.inputs(dataflow, MIDDLE))
-    ended: list[Exception] = []
+    attempt = Attempt(dataflow, step)
+    until(lambda: fault.strikes or attempt.is_over)
 
-    def attempt() -> None:
-        try:
-            dataflow.run(step)
-        except Exception as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    bound = threading.Event()
-    while not fault.strikes and thread.is_alive():
-        bound.wait(0.05)
-    dataflow.cancel()
-    thread.join(60)
-
-    assert [type(e) for e in ended] == [StepCancelled]
+    assert attempt.cancelled() is StepCancelled
     assert state(disturbed) == before
     made: Counter[Any] = Counter(run(disturbed, dataflow, MIDDLE))
     made.update(run(disturbed, dataflow, END))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.attempts import BOUND, Attempt, until
 from tests.oracle.faults import Fault
 from tests.oracle.histories import History, random_history
 from tests.oracle.kinds import named
@@ -20,7 +20,6 @@ from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.step_worker.faulty import command
-from tests.step_worker.rows import until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.lir import refs
 from tidemark_replica.arrangement.manifest import live_files
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.spark
 CASE = named("join and reduce")
 HISTORY = random_history(CASE.tables, 11, times=8)
 BOUNDS = (*(t + 1 for t in HISTORY.times[2:]),)
-BOUND = 60.0
 
 
 @pytest.fixture
@@ -139,27 +137,16 @@ def test_crash_a_worker_that_hangs_is_given_up(oracle: Oracle, disturbed: World,
     assert jobs[:2] == [1, 1]
 
 
-def test_a_drop_in_the_middle_of_a_step_frees_everything_within_a_second(oracle: Oracle, tmp_path: Path) -> None:
+def test_a_drop_in_the_middle_of_a_step_frees_everything(oracle: Oracle, tmp_path: Path) -> None:
     """The worker looks whether it is wanted, and lives on; a join of 10^10 rows would keep it for hours."""
     rows = tuple(((1, n, "x"), 1, 1) for n in range(100_000))
     plan = distinct(joined(GET_T, GET_T), refs(joined(GET_T, GET_T).schema)[1], refs(joined(GET_T, GET_T).schema)[4])
     with world(oracle.spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
         dataflow = made.build(made.describe(plan), workers=oracle.workers, rows_most=math.inf)
         step = dataflow.plan_step(Frontier.at(2), made.inputs(dataflow, 2))
-        ended: list[BaseException] = []
-
-        def attempt() -> None:
-            try:
-                dataflow.run(step)
-            except BaseException as error:
-                ended.append(error)
-
-        threading.Thread(target=attempt).start()
-        until(lambda: [f for f in made.store.directory.glob("*/*.arrow") if "reduce" in f.parent.name])
-        dataflow.cancel()
-        took = until(lambda: ended)
+        attempt = Attempt(dataflow, step)
+        until(lambda: any(made.store.directory.glob("*/*.arrow")))
+        assert attempt.cancelled() is StepCancelled
         dataflow.drop()
-        assert [type(e) for e in ended] == [StepCancelled]
-        assert took < 5.0  # a second, of a machine that others use too
         assert [f for f in made.store.directory.glob("*/*") if f.is_file()] == []
         assert list((made.folder / "scratch").iterdir()) == []

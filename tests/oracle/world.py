@@ -100,15 +100,19 @@ class World:
         """The sink's updates, consolidated, over steps that end at `bounds`; `how` it is built."""
         dataflow = self.build(description, **how)
         try:
-            made: Updates = Counter()
-            for upper in bounds:
-                while dataflow.frontier < Frontier.at(upper):  # a dataflow may end its hydration early
-                    outcome = self.step(dataflow, upper)
-                    made.update(delta(outcome, SINK))
-                    outcome.release()
-            return consolidated(made)
+            return self.steps(dataflow, bounds)
         finally:
             dataflow.drop()
+
+    def steps(self, dataflow: RenderedDataflow, bounds: Sequence[int]) -> Updates:
+        """The sink's updates, consolidated, over steps that end at `bounds`."""
+        made: Updates = Counter()
+        for upper in bounds:
+            while dataflow.frontier < Frontier.at(upper):  # a dataflow may end its hydration early
+                outcome = self.step(dataflow, upper)
+                made.update(delta(outcome, SINK))
+                outcome.release()
+        return consolidated(made)
 
     def shard(self, name: str) -> ShardMetadata:
         """The table as imports name it."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.attempts import Attempt, until
 from tests.oracle.histories import History
 from tests.oracle.tables import T
 from tests.oracle.world import world
-from tests.render.test_shutdown_fuse import BOUND, noting, until
+from tests.render.test_shutdown_fuse import noting
 from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -60,24 +60,12 @@ def test_an_explosion_takes_little_memory_and_ends_when_it_is_dropped(
     monkeypatch.setattr(prepare, "run_stage", partial(noting, notes))
     with world(spark, tmp_path / "world", {"t": T}, HISTORY) as of:
         dataflow = of.build(of.describe(counted()))
-        step, ended = dataflow.plan_step(Frontier.at(2), of.inputs(dataflow, 2)), list[BaseException]()
-
-        def attempt() -> None:
-            try:
-                dataflow.run(step)
-            except BaseException as error:
-                ended.append(error)
-
-        thread = threading.Thread(target=attempt)
-        thread.start()
+        attempt = Attempt(dataflow, dataflow.plan_step(Frontier.at(2), of.inputs(dataflow, 2)))
         until(lambda: list(notes.iterdir()))
         worker = int(next(notes.iterdir()).name)
         began = seconds_of(worker)
         until(lambda: seconds_of(worker) > began + 2)
         assert most_bytes_of(worker) < MEMORY
-        dataflow.cancel()
-        thread.join(BOUND)
+        assert attempt.cancelled() is StepCancelled
         dataflow.drop()
         until(lambda: not list(notes.iterdir()))
-
-    assert [type(e) for e in ended] == [StepCancelled]

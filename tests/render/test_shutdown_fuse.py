@@ -8,8 +8,6 @@ in a merge      between its ranges: nobody hears from it until it is done
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.attempts import Attempt, until
 from tests.oracle.histories import History
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.recursive_plans import ENDLESS, E
@@ -32,8 +31,6 @@ from tidemark_replica.render.stage import run_stage
 
 pytestmark = pytest.mark.spark
 
-BOUND = 240.0  # generous: machines may be busy
-
 
 def noting(notes: Path, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """`run_stage`, with a file that is there while a task is in it."""
@@ -43,15 +40,6 @@ def noting(notes: Path, name: str, tree: Pipeline, feed: Feed, rows: Iterable[An
         yield from run_stage(name, tree, feed, rows)
     finally:
         note.unlink()
-
-
-def until(holds: Any) -> float:
-    """Waits; says how long it took."""
-    began, pause = time.monotonic(), threading.Event()
-    while not holds():
-        assert time.monotonic() - began < BOUND, "it did not come true"
-        pause.wait(0.02)
-    return time.monotonic() - began
 
 
 @pytest.fixture
@@ -71,28 +59,19 @@ def circle(spark: Any, tmp_path: Path) -> Iterator[World]:
 
 def dropped_in_the_middle(
     of: World, plan: Plan, patch: pytest.MonkeyPatch, begun: Callable[[], bool]
-) -> tuple[list[type], float]:
-    """Drop a dataflow once its hydration has `begun`: how the step ended, and how long its task went on."""
+) -> type[BaseException] | None:
+    """Drop a dataflow once its hydration has `begun`: how the step ended. Its task does not go on."""
     notes = of.folder / "notes"
     notes.mkdir()
     patch.setattr(prepare, "run_stage", partial(noting, notes))
     dataflow = of.build(of.describe(plan))
     step = dataflow.plan_step(Frontier.at(2), of.inputs(dataflow, 2))
-    ended: list[type] = []
-
-    def attempt() -> None:
-        try:
-            dataflow.run(step)
-        except BaseException as error:
-            ended.append(type(error))
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
+    attempt = Attempt(dataflow, step)
     until(begun)
-    dataflow.cancel()
-    thread.join(BOUND)
+    ended = attempt.cancelled()
     dataflow.drop()
-    return ended, until(lambda: not list(notes.iterdir()))
+    until(lambda: not list(notes.iterdir()))
+    return ended
 
 
 def test_a_drop_in_the_middle_of_a_step_ends_the_task_and_its_files(
@@ -103,9 +82,9 @@ def test_a_drop_in_the_middle_of_a_step_ends_the_task_and_its_files(
     plan = distinct(pairs, refs(pairs.schema)[1], refs(pairs.schema)[4])
     kept = endless.store.directory
 
-    ended, _ = dropped_in_the_middle(endless, plan, monkeypatch, lambda: any(kept.glob("*/*.arrow")))
+    ended = dropped_in_the_middle(endless, plan, monkeypatch, lambda: any(kept.glob("*/*.arrow")))
 
-    assert ended == [StepCancelled]
+    assert ended is StepCancelled
     until(lambda: nothing_is_left(endless))
 
 
@@ -113,9 +92,9 @@ def test_a_drop_ends_a_recursion_that_is_one_task(circle: World, monkeypatch: py
     """A hundred thousand rounds would be minutes; none begins any more, and no round's folder is left behind."""
     scratch = circle.folder / "scratch"
 
-    ended, _ = dropped_in_the_middle(circle, ENDLESS, monkeypatch, lambda: len(list(scratch.glob("**/*.json"))) > 20)
+    ended = dropped_in_the_middle(circle, ENDLESS, monkeypatch, lambda: len(list(scratch.glob("**/*.json"))) > 20)
 
-    assert ended == [StepCancelled]
+    assert ended is StepCancelled
     until(lambda: nothing_is_left(circle))
 
 

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import itertools
 import os
-import queue
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from tests.replica.stream import ReplicaStream
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig
 from tidemark_protocol.describe import description_from_proto
-from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_commands
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 from tidemark_protocol.responses import Description, Response
 
 BOUND = 120.0
-# a process that is still starting is tried again soon, whatever earlier channels to the same address met
-EAGER = (
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-)
 
 
 class ReplicaProcess:
@@ -71,28 +62,15 @@ class ReplicaProcess:
         return (self.home / "replica.log").read_text()
 
 
-class ScriptedClient:
+class ScriptedClient(ReplicaStream):
     """Sends what it is told to, and keeps all that comes back."""
 
     def __init__(self, address: str) -> None:
-        self.channel = grpc.insecure_channel(address, options=[*GRPC_OPTIONS, *EAGER])
-        grpc.channel_ready_future(self.channel).result(BOUND)
-        self.stub = ComputeStub(self.channel)
         self.responses: list[Response] = []
-        self.error: grpc.RpcError | None = None
-        self._frames: queue.Queue[pb.Frame | None] = queue.Queue()
-        self._changed = threading.Condition()
-        self._ended = False
-        self._stream = self.stub.CommandResponseStream(iter(self._frames.get, None))
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(address, BOUND)
 
-    def send(self, *commands: Command) -> None:
-        for frame in pack_commands(commands):
-            self._frames.put(frame)
-
-    def send_frame(self, frame: pb.Frame) -> None:
-        self._frames.put(frame)
+    def keep(self, responses: Sequence[Response]) -> None:
+        self.responses.extend(responses)
 
     def greet(self, epoch: Epoch, config: InstanceConfig, *commands: Command) -> None:
         """All of creation and initialization, with these commands."""
@@ -121,31 +99,6 @@ class ScriptedClient:
     def describe(self, shards: dict[str, str] | None = None) -> Description:
         refs = [pb.ShardRef(id=ShardId(i), location=at) for i, at in (shards or {}).items()]
         return description_from_proto(self.stub.Describe(pb.DescribeRequest(shards=refs), timeout=BOUND))
-
-    def cancel(self) -> None:
-        """Breaks the stream off; other calls still work."""
-        self._stream.cancel()
-
-    def close(self) -> None:
-        self._frames.put(None)
-        self._stream.cancel()
-        self.channel.close()
-
-    def _read(self) -> None:
-        unpacker = Unpacker.of_responses()
-        try:
-            for frame in self._stream:
-                self._add(unpacker.feed(frame))
-        except grpc.RpcError as error:
-            self.error = error
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _add(self, responses: Iterable[Response]) -> None:
-        with self._changed:
-            self.responses.extend(responses)
-            self._changed.notify_all()
 
 
 def epochs(term: int = 1) -> Iterator[Epoch]:

@@ -7,7 +7,6 @@ are divided until the one is found to which that belongs.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.oracle.histories import History
-from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta
+from tests.oracle.world import SINK, Updates, World, contents
 from tests.sqllogictest.bounded import SECONDS, TookTooLong, bounded
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
@@ -74,14 +73,9 @@ class FileWorld(World):
     def answered(self, description: DataflowDescription, uppers: Sequence[int], patience: float, **how: Any) -> Updates:
         """The sink's updates over steps that end at `uppers`; raises TookTooLong."""
         dataflow = self.build(description, **how)
-        made: Updates = Counter()
         try:
             with bounded(patience, dataflow.cancel):
-                for upper in uppers:
-                    outcome = self.step(dataflow, upper)
-                    made.update(delta(outcome, SINK))
-                    outcome.release()
-            return consolidated(made)
+                return self.steps(dataflow, uppers)
         finally:
             dataflow.drop()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
+from tests.attempts import BOUND
 from tidemark_persist import Part, Time, write_staged
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.layout import Layout
@@ -23,7 +22,6 @@ from tidemark_replica.step_worker.tickets import SentTree, StepWorkerError, Tick
 T, A = GlobalId("t"), ArrangementId("a")
 TREE = Drain(ArrangeKernel(A, Source(T, ("c",), (pa.int64(),))))
 ROWS = 3
-BOUND = 60.0
 
 
 class Rows:
@@ -83,12 +81,3 @@ def all_of(workers: StepWorkers, tickets: list[Ticket]) -> list[type[StepWorkerE
     for thread in threads:
         thread.join(BOUND)
     return [ended[at] for at in range(len(tickets))]
-
-
-def until(holds: Callable[[], object]) -> float:
-    """Wait; says how many seconds it took."""
-    began, pause = time.monotonic(), threading.Event()
-    while not holds():
-        assert time.monotonic() - began < BOUND, "it did not come true"
-        pause.wait(0.02)
-    return time.monotonic() - began

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.step_worker.rows import until
+from tests.attempts import until
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])
