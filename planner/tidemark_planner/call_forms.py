@@ -18,7 +18,7 @@ from tidemark_planner.tries import TRIED
 from tidemark_protocol import decimals, signatures
 from tidemark_protocol.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.functions import call, entry
-from tidemark_protocol.functions_intervals import PARTS
+from tidemark_protocol.functions_intervals import PARTS, WHOLE
 from tidemark_protocol.functions_text import MOST_CHARACTERS, MOST_TIMES
 from tidemark_protocol.signatures import describe
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT
@@ -60,8 +60,8 @@ def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     left, right = (a.type for a in arguments)
     if left.is_decimal and right.is_decimal:
         of = "%" if operator == "pmod" else operator
-        return call(operator, arguments, decimals.result_type(of, left, right))
-    return call(operator, arguments, left)
+        return fold.fold_call(call(operator, arguments, decimals.result_type(of, left, right)))
+    return fold.fold_call(call(operator, arguments, left))
 
 
 def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -97,7 +97,7 @@ def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
         (interval,) = arguments
         if function == "interval_days" and isinstance(interval, Literal) and interval.value is not None:
-            return Literal(str(int(interval.value) // 86_400_000_000), INT)
+            return Literal(str(fold.quotient(int(interval.value), WHOLE[of]["DAY"])), INT)
         if interval.type != of:
             unsupported(f"{function} of {interval.type}")
         return call(function, arguments, result)
@@ -135,7 +135,7 @@ def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
 
 
 BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
-    "IntegralDivide": lambda a: call("div", a, BIGINT),
+    "IntegralDivide": lambda a: fold.fold_call(call("div", a, BIGINT)),
     "UnaryMinus": _negated,
     "UnaryPositive": lambda a: a[0],
     "Round": _rounded,

@@ -7,8 +7,9 @@ from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.expr import Literal, ScalarExpr
 from tidemark_protocol.functions import call, is_constant
+from tidemark_protocol.functions_intervals import WHOLE
 from tidemark_protocol.literals import is_special_time
-from tidemark_protocol.types import SqlType
+from tidemark_protocol.types import STRING, SqlType
 
 
 def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
@@ -22,6 +23,18 @@ def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
     if of.type.name == "string" and is_constant(of) and target.name in ("date", "timestamp", "timestamp_ntz"):
         _refuse_moment(of, target)
     return call("cast", (of,), target)
+
+
+def interval_to(of: ScalarExpr, described: object, target: SqlType) -> ScalarExpr:
+    """An interval as one of the types that Spark has for intervals: of its last field (`interval day`) it has whole
+    ones. All of them are one type here; only what is cut off shows."""
+    unit = str(described).rpartition(" ")[2].upper()
+    whole = WHOLE[target].get(unit)
+    if whole is None:
+        return of
+    if isinstance(of, Literal):
+        return of if of.value is None else Literal(str(fold.quotient(int(of.value), whole) * whole), target)
+    return call("interval_truncated", (of, Literal(unit, STRING)), target)
 
 
 def _refuse_moment(of: ScalarExpr, target: SqlType) -> None:

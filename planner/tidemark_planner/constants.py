@@ -42,18 +42,12 @@ def _computed(expr: Call, numbers: list[int]) -> Literal:
     return found
 
 
-def _truncated(left: int, right: int) -> int:
-    """Towards zero."""
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
-
-
 _WHOLE: dict[str, Callable[..., int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
-    "div": _truncated,
-    "%": lambda a, b: a - b * _truncated(a, b),
+    "div": fold.quotient,
+    "%": lambda a, b: a - b * fold.quotient(a, b),
     "negate": lambda a: -a,
     "abs": abs,
     "greatest": max,

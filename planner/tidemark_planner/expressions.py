@@ -13,7 +13,7 @@ from itertools import islice
 
 from tidemark_planner.call_classes import CLASSES
 from tidemark_planner.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
-from tidemark_planner.casting import cast_to
+from tidemark_planner.casting import cast_to, interval_to
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.lambdas import function_of, lower_higher, parameters
 from tidemark_planner.likes import escaped, with_backslash
@@ -22,12 +22,12 @@ from tidemark_planner.methods import lower_method
 from tidemark_planner.nested_expressions import empty_array, lower_nested
 from tidemark_planner.spark_types import VOID, type_of
 from tidemark_planner.tree import Node
-from tidemark_planner.tries import tried
+from tidemark_planner.tries import tried, tried_aggregate
 from tidemark_protocol.check_scalar import MAX_EXPR_NODES
 from tidemark_protocol.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.functions import call, entry
 from tidemark_protocol.literals import is_valid
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, STRING, TIMESTAMP, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRING, TIMESTAMP, SqlType
 
 # What each of Spark's attributes is: most often a column of the row.
 Columns = Mapping[int, ScalarExpr]
@@ -108,7 +108,10 @@ class _Lowering:
             return empty
         if source.kind == "RaiseError":
             return self.raised(source, target)
-        return cast_to(self.lower(source), target)
+        of = self.lower(source)
+        if of.type == target and target.name in INTERVAL_TYPES:
+            return interval_to(of, node.fields["dataType"], target)
+        return cast_to(of, target)
 
     def raised(self, node: Node, target: SqlType) -> ScalarExpr:
         """raise_error of a literal, which Spark turns into the message of a general error."""
@@ -129,14 +132,15 @@ class _Lowering:
         return plain_call("Like", (self.lower(of), call("lower", (written,), STRING) if folds else written))
 
     def choice(self, node: Node) -> ScalarExpr:
+        if tried_aggregate(node) is not None:
+            unsupported("try_sum and try_avg in a window, or of other than numbers")
         operation = tried(node)
         if operation is None:
             return chosen("if", tuple(self.lower(c) for c in node.children))
         if operation.kind == "Cast" and operation.children[0].kind.startswith("TimestampAdd"):
             return self.never_raising(operation.children[0])  # Spark's sum of a time and an interval is a cast
         if operation.kind == "Cast":
-            target, of = type_of(operation.fields["dataType"]), self.lower(operation.children[0])
-            return tried_call(cast_to(of, target), (of,))
+            return tried_call(self.cast(operation), (self.lower(operation.children[0]),))
         if operation.kind not in ARITHMETIC:
             return self.never_raising(operation)
         arguments = tuple(self.lower(c) for c in operation.children)

@@ -179,13 +179,18 @@ class ParseTree:
         return [nodes[at] for at in range(len(nodes))]
 
     def _ctes_around(self, context: JavaObject) -> frozenset[str]:
-        """Names bound by a WITH of any query around the place."""
+        """Names bound by a WITH of any query around the place; inside one of its queries, those that stand before it:
+        in `WITH t AS (SELECT * FROM t)` the inner t is the relation."""
         names: set[str] = set()
-        at = context if "WITH" in self._upper else None
+        at, inside = context if "WITH" in self._upper else None, None
         while at is not None:
-            if _name_of(at) == "QueryContext" and at.ctes() is not None:
-                bound = at.ctes().namedQuery()
-                names.update(bound.get(i).getChild(0).getText().strip("`").lower() for i in range(bound.size()))
+            kind = _name_of(at)
+            if kind == "NamedQueryContext":
+                inside = at
+            elif kind == "QueryContext" and at.ctes() is not None:
+                bound = [at.ctes().namedQuery().get(i) for i in range(at.ctes().namedQuery().size())]
+                before = bound[: bound.index(inside)] if inside in bound else bound
+                names.update(each.getChild(0).getText().strip("`").lower() for each in before)
             at = at.getParent()
         return frozenset(names)
 

@@ -5,9 +5,10 @@ is analysed, by a condition that is never true, and the mark is read off the tre
 
     TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
     try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
-    try_sum(x)              sum(if('/try' = '', NULL, x))
+    try_sum(x)              sum(if('/try' = 'of', NULL, x))
 
-Only the operation itself is tried: what its arguments raise is raised. Inline tables stay as they are, since analysis
+Only the operation itself is tried: what its arguments raise is raised. So `sum(TRY_CAST(s AS INT))` and
+`try_sum(CAST(s AS INT))` are marked apart. Inline tables stay as they are, since analysis
 evaluates them.
 """
 
@@ -18,7 +19,8 @@ from tidemark_planner.syntax import ParseTree, Span
 from tidemark_planner.tree import Node
 
 _MARK = "/try"
-_OPEN = f"if('{_MARK}' = '', NULL, "
+_OPERATION, _AGGREGATE = "", "of"
+_OPEN, _OPEN_AGGREGATE = (f"if('{_MARK}' = '{what}', NULL, " for what in (_OPERATION, _AGGREGATE))
 _OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
 # Of one argument; with a pattern, the tree shows them.
 _CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
@@ -46,7 +48,7 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
         if len(arguments) == 1 and not _inside(whole, tables):
             of = arguments[0].span
             edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.text.lower().strip("`")]))
-            edits += [Edit(of.start, of.start, _OPEN), Edit(of.end, of.end, ")")]
+            edits += [Edit(of.start, of.start, _OPEN_AGGREGATE), Edit(of.end, of.end, ")")]
     for name, whole, arguments in tree.calls(_OPERATORS):
         if len(arguments) == 2 and not _inside(whole, tables):
             (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
@@ -65,10 +67,19 @@ def marked(catalyst_jvm: object, sql: str) -> str:
 
 def tried(node: Node) -> Node | None:
     """What a marked If tries."""
-    condition, _, operation = node.children
-    if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:
+    return _marked(node, _OPERATION)
+
+
+def tried_aggregate(node: Node) -> Node | None:
+    """Of what an aggregate is, that is tried itself."""
+    return _marked(node, _AGGREGATE) if node.kind == "If" else None
+
+
+def _marked(node: Node, what: str) -> Node | None:
+    condition, _, of = node.children
+    if condition.kind != "EqualTo" or [c.fields.get("value") for c in condition.children] != [_MARK, what]:
         return None
-    return operation
+    return of
 
 
 def _inside(span: Span, others: list[Span]) -> bool:

@@ -2,16 +2,17 @@
 
 timestamp - timestamp     interval day to second          ts + x * INTERVAL 1 DAY
 extract(HOUR FROM i)      tinyint                         make_dt_interval(1, 2, 3, 4.5)
+CAST(i AS INTERVAL DAY)   interval_truncated(i, 'DAY')    whole days, as Spark's narrower types hold them
 """
 
 from __future__ import annotations
 
 from tidemark_protocol.casts import ARITHMETIC_OVERFLOW
-from tidemark_protocol.expr import ScalarExpr
+from tidemark_protocol.expr import Literal, ScalarExpr
 from tidemark_protocol.fallible import always
 from tidemark_protocol.function_entry import Function
 from tidemark_protocol.signatures import fixed, types_of
-from tidemark_protocol.types import DATE, INT, INTERVAL_TYPES, SqlType
+from tidemark_protocol.types import DATE, INT, INTERVAL_TYPES, STRING, SqlType
 
 DAYS = SqlType("interval day to second")
 MONTHS = SqlType("interval year to month")
@@ -27,6 +28,11 @@ PARTS = {
     "ExtractANSIIntervalMonths": ("interval_months", "MONTH", MONTHS, _TINYINT),
 }
 FIELDS = {name: field for name, field, _, _ in PARTS.values()}
+# The last fields of Spark's types that hold no smaller ones: how much each is, in microseconds or in months.
+WHOLE = {
+    DAYS: {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000},
+    MONTHS: {"YEAR": 12},
+}
 
 
 def _between(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
@@ -37,6 +43,12 @@ def _between(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 def _scaled(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     of, by = types_of(arguments)
     return of == result and of.name in INTERVAL_TYPES and by.is_numeric
+
+
+def _truncated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    of, unit = arguments
+    named = isinstance(unit, Literal) and unit.type == STRING and unit.value in WHOLE.get(result, {})
+    return named and of.type == result
 
 
 INTERVALS = (
@@ -52,5 +64,6 @@ INTERVALS = (
         always("INTERVAL_ARITHMETIC_OVERFLOW"),
     ),
     Function("make_ym_interval", 2, 2, fixed(MONTHS, INT, INT), always("INTERVAL_ARITHMETIC_OVERFLOW")),
+    Function("interval_truncated", 2, 2, _truncated),
     *(Function(name, 1, 1, fixed(result, of)) for name, _, of, result in PARTS.values()),
 )

@@ -110,6 +110,12 @@ def _with_unit(call: Call, arguments: list[str]) -> str:
     return f"{call.function}({unit.value}, {', '.join(arguments[1:])})"
 
 
+def _truncated(call: Call, arguments: list[str]) -> str:
+    unit = call.arguments[1]
+    assert isinstance(unit, Literal), "a unit is a literal"
+    return f"CAST({arguments[0]} AS INTERVAL {unit.value})"
+
+
 _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "negate": lambda call, a: f"(- {a[0]})",
     "~": lambda call, a: f"(~ {a[0]})",
@@ -139,6 +145,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
     "dates_between": lambda call, a: f"({a[0]} - {a[1]})",
     "interval_times": lambda call, a: f"({a[0]} * {a[1]})",
     "interval_divided": lambda call, a: f"({a[0]} / {a[1]})",
+    "interval_truncated": _truncated,
     **dict.fromkeys(FIELDS, lambda call, a: f"extract({FIELDS[call.function]} FROM {a[0]})"),
     "like": lambda call, a: f"({a[0]} LIKE {a[1]})",
     "trim": _trim("BOTH"),

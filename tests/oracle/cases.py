@@ -11,6 +11,7 @@ from tests.oracle.cases_joins import QUERIES as JOINS
 from tests.oracle.cases_more_sql import QUERIES as MORE_SQL
 from tests.oracle.cases_recursion import RECURSION
 from tests.oracle.cases_review import QUERIES as REVIEW
+from tests.oracle.cases_review2 import QUERIES as REVIEW_2
 from tests.oracle.cases_sharing import QUERIES as SHARING
 from tests.oracle.cases_subqueries import QUERIES as SUBQUERIES
 from tests.oracle.cases_topk import QUERIES as TOP_K
@@ -156,6 +157,7 @@ PARTS = {
     "over": OVER,
     "flat map": FLAT_MAP,
     "review": REVIEW,
+    "review 2": REVIEW_2,
     "sharing": SHARING,
     "recursion": RECURSION,
     "more sql": MORE_SQL,

@@ -146,6 +146,7 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
         yield from product(pool, repeat=count)
         yield from (p for p in (*_PATTERNED, *_LAMBDAS) if len(p) == count)
         yield from ((i,) for i in _INTERVALS if count == 1)
+        yield from ((i, _literal(unit)) for i in _INTERVALS for unit in ("DAY", "MINUTE", "YEAR") if count == 2)
         return
     boolean = _COLUMNS[TYPES.index(SqlType("boolean"))]
     string, integer = _COLUMNS[TYPES.index(SqlType("string"))], LITERALS[0]

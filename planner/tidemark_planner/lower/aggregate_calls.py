@@ -24,7 +24,7 @@ from tidemark_planner.lower.organisation import sort_key
 from tidemark_planner.lower.statistics import STATISTICS
 from tidemark_planner.spark_types import VOID
 from tidemark_planner.tree import Node
-from tidemark_planner.tries import tried
+from tidemark_planner.tries import tried_aggregate
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.lir import OrderKey
@@ -79,10 +79,10 @@ def _count(site: Site) -> ScalarExpr:
 def _added_up(site: Site) -> ScalarExpr:
     """sum and avg; try_sum and try_avg are NULL where they would overflow."""
     name, of = _SUMS[site.function.kind], site.function.children[0]
-    operation = tried(of) if of.kind == "If" else None
-    if operation is None:
+    tried = tried_aggregate(of)
+    if tried is None:
         return site.aggregate(name, site.argument())
-    argument = site.calls.below.expression(operation)
+    argument = site.calls.below.expression(tried)
     if argument.type.is_decimal and argument.type.precision > _SAFE_DIGITS:
         unsupported(f"try_{name} of {argument.type}", f"cast it to at most {_SAFE_DIGITS} digits")
     if name == "avg" or not argument.type.is_integral:

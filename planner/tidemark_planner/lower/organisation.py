@@ -7,6 +7,9 @@
             Sort [n DESC]       order: n descending
               Project [name, n]     <- the rows
 
+What is computed of rows that are in order already (`FROM t |> ORDER BY n |> SELECT a + 1 AS x |> LIMIT 3`) keeps it:
+at the top it is computed beside the order's keys, which are not shown; elsewhere after the limit.
+
 One organisation is taken off at a time: of `(SELECT ... LIMIT 3) LIMIT 1` the outer one. At the top of a query it
 finishes the result (peek.py, one_shot.py). In a view or a subquery, limit and offset are a TopK, and an order alone is
 dropped: a collection is a multiset.
@@ -27,6 +30,8 @@ from tidemark_protocol.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.lir import OrderKey
 
 _MOST = (1 << 63) - 1
+# The keys of an order, where they stand beside what is computed, are attributes with ids far from Spark's.
+_FIRST_KEY = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -61,18 +66,49 @@ def peel(tree: Node) -> tuple[Node, Trimmings]:
         found = replace(found, offset=_number(node, "offsetExpr", "OFFSET"))
         node = node.children[0]
     if node.kind == "Project" and node.children[0].kind == "Sort":
-        outputs = node.expressions("projectList")
-        if all(o.kind == "AttributeReference" for o in outputs):
-            found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
-            node = node.children[0]
+        outputs, below = node.expressions("projectList"), node.children[0]
+        found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
+        if _computes(node):
+            rows, order = _computed_below(node, sort_keys(below))
+            return rows, replace(found, order=order)
+        node = below
     if node.kind == "Sort":
         found = replace(found, order=sort_keys(node))
         node = node.children[0]
     return node, found
 
 
+def _computes(node: Node) -> bool:
+    return any(o.kind != "AttributeReference" for o in node.expressions("projectList"))
+
+
+def _limited_first(node: Node) -> Node | None:
+    """A limit of what is computed of rows in order as that of the limited rows; None for any other."""
+    links, at = [], node
+    while at.kind in ("GlobalLimit", "LocalLimit", "Offset"):
+        links.append(at)
+        at = at.children[0]
+    if at.kind != "Project" or at.children[0].kind != "Sort" or not _computes(at):
+        return None
+    limited = at.children[0]
+    for link in reversed(links):
+        limited = replace(link, children=(limited,))
+    return replace(at, children=(limited,))
+
+
+def _computed_below(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
+    """The Project below its Sort: its outputs and the order's keys; and the order by these."""
+    names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
+    made = [Node("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
+    fields = {**project.fields, "projectList": [*project.expressions("projectList"), *made]}
+    order = (replace(k, expression=Node("AttributeReference", n, ())) for k, n in zip(keys, names, strict=True))
+    return replace(project, fields=fields, children=project.children[0].children), tuple(order)
+
+
 def lower_organised(node: Node, context: Context) -> Lowered:
     """A limit or an offset in a view or subquery; ties in its order are broken by the whole row."""
+    if (computed := _limited_first(node)) is not None:
+        return context.lower(computed)
     rows, trimmings = peel(node)
     below = context.lower(rows)
     shown = trimmings.shown or tuple(zip(below.attributes, below.names, strict=True))

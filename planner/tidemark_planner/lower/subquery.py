@@ -198,7 +198,7 @@ def only(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
 def _is_list(node: Node, name: str) -> bool:
     """Whether the field holds several expressions, or may; else it holds one, or none."""
     raw = node.fields.get(name)
-    return not raw or isinstance(raw[0], list)
+    return not raw or (isinstance(raw, list) and isinstance(raw[0], list | Node))
 
 
 def _held(node: Node, name: str) -> tuple[Node, ...]:
