@@ -7,8 +7,9 @@
     the export                     the object log/rows         added + negated (gone intersected with the output)
 
 The output's columns are those of `from`: where `from` reads the output, they must be declared, since neither is known
-without the other. What `delete` gives beyond what the output holds is left out, so that a row is never there less than
-zero times.
+without the other. All of them may be NULL, whatever `from` says of them today: an edit that puts a TRY_CAST in the
+place of a CAST goes on with the same table. What `delete` gives beyond what the output holds is left out, so that a row
+is never there less than zero times.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Task:
         if self._own_id in read:
             known = {self._own_id: _schema(self.columns or ())}
         task = PlannedTask(self.watched.id, self._own_id if known else None)
-        columns = source.known.columns
+        columns = _nullable(source.known.columns)
         export = PlannedExport(
             self.export.name,
             CONTINUAL_TASK,
@@ -138,7 +139,7 @@ class Task:
         """The output's columns, where they are those of a view that has been planned."""
         view = views.get(self.export.view.lower())
         if self.columns is None and view is not None:
-            self.columns = view.known.columns
+            self.columns = _nullable(view.known.columns)
 
     def _check_columns(self, found: tuple[Column, ...]) -> None:
         declared = self.columns or ()
@@ -198,6 +199,10 @@ def _view(export: ExportRequest, name: str, views: Mapping[str, View]) -> View:
     if view is None:
         refuse("UNRESOLVED_RELATION", f"export {export.name}: there is no view {name}", word=name)
     return view
+
+
+def _nullable(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    return tuple(Column(c.name, c.type) for c in columns)
 
 
 def _schema(columns: tuple[Column, ...]) -> Schema:

@@ -25,7 +25,7 @@ from tidemark_protocol.planning import (
     TaskRequest,
     ViewRequest,
 )
-from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_protocol.types import BIGINT, INT, STRING, Column
 
 pytestmark = pytest.mark.spark
 
@@ -93,8 +93,19 @@ def test_a_task_whose_rows_depend_on_its_output_declares_its_columns(catalyst: C
     """Its own name means the output, whatever else is called so."""
     outcome = planned(catalyst, {"log": ONCE}, TaskRequest("s.u", columns=K))
 
-    assert outcome.exports[0].columns == (Column("k", BIGINT, False),)
+    assert outcome.exports[0].columns == K
     assert outcome.exports[0].task == PlannedTask(GlobalId("s.u"), GlobalId("u1/log/own"))
+
+
+def test_an_edit_after_which_a_column_may_be_null_goes_on_with_the_table(catalyst: Catalyst) -> None:
+    """Equal columns mean that what was written stays; it is how a task that failed is mended."""
+    fails, mended = ("SELECT CAST(k AS int) AS k FROM table_changes('s.u')".replace("CAST", c) for c in CASTS)
+    before, after = (planned(catalyst, {"v": sql}, TaskRequest("s.u")).exports[0] for sql in (fails, mended))
+
+    assert before.columns == after.columns == (Column("k", INT),)
+
+
+CASTS = ("CAST", "TRY_CAST")
 
 
 def test_recursion_may_begin_with_what_changed(catalyst: Catalyst) -> None:
