@@ -204,6 +204,14 @@ def test_a_view_is_known_by_its_shard_whichever_plan_writes_it() -> None:
     assert ids[0] == ids[1]
 
 
+def test_a_table_of_a_dataflow_does_not_only_grow_whatever_its_plan_says() -> None:
+    """The plan before it may have left rows that this one takes away; an index is of one plan alone."""
+    growing = (replace(VIEW, monotonic=True), replace(INDEX, monotonic=True))
+    state = dataflow_state("d", replace(PLANNED, exports=growing))
+
+    assert {r.name: r.monotonic for r in catalogue([], [state]).relations} == {"v": False, "i": True}
+
+
 def test_users_are_those_whose_active_plan_reads_the_object() -> None:
     """In order of name; another namespace does not count."""
     registry = Registry()

@@ -5,6 +5,9 @@ Dataflow d, active           d.<export>     a shard (materialized view), or an i
                              d              where d has one export
 
 Queries read any of them. A plan imports shards of all instances, and indexes of its own.
+
+That rows are only ever added is true of an index for as long as there is one. It is not of a shard: an edit of the
+SQL corrects what the shard held, in times that readers of the new SQL may still begin before.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
             columns=export.columns,
             shard=shard,
             keys=(export.key,) if export.unique else (),
-            monotonic=export.monotonic,
+            monotonic=export.monotonic and shard is None,
             short=len(revision.exports) == 1,
             index_key=export.key if export.kind == "index" else None,
             indexes=_indexes(revision, export) if shares else (),
