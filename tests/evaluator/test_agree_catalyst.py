@@ -140,7 +140,8 @@ def random_expr(rng: random.Random, of: str, depth: int) -> ScalarExpr:
     if name == "is_null":
         return call(name, (left,), BOOLEAN)
     if name == "in":
-        return call(name, (left, Literal("1", BIGINT), Literal(None, BIGINT), Literal("0", BIGINT)), BOOLEAN)
+        choices = [A, B, Literal("1", BIGINT), Literal(None, BIGINT), Literal("0", BIGINT)]
+        return call(name, (left, *rng.sample(choices, rng.randint(1, 4))), BOOLEAN)
     return call(name, (left, right), BOOLEAN)
 
 
@@ -185,6 +186,12 @@ SIMPLIFIED = [
 def test_what_catalyst_would_shorten_is_left_to_it(expr: ScalarExpr) -> None:
     """Constants put together, and equal branches, take failures away that a batch would not have either."""
     assert not admits_expression(expr)
+
+
+def test_a_list_that_holds_columns_is_admitted_unless_they_fail() -> None:
+    """IN is written out as comparisons, and OR would forgive a failure that IN does not."""
+    assert admits_expression(call("in", (A, ONE, B, Literal(None, BIGINT)), BOOLEAN))
+    assert not admits_expression(call("in", (A, call("div", (ONE, B), BIGINT)), BOOLEAN))
 
 
 def test_one_constant_in_a_chain_is_admitted() -> None:

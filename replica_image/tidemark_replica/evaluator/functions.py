@@ -9,7 +9,7 @@ combination of types for which it says to be admitted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -75,7 +75,8 @@ _TABLE: dict[str, Admitted] = {
 
 def admits_expression(expr: ScalarExpr) -> bool:
     """Whether this evaluator gives what Catalyst gives."""
-    return keeps_its_failures(expr) and _is_known(expr)
+    made = _written_out(expr)
+    return keeps_its_failures(made) and _is_known(made)
 
 
 def _is_known(expr: ScalarExpr) -> bool:
@@ -89,6 +90,18 @@ def _is_known(expr: ScalarExpr) -> bool:
 
 def compiled(expr: ScalarExpr) -> Evaluate:
     """An admitted expression as a closure."""
+    return _compiled(_written_out(expr))
+
+
+def _written_out(expr: ScalarExpr) -> ScalarExpr:
+    """In fewer functions: the same values and failures."""
+    if not isinstance(expr, Call):
+        return expr
+    made = replace(expr, arguments=tuple(map(_written_out, expr.arguments)))
+    return comparisons.written_out(made) if made.function == "in" else made
+
+
+def _compiled(expr: ScalarExpr) -> Evaluate:
     if isinstance(expr, ColumnRef):
         index = expr.index
         return lambda columns, rows: columns(index)
@@ -100,6 +113,6 @@ def compiled(expr: ScalarExpr) -> Evaluate:
 
 def _call(call: Call) -> Evaluate:
     entry = _TABLE[call.function]
-    arguments = [compiled(a) for a in call.arguments[: entry.columns]]
+    arguments = [_compiled(a) for a in call.arguments[: entry.columns]]
     run: Any = entry.run
     return lambda columns, rows: run(call, [a(columns, rows) for a in arguments])

@@ -94,8 +94,8 @@ def whole_division(call: Call, arguments: list[Result]) -> Result:
     left, right = (a.values for a in arguments)
     present = valid(left) & valid(right)
     a, b = fixed(left).astype(np.int64), fixed(right).astype(np.int64)
-    wrong = present & ((b == 0) | ((a == _LEAST) & (b == -1)))
-    divisor = np.where(wrong | (b == 0), 1, b)
+    impossible = (b == 0) | ((a == _LEAST) & (b == -1))
+    wrong, divisor = present & impossible, np.where(impossible, 1, b)
     made = a // divisor
     made += (made * divisor != a) & ((a < 0) != (divisor < 0))
     return Result(column(made, pa.int64(), present & ~wrong), either(in_order(arguments[::-1]), wrong))
