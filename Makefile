@@ -65,7 +65,7 @@ lint: venv ## style and the arrows between packages
 types: venv ## mypy --strict on all packages
 	$(BIN)/mypy
 
-BENCHES := step hydrate arrange views catchup memory soak
+BENCHES := step hydrate arrange views catchup memory soak peek reconnect controller
 
 .PHONY: bench
 bench: java venv ## the benchmarks (about an hour; docs/performance.md); each prints one JSON object as its last line

@@ -1,0 +1,125 @@
+"""Replicas that only say how far they are: a process of its own, `python -m bench.harness.simulated ADDRESS`.
+
+    every second, each at a moment of its own:   Frontiers of all exports that it has, ShardFrontiers of their inputs
+
+Every stream is a replica. It is told of dataflows as any replica is; one that is scheduled is hydrated at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+
+from tidemark_protocol import codec
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.describe import description_to_proto
+from tidemark_protocol.frames import FRAME_VERSION, GRPC_OPTIONS
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.pb import compute_pb2_grpc
+from tidemark_protocol.responses import DescribedShard, Description
+
+SECONDS = 1.0
+MESSAGES = 5_000
+
+
+class Simulated(compute_pb2_grpc.ComputeServicer):
+    """Any number of replicas behind one address."""
+
+    def __init__(self) -> None:
+        self._streams = 0
+
+    async def Describe(self, request: Any, context: Any) -> Any:
+        """Nothing is installed; every shard is as far as the clock."""
+        upper, zero = Frontier.at(now_ms()), Frontier.minimum()
+        shards = [DescribedShard(ShardId(s.id), True, upper, zero, WriterTerm(0)) for s in request.shards]
+        return description_to_proto(Description("simulated", None, 0, (), (), tuple(shards)))
+
+    async def CommandResponseStream(self, frames: Any, context: Any) -> AsyncIterator[Any]:
+        self._streams += 1
+        replica, woken = Replica(), asyncio.Event()
+        listening = asyncio.create_task(_listen(frames, replica, woken))
+        due = time.monotonic() + (self._streams * 0.381966) % 1 * SECONDS
+        try:
+            while not listening.done():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(due - time.monotonic(), 0)):
+                        await woken.wait()
+                woken.clear()
+                responses = list(replica.fresh())
+                if time.monotonic() >= due:
+                    due += SECONDS
+                    responses = list(replica.report())
+                for start in range(0, len(responses), MESSAGES):
+                    yield pb.Frame(version=FRAME_VERSION, responses=responses[start : start + MESSAGES])
+        finally:
+            listening.cancel()
+
+
+class Replica:
+    """What it was told to compute."""
+
+    def __init__(self) -> None:
+        self._dataflows: dict[str, DataflowDescription] = {}
+        self._scheduled: dict[str, None] = {}
+        self._fresh: list[str] = []
+        self._shards: dict[str, None] = {}
+
+    def take(self, command: Any) -> None:
+        kind = command.WhichOneof("kind")
+        if kind == "create_dataflow":
+            description = codec.decode(command.create_dataflow.description, DataflowDescription)
+            self._dataflows.update(dict.fromkeys(description.export_ids, description))
+        elif kind == "schedule" and command.schedule.id in self._dataflows:
+            self._scheduled[command.schedule.id] = None
+            self._fresh.append(command.schedule.id)
+            imports = self._dataflows[command.schedule.id].source_imports
+            self._shards.update(dict.fromkeys(i.shard.shard_id for i in imports))
+
+    def fresh(self) -> Iterator[Any]:
+        """What was scheduled since it was asked last."""
+        ids, self._fresh = self._fresh, []
+        return _frontiers(ids)
+
+    def report(self) -> Iterator[Any]:
+        """Everything."""
+        now = now_ms()
+        for id in self._shards:
+            yield pb.Response(shard_frontiers=pb.ShardFrontiers(id=id, upper=now + 1, since=0))
+        yield from _frontiers(self._scheduled)
+
+
+async def _listen(frames: Any, replica: Replica, woken: asyncio.Event) -> None:
+    async for frame in frames:
+        for command in frame.commands:
+            replica.take(command)
+        woken.set()
+
+
+def _frontiers(ids: Any) -> Iterator[Any]:
+    at = now_ms()
+    for id in ids:
+        yield pb.Response(frontiers=pb.Frontiers(id=id, write=at, input=at, output=at))
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+async def serve(address: str) -> None:
+    server = grpc.aio.server(options=GRPC_OPTIONS)
+    compute_pb2_grpc.add_ComputeServicer_to_server(Simulated(), server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(address)
+    await server.start()
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
