@@ -14,6 +14,7 @@ from tidemark_protocol.responses import PeekRows
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.finishing import finished
 from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.render.peek import read_index, read_shard
 
 # an answer travels as one message: room is left for its envelope, and for what Arrow's stream adds to the rows
@@ -23,8 +24,10 @@ ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
 class PeekReader:
     """Called on a pool. The session is started only by peeks that need a job."""
 
-    def __init__(self, session: Callable[[], Any], find: Callable[[GlobalId], IndexTrace | None]) -> None:
-        self._session, self._find = session, find
+    def __init__(
+        self, session: Callable[[], Any], find: Callable[[GlobalId], IndexTrace | None], batches: OpenBatches
+    ) -> None:
+        self._session, self._find, self._batches = session, find, batches
 
     def __call__(self, peek: Peek, max_result_bytes: int) -> PeekRows:
         """The answer, finished; raises what `render.peek` raises, and ReplicaError for an index that is gone."""
@@ -35,7 +38,7 @@ class PeekReader:
             index = self._find(peek.target.id)
             if index is None:
                 raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
-            rows = read_index(self._session, index, peek, max_result_bytes)
+            rows = read_index(self._session, index, peek, max_result_bytes, self._batches)
         answer = finished(rows, peek.finishing)
         return PeekRows(_stream(answer), answer.num_rows)
 

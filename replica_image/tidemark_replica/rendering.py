@@ -15,6 +15,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
+from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.spark_session import SparkHolder
 from tidemark_replica.step_worker.pool import StepWorkers
 
@@ -27,6 +28,8 @@ class Renderer:
     ) -> None:
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements")
+        self.open_batches = OpenBatches(self._store.directory)
+        """Of peeks."""
         self._lock = threading.Lock()
         self._indexes: dict[GlobalId, IndexTrace] = {}
 
@@ -67,6 +70,7 @@ class Renderer:
 
     def sweep(self) -> int:
         """Removes what failed and cancelled attempts left behind; only while no step runs."""
+        self.open_batches.maintain()
         return self._store.sweep(())
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """A replica process put together: scratch, server, worker, pools, Spark.
 
-server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps, peeks), io (shards)
+server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), io (shards), peek
                                                           └──► step workers: processes for small steps
 """
 
@@ -39,6 +39,7 @@ from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
 IO_THREADS = 8
+PEEK_THREADS = 4
 STOP_SECONDS = 1.0
 
 
@@ -53,6 +54,7 @@ class Replica:
         self._spark = SparkHolder(lambda: start_spark(options.master, options.driver_memory, self._scratch.folder))
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
+        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS)
         self._metrics = Metrics()
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
         self._renderer = Renderer(
@@ -81,6 +83,7 @@ class Replica:
         self._state.shutdown()
         self._spark_jobs.shutdown()
         self._io_jobs.shutdown()
+        self._peek_jobs.shutdown()
         self._spark.stop()
         self._renderer.close()
         self._scratch.close()
@@ -96,8 +99,8 @@ class Replica:
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )
-        read_peek = PeekReader(self._spark.get, self._renderer.find)
-        peeks = Peeks(respond, Targets(dataflows, watch, self._spark_jobs, read_peek))
+        read_peek = PeekReader(self._spark.get, self._renderer.find, self._renderer.open_batches)
+        peeks = Peeks(respond, Targets(dataflows, watch, self._peek_jobs, read_peek))
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
 

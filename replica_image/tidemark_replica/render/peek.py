@@ -2,9 +2,10 @@
 
     IndexAt | ShardAt ──> consolidated contents ──mfp──> finish ──> rows, each as often as it is there
 
-Without expressions or filters the files are read right here, and no job runs; a literal key reads only what has that
-key. Otherwise one job: a leaf, Catalyst, and `finish` in a task. Errors come first: a collection that holds one shows
-it and nothing else, whatever the peek asks for. A negative multiplicity is an error too.
+Where the Arrow evaluator knows all of the expressions and filters, the files are read right here, and no job runs; a
+literal key reads only what has that key. Otherwise one job: a leaf, Catalyst, and `finish` in a task. Errors come
+first: a collection that holds one shows it and nothing else, whatever the peek asks for. A negative multiplicity is an
+error too.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, update_schema
 from tidemark_replica.arrow_types import arrow_schema, arrow_type
 from tidemark_replica.error_text import told
+from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.finishing import sorted_indices
 from tidemark_replica.literals import literal_value
 from tidemark_replica.render import catalyst
@@ -47,6 +49,7 @@ from tidemark_replica.render.mfp import compile_mfp, projection_of
 TOO_LARGE = "RESULT_TOO_LARGE"
 NEGATIVE = "NEGATIVE_MULTIPLICITY"
 BATCH_ROWS = 65_536
+Contents = Callable[[], Iterator[Updates]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,11 @@ class IndexAt:
     keys: tuple[tuple[Literal, ...], ...] | None = None
 
     def __call__(self) -> Iterator[Updates]:
-        trace = Trace(self.manifest, BatchCache(self.directory))
+        """In a task, which opens the files itself."""
+        return self.through(BatchCache(self.directory))
+
+    def through(self, batches: BatchCache) -> Iterator[Updates]:
+        trace = Trace(self.manifest, batches)
         yield trace.errors_at(self.as_of)
         if self.keys is None:
             yield from trace.rows_at(self.as_of)
@@ -90,27 +97,35 @@ class ShardAt:
             yield canonical_rows(make_updates(columns, at, diff, batch.column("__error")))
 
 
-def read_index(session: Callable[[], Any], index: IndexTrace, peek: Peek, max_bytes: int) -> pa.Table:
-    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier."""
+def read_index(
+    session: Callable[[], Any], index: IndexTrace, peek: Peek, max_bytes: int, batches: BatchCache | None = None
+) -> pa.Table:
+    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier. `batches`: what is open already."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
         source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals)
-        return _read(session, source, _schema(index.columns), peek, max_bytes)
+        here = partial(source.through, batches) if batches is not None else source
+        return _read(session, source, here, _schema(index.columns), peek, max_bytes)
 
 
 def read_shard(session: Callable[[], Any], shard: ShardMetadata, peek: Peek, max_bytes: int) -> pa.Table:
     """The rows of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
-    return _read(session, source, shard.schema, peek, max_bytes)
+    return _read(session, source, source, shard.schema, peek, max_bytes)
 
 
-def _read(session: Callable[[], Any], source: Any, schema: Schema, peek: Peek, max_bytes: int) -> pa.Table:
+def _read(
+    session: Callable[[], Any], source: Contents, here: Contents, schema: Schema, peek: Peek, max_bytes: int
+) -> Any:
+    """`here`: the same contents as `source`, for this process."""
     _check(schema, peek)
     finish = _finish_of(peek.finishing, max_bytes)
     columns = projection_of(peek.mfp)
     if columns is not None:
-        batches = finish(_projected(source(), columns))
+        batches = finish(_projected(here(), columns))
+    elif admits(peek.mfp):
+        batches = finish(map(evaluation(peek.mfp), here()))
     else:
         batches = _by_job(session(), source, peek.mfp, finish)
     return _table(batches, peek.columns, max_bytes)
