@@ -3,6 +3,7 @@
     kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
     kubectl tidemark frontiers
     kubectl tidemark explain delays
+    kubectl tidemark why delays
 
 Rows go to standard output, everything else to standard error; an error is one line and exit status 1.
 """
@@ -13,9 +14,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from tidemark_cli import explain, frontiers, gateway, query, times
+from tidemark_cli import explain, frontiers, gateway, query, times, why
 from tidemark_cli.errors import CliError
+from tidemark_protocol.pb.gateway_pb2 import QueryRequest
 from tidemark_protocol.release import release
 
 
@@ -29,16 +32,21 @@ def parser() -> argparse.ArgumentParser:
     )
     ask.add_argument("sql", help="rows of one export are read at once; joins, aggregates, ... are computed for it")
     ask.add_argument("--as-of", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00 (newest complete)")
+    ask.add_argument("--strict", action="store_true", help="wait until the answer has all that is ingested by now")
     ask.add_argument("--instance", default="", help="where it is computed, if there are several ComputeInstances")
     show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
     show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    for command in (ask, show):
+    reason = commands.add_parser("why", help="what holds a frontier back", description="What holds a frontier back.")
+    reason.add_argument("name", metavar="NAME", help="a Dataflow or DataSource, or an export or table of one")
+    for command in (ask, show, reason):
         command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
     tell = commands.add_parser("explain", help="the plan of a view", description="The plan of a view, as a tree.")
     tell.add_argument("subject", metavar="NAME|SQL", help="a Dataflow, or a SELECT as a Dataflow could have it")
-    for command in (ask, show, tell):
+    for command in (ask, show, tell, reason):
         command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
         command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
+        command.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
+        command.add_argument("--token-file", metavar="FILE", type=Path, help="a token for audience tidemark-gateway")
     return top
 
 
@@ -46,14 +54,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     options = parser().parse_args(arguments)
     try:
-        found = gateway.find(options.gateway_file, dict(os.environ))
+        credentials = gateway.Credentials(options.service_account, options.namespace, options.token_file)
+        found = gateway.find(options.gateway_file, dict(os.environ), credentials)
         if options.command == "frontiers":
             frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
+        elif options.command == "why":
+            why.run(found, options.namespace, options.name, options.output, sys.stdout)
         elif options.command == "explain":
             explain.run(found, options.namespace, options.subject, sys.stdout)
         else:
             as_of = times.parse(options.as_of) if options.as_of else None
-            query.run(found, options.namespace, options.sql, as_of, options.instance, options.output, sys.stdout)
+            request = QueryRequest(
+                namespace=options.namespace,
+                sql=options.sql,
+                as_of=as_of,
+                instance=options.instance,
+                strict=options.strict,
+            )
+            query.run(found, request, options.output, sys.stdout)
         return 0
     except CliError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -16,9 +16,8 @@ from tidemark_cli.table import Table, printable
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
 
 
-def run(gateway: Gateway, namespace: str, sql: str, as_of: int | None, instance: str, output: str, out: TextIO) -> None:
+def run(gateway: Gateway, request: QueryRequest, output: str, out: TextIO) -> None:
     """Asks, and prints the answer; Ctrl-C cancels the query where it runs. Raises GatewayFailed."""
-    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of, instance=instance)
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata)
         try:

@@ -25,6 +25,7 @@ from typing import Any
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.gateway.listening import LOOPBACK, Listening, Tls
 from tidemark_operator.gateway.server import Gateway
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.watches import watch
@@ -48,7 +49,7 @@ class Options:
     state: Path
     namespaces: tuple[str, ...]
     lease_namespace: str
-    gateway_port: int
+    gateway: Listening
     gateway_file: Path
     planner: str | None
 
@@ -60,7 +61,9 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--state-dir", type=Path, required=True, help="processes' records, logs, scratch; the token")
     parser.add_argument("--namespace", action="append", default=[], help="look after this one (repeatable; all)")
     parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
-    parser.add_argument("--gateway-port", type=int, default=0, help="on 127.0.0.1 (default: any free one)")
+    parser.add_argument("--gateway-host", default=LOOPBACK, help="where the gateway listens (%(default)s)")
+    parser.add_argument("--gateway-port", type=int, default=0, help="and its port (default: any free one)")
+    parser.add_argument("--gateway-tls", type=Path, help="tls.crt, tls.key, ca.crt: needed beyond loopback")
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
     given = parser.parse_args(arguments)
@@ -69,7 +72,9 @@ def parse(arguments: Sequence[str]) -> Options:
         given.state_dir.absolute(),
         tuple(given.namespace),
         given.lease_namespace,
-        given.gateway_port,
+        Listening(
+            given.gateway_host, given.gateway_port, Tls(given.gateway_tls.absolute()) if given.gateway_tls else None
+        ),
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         given.planner,
     )
@@ -79,9 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for chatty in ("kopf", "kubernetes.aio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    options = parse(sys.argv[1:] if arguments is None else arguments)
     os.umask(0o077)
     try:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
         return asyncio.run(run(options))
     except OperatorError as error:
         print(f"tidemark_operator: {error}", file=sys.stderr)
@@ -93,7 +98,7 @@ async def run(options: Options) -> int:
     stop, watched = asyncio.Event(), asyncio.Event()
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
         operator, world = await _build(kube, options, stop)
-        gateway = Gateway(world, options.state, options.gateway_port, options.gateway_file)
+        gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
         tasks = Background(stop)
         watching = None
         try:

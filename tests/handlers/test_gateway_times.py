@@ -10,7 +10,7 @@ import pytest
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.gateway import queries
-from tidemark_operator.gateway.moments import Span, choose_time
+from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_protocol.frontier import Frontier
 
 
@@ -30,7 +30,7 @@ def readable(since: int, write: Frontier) -> list[Span]:
 )
 def test_a_time_that_can_be_read(since: int, write: Frontier, as_of: int | None, time: int) -> None:
     """Between since and the write frontier."""
-    assert choose_time(readable(since, write), as_of) == time
+    assert choose_time(readable(since, write), When(as_of)) == time
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,20 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
 ) -> None:
     """So that the user knows what to ask for instead."""
     with pytest.raises(QueryRefused, match=said):
-        choose_time(readable(40, write), as_of)
+        choose_time(readable(40, write), When(as_of))
 
 
 def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:
     """A query over all of them reads them at one time."""
     spans = [Span("a", at(10), at(90)), Span("b", at(40), EMPTY), Span("c", at(0), at(70))]
 
-    assert choose_time(spans, None) == 69
+    assert choose_time(spans, When()) == 69
     with pytest.raises(QueryRefused, match="b cannot be read at 39 any more"):
-        choose_time(spans, 39)
+        choose_time(spans, When(39))
     with pytest.raises(QueryRefused, match="c is not complete at 70 yet"):
-        choose_time(spans, 70)
+        choose_time(spans, When(70))
     with pytest.raises(QueryRefused, match=r"c has no complete time yet: d can only be read from 80 .* on"):
-        choose_time([*spans, Span("d", at(80), at(90))], None)
+        choose_time([*spans, Span("d", at(80), at(90))], When())
 
 
 def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: 
     def spans() -> Sequence[Span]:
         return [Span("index", at(80), at(200)), Span("table", at(0), next(heard))]
 
-    assert asyncio.run(queries.when_complete(lambda: choose_time(spans(), None))) == 89
+    assert asyncio.run(queries.when_complete(lambda: choose_time(spans(), When()))) == 89
     assert list(heard) == []
 
 
@@ -88,8 +88,8 @@ def test_a_query_waits_for_a_common_time_only_for_a_while(monkeypatch: pytest.Mo
     """A view that hydrates for an hour is not waited for; what is refused otherwise is not waited for either."""
     monkeypatch.setattr(queries, "COMMON_TIME_SECONDS", 0.01)
     with pytest.raises(NothingComplete, match="still at it has no complete time yet"):
-        asyncio.run(queries.when_complete(lambda: choose_time([Span("still at it", at(80), at(80))], None)))
+        asyncio.run(queries.when_complete(lambda: choose_time([Span("still at it", at(80), at(80))], When())))
 
     monkeypatch.setattr(queries, "COMMON_TIME_SECONDS", float("inf"))
     with pytest.raises(QueryRefused, match="is not complete at 100 yet"):
-        asyncio.run(queries.when_complete(lambda: choose_time(readable(40, at(100)), 100)))
+        asyncio.run(queries.when_complete(lambda: choose_time(readable(40, at(100)), When(100))))

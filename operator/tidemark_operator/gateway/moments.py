@@ -1,6 +1,7 @@
 """At which time a query is answered, if at any.
 
 since <= as_of < write frontier        default: write frontier - 1, the freshest complete time
+                                       strict: the same, once it is at or beyond all that was ingested when asked
 
 Of several relations the latest since and the earliest write frontier count.
 """
@@ -25,14 +26,28 @@ class Span:
     write: Frontier
 
 
-def choose_time(spans: Sequence[Span], as_of: int | None) -> Time:
+@dataclass(frozen=True)
+class When:
+    """What the asker wants: that time, or the freshest that is not before `least`."""
+
+    as_of: int | None = None
+    least: Time | None = None
+
+
+def choose_time(spans: Sequence[Span], when: When) -> Time:
     """The time to read all of them at; raises QueryRefused, saying which times can be read, and NothingComplete
     where none can."""
+    as_of = when.as_of
     first, last = max(spans, key=lambda s: s.since), min(spans, key=lambda s: s.write)
     since, write = first.since, last.write
     if write <= since and not write.is_empty:
         why = "it is being computed from" if first is last else f"{first.name} can only be read from"
         raise NothingComplete(f"{last.name} has no complete time yet: {why} {_moment(since)} on")
+    if when.least is not None and write.less_equal(when.least):
+        raise NothingComplete(
+            f"{last.name} is complete before {_moment(write)}, not yet up to {_moment(Frontier.at(when.least))}, which "
+            f"had been ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
+        )
     if as_of is None:
         as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
     if not since.less_equal(as_of):

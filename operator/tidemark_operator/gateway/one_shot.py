@@ -15,7 +15,7 @@ from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.gateway.moments import Span, choose_time
+from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_protocol.commands import IndexTarget, Peek
@@ -34,12 +34,12 @@ def named() -> Named:
 
 
 def prepare(
-    registry: Registry, running: RunningInstance, name: Named, planned: PlannedOneShot, as_of: int | None
+    registry: Registry, running: RunningInstance, name: Named, planned: PlannedOneShot, when: When
 ) -> tuple[Dataflow, Peek]:
     """What to create, and what to ask of it; raises QueryRefused where its inputs cannot be read at such a time."""
     described, _ = describe(name, planned.planned, {})
     spans = list(_spans(running, import_names(registry, running.namespace), described))
-    time = choose_time(spans, as_of) if spans else Time(now_ms() if as_of is None else as_of)
+    time = choose_time(spans, when) if spans else Time(now_ms() if when.as_of is None else when.as_of)
     description = replace(at(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
 

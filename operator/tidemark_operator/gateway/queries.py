@@ -12,38 +12,32 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tidemark_operator.catalogue.registry import DataflowState
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway import one_shot
-from tidemark_operator.gateway.moments import Span, choose_time
+from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.moments import When, choose_time
+from tidemark_operator.gateway.readables import Readable, find
+from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.gateway.strict import STRICT_SECONDS, ingested
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import INSTANCES
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.resources.diagnostics import describe
-from tidemark_protocol.commands import IndexTarget, Peek, ShardTarget
-from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
 from tidemark_protocol.responses import PeekError, PeekRows
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Readable(Span):
-    """A relation that can be read: what a peek names, and who answers."""
-
-    target: IndexTarget | ShardTarget
-    instance: RunningInstance
 
 
 @dataclass(frozen=True)
@@ -62,22 +56,55 @@ class Query:
         return await self.instance.query(self.dataflow, self.peek)
 
 
-async def prepare(world: World, namespace: str, sql: str, as_of: int | None, instance: str = "") -> Query:
-    """`instance`: where it runs if it needs operators; empty where there is only one. Raises QueryRefused,
-    PlannerUnavailable."""
-    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
-    place = instance or _only_instance(world, namespace)
-    name = one_shot.named()
-    known = catalogue(sources, dataflows, instance=place)
-    planned = await world.planner.plan_query(PlanQueryRequest(sql, known, name.id_prefix))
+@dataclass(frozen=True)
+class Asked:
+    """`instance`: where it runs if it needs operators; empty where there is only one. `strict`: the answer must have
+    all that was ingested when it was asked."""
+
+    namespace: str
+    sql: str
+    as_of: int | None = None
+    instance: str = ""
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A query that can be answered. `now`: as of the time that is the freshest now; raises QueryRefused."""
+
+    now: Callable[[], Query]
+    one_shot: bool
+
+
+async def prepare(world: World, statements: Statements, access: Access, asked: Asked) -> Prepared:
+    """Plans the query, and waits until it can be answered; raises QueryRefused, PlannerUnavailable, Forbidden."""
+    if asked.strict and asked.as_of is not None:
+        raise QueryRefused("--strict asks for the freshest time that has everything, --as-of for another: choose one")
+    namespace, place = asked.namespace, asked.instance or _only_instance(world, asked.namespace)
+    planned = await statements.meaning(namespace, asked.sql, place)
     if isinstance(planned, Refused):
+        await access.see_objects(namespace)  # a refusal names what there is
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    return await when_complete(lambda: _query(world, namespace, place, name, planned, as_of))
+    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
+    await access.see_rows(namespace, parents(sources, dataflows, _reads(planned)))
+    least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
+    name = one_shot.named()
+    when = When(asked.as_of, least)
+    seconds = None if least is None else STRICT_SECONDS
+    prepared = Prepared(
+        lambda: _query(world, namespace, place, name, planned, when), isinstance(planned, PlannedOneShot)
+    )
+    await when_complete(prepared.now, seconds)
+    return prepared
 
 
-async def when_complete(query: Callable[[], T]) -> T:
+def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:
+    return (planned.relation,) if isinstance(planned, PlannedPeek) else planned.planned.references
+
+
+async def when_complete(query: Callable[[], T], seconds: float | None = None) -> T:
     """What `query` makes, once there is a time to read at; raises what it raises, at the latest after a while."""
-    until = time.monotonic() + COMMON_TIME_SECONDS
+    until = time.monotonic() + (COMMON_TIME_SECONDS if seconds is None else seconds)
     while True:
         try:
             return query()
@@ -93,15 +120,15 @@ def _query(
     place: str | None,
     name: Named,
     planned: PlannedPeek | PlannedOneShot,
-    as_of: int | None,
+    when: When,
 ) -> Query:
     """Of the frontiers as they are known now; raises QueryRefused."""
     if isinstance(planned, PlannedOneShot):
         running = _running(world, namespace, place)
-        dataflow, peek = one_shot.prepare(world.registry, running, name, planned, as_of)
+        dataflow, peek = one_shot.prepare(world.registry, running, name, planned, when)
         return Query(peek, running, dataflow=dataflow)
     readable = find(world, namespace, planned.relation)
-    return Query(peek_of(planned, readable, choose_time([readable], as_of)), readable.instance, readable.name)
+    return Query(peek_of(planned, readable, choose_time([readable], when)), readable.instance, readable.name)
 
 
 def _only_instance(world: World, namespace: str) -> str | None:
@@ -135,56 +162,3 @@ def peek_of(planned: PlannedPeek, readable: Readable, timestamp: Time) -> Peek:
         columns=planned.columns,
         literals=planned.literals,
     )
-
-
-def find(world: World, namespace: str, id: GlobalId) -> Readable:
-    """The relation of that id; raises QueryRefused where it cannot be read now."""
-    for found, readable, name in _readables(world, namespace):
-        if found != id:
-            continue
-        if readable is None:
-            raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
-        if not readable.instance.online:
-            raise QueryRefused(f"{name} cannot be read now: no replica of its instance answers")
-        return readable
-    raise QueryRefused("what the statement reads was changed or deleted just now: ask again")
-
-
-def _readables(world: World, namespace: str) -> Iterator[tuple[GlobalId, Readable | None, str]]:
-    """Everything that queries may name: its id, how to read it, its name."""
-    for source in world.registry.sources(namespace):
-        for ingested in source.pinned.tables if source.pinned else ():
-            name = f"{source.key.name}.{ingested.table.name}"
-            running = world.running(namespace, source.instance)
-            yield ingested.id, _shard(world, namespace, running, name, ingested.id, ingested.shard), name
-    for dataflow in world.registry.dataflows(namespace):
-        yield from _exports(world, namespace, dataflow)
-
-
-def _exports(world: World, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Readable | None, str]]:
-    running = world.running(namespace, state.instance)
-    for export in state.active.revision.exports if state.active else ():
-        assert state.active is not None
-        name = f"{state.key.name}.{export.name}"
-        id, shard = state.active.revision.export_id(export.name), state.active.revision.view_shard(export.name)
-        if shard is not None:
-            relation = GlobalId(shard.shard_id)
-            yield relation, _shard(world, namespace, running, name, relation, shard), name
-        elif id is not None:
-            yield id, _index(running, name, id), name
-
-
-def _shard(
-    world: World, namespace: str, running: RunningInstance | None, name: str, id: GlobalId, shard: ShardMetadata
-) -> Readable | None:
-    known = world.fleet.book(namespace).get(shard.shard_id)
-    if running is None or known is None or known.readable is None:
-        return None
-    return Readable(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)
-
-
-def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
-    collection = running.core.dataflows.collection(id) if running else None
-    if running is None or collection is None or collection.write is None or collection.dropped:
-        return None
-    return Readable(name, collection.since, collection.write, IndexTarget(id), running)

@@ -1,16 +1,13 @@
-"""The gateway's server: loopback only, every call with the token, answers in chunks as the client takes them.
+"""The gateway's server: every call by a caller who may, answers in chunks as the client takes them.
 
-    STATE/gateway.token    random, of mode 0600, new with each operator
+    STATE/gateway.token    random, of mode 0600, new with each operator: for its own user, who may ask everything
     gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it
 
-A call that the client cancels is cancelled on the replicas. At most QUERIES answers are held at a time, each of at
-most the instance's max_result_bytes.
+A call that the client cancels is cancelled on the replicas. What is held of answers is bounded (admission.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import json
 import logging
 import os
@@ -21,85 +18,112 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.running import MAX_RESULT_BYTES, now_ms
+from tidemark_operator.gateway.access import Access, Doorkeeper
+from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Room
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
-from tidemark_operator.gateway.queries import Query, prepare
+from tidemark_operator.gateway.listening import Listening
+from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
+from tidemark_operator.gateway.refusals import refusals
+from tidemark_operator.gateway.seen import seen
+from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.gateway.why import Cause, why
 from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
-from tidemark_protocol.responses import PeekRows
+from tidemark_protocol.responses import PeekError, PeekRows
 
 LOG = logging.getLogger(__name__)
-HOST = "127.0.0.1"
 CHUNK_BYTES = 1024 * 1024
-QUERIES = 4
-CALLS = 64
+CALLS = 256
 STOP_SECONDS = 1.0
 
 
 class Gateway(gateway_pb2_grpc.GatewayServicer):
     """`file`: where clients look; beside it, nothing else is written but the token in the state folder."""
 
-    def __init__(self, world: World, state: Path, port: int, file: Path) -> None:
-        self._world, self._state, self._port, self._file = world, state, port, file
+    def __init__(self, world: World, state: Path, listening: Listening, file: Path) -> None:
+        self._world, self._state, self._listening, self._file = world, state, listening, file
         self._token = secrets.token_urlsafe(32)
-        self._queries = asyncio.Semaphore(QUERIES)
+        self._door = Doorkeeper(self._token, Reviews(world.kube))
+        self._statements = Statements(world.registry, world.planner)
+        self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
         self._server = grpc.aio.server(options=GRPC_OPTIONS, maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> None:
         """Listens, then says so. Raises OperatorError where the port is taken."""
         try:
-            port = self._server.add_insecure_port(f"{HOST}:{self._port}")
+            address = self._listening.add_to(self._server)
         except RuntimeError:
-            raise OperatorError(f"the gateway cannot listen on {HOST}:{self._port}: choose another port") from None
+            raise OperatorError(f"the gateway cannot listen on {self._listening}: choose another port") from None
         await self._server.start()
         token = self._state / "gateway.token"
         write_private(token, self._token + "\n")
-        write_private(self._file, json.dumps({"address": f"{HOST}:{port}", "tokenFile": str(token)}) + "\n")
-        LOG.info("gateway on %s:%d", HOST, port)
+        authority = {"caFile": str(self._listening.tls.authority)} if self._listening.tls else {}
+        found = {"address": address, "tokenFile": str(token), **authority}
+        write_private(self._file, json.dumps(found) + "\n")
+        LOG.info("gateway on %s", address)
 
     async def close(self) -> None:
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """The header, then the Arrow stream in chunks."""
-        await self._authenticate(context)
-        as_of = request.as_of if request.HasField("as_of") else None
-        async with self._queries:
-            try:
-                query = await prepare(self._world, request.namespace, request.sql, as_of, request.instance)
+        async with refusals(context):
+            access = await self._admit(context)
+            as_of = request.as_of if request.HasField("as_of") else None
+            asked = Asked(request.namespace, request.sql, as_of, request.instance, request.strict)
+            prepared = await prepare(self._world, self._statements, access, asked)
+            async with self._room(prepared).reserved(MAX_RESULT_BYTES) as held:
+                query = prepared.now()
                 result = await query.answer()
-            except QueryRefused as error:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-            except PlannerUnavailable as error:
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{error}; try again")
-            if isinstance(result, PeekRows):
-                yield gateway_pb2.QueryReply(header=_header(query))
-                for chunk in _chunks(result):
-                    yield gateway_pb2.QueryReply(arrow=chunk)
-            else:
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, result.message)
+                if isinstance(result, PeekRows):
+                    held.shrink(len(result.data))
+                    yield gateway_pb2.QueryReply(header=_header(query))
+                    for start in range(0, len(result.data), CHUNK_BYTES):
+                        yield gateway_pb2.QueryReply(arrow=result.data[start : start + CHUNK_BYTES])
+        if isinstance(result, PeekError):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, result.message)
 
     async def Frontiers(self, request: Any, context: Any) -> Any:
-        await self._authenticate(context)
-        return frontiers(self._world, request.namespace, request.all_namespaces)
+        async with refusals(context):
+            access = await self._admit(context)
+            await access.see_objects("" if request.all_namespaces else request.namespace)
+            return frontiers(self._world, request.namespace, request.all_namespaces)
 
     async def Explain(self, request: Any, context: Any) -> Any:
-        await self._authenticate(context)
-        try:
-            text = await explain(self._world, request.namespace, request.subject)
-        except QueryRefused as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except PlannerUnavailable as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{error}; try again")
-        return gateway_pb2.ExplainReply(text=text)
+        async with refusals(context):
+            access = await self._admit(context)
+            await access.see_objects(request.namespace)
+            return gateway_pb2.ExplainReply(text=await explain(self._world, request.namespace, request.subject))
 
-    async def _authenticate(self, context: Any) -> None:
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "unknown token")
+    async def Why(self, request: Any, context: Any) -> Any:
+        async with refusals(context):
+            access = await self._admit(context)
+            await access.see_objects(request.namespace)
+            causes = why(request.name, seen(self._world, request.namespace))
+            return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
+
+    async def _admit(self, context: Any) -> Access:
+        return await self._door.admit(dict(context.invocation_metadata()).get("authorization", ""))
+
+    def _room(self, prepared: Prepared) -> Room:
+        return self._one_shots if prepared.one_shot else self._peeks
+
+
+def _cause(cause: Cause) -> Any:
+    return gateway_pb2.Cause(
+        subject=cause.subject,
+        kind=cause.kind,
+        write=None if cause.write is None else cause.write.encode(),
+        says=cause.says,
+        holds=cause.holds,
+        because=map(_cause, cause.because),
+    )
 
 
 def _header(query: Query) -> Any:
@@ -110,11 +134,6 @@ def _header(query: Query) -> Any:
         column_names=[c.name for c in shown],
         column_types=[str(c.type) for c in shown],
     )
-
-
-def _chunks(rows: PeekRows) -> list[bytes]:
-    view = rows.data
-    return [view[start : start + CHUNK_BYTES] for start in range(0, len(view), CHUNK_BYTES)]
 
 
 def write_private(path: Path, text: str) -> None:

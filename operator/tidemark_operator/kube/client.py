@@ -121,6 +121,14 @@ class Kube:
         call = self._objects.create_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), body=full)
 
+    async def review(self, group: str, plural: str, kind: str, spec: Body) -> Body:
+        """Asks the API server for its judgement of `spec`, of which nothing is stored: the status it gives."""
+        body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+        call = self._objects.create_cluster_custom_object
+        answer = await _call(call, group=group, version="v1", plural=plural, body=body)
+        status: Body = answer.get("status") or {}
+        return status
+
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """Raises Conflict if somebody changed it since `body` was read."""
         call = self._objects.replace_namespaced_custom_object

@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    STRICT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
     instance: str
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
+    strict: bool
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
     __slots__ = ("as_of", "export", "column_names", "column_types")
@@ -179,3 +181,35 @@ class CopyReply(_message.Message):
     row_count: int
     location: str
     def __init__(self, as_of: _Optional[int] = ..., row_count: _Optional[int] = ..., location: _Optional[str] = ...) -> None: ...
+
+class WhyRequest(_message.Message):
+    __slots__ = ("namespace", "name")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    name: str
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Cause(_message.Message):
+    __slots__ = ("subject", "kind", "write", "says", "holds", "because")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    SAYS_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    kind: str
+    write: int
+    says: str
+    holds: bool
+    because: _containers.RepeatedCompositeFieldContainer[Cause]
+    def __init__(self, subject: _Optional[str] = ..., kind: _Optional[str] = ..., write: _Optional[int] = ..., says: _Optional[str] = ..., holds: _Optional[bool] = ..., because: _Optional[_Iterable[_Union[Cause, _Mapping]]] = ...) -> None: ...
+
+class WhyReply(_message.Message):
+    __slots__ = ("causes", "now")
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    causes: _containers.RepeatedCompositeFieldContainer[Cause]
+    now: int
+    def __init__(self, causes: _Optional[_Iterable[_Union[Cause, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...

@@ -59,6 +59,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.FromString,
                 _registered_method=True)
+        self.Why = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Why',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -97,6 +102,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Why(self, request, context):
+        """What holds a frontier back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -124,6 +136,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.SerializeToString,
+            ),
+            'Why': grpc.unary_unary_rpc_method_handler(
+                    servicer.Why,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -261,6 +278,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Explain',
             tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.ExplainReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Why(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Why',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.FromString,
             options,
             channel_credentials,
             insecure,

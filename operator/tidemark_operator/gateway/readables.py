@@ -1,0 +1,84 @@
+"""Everything that queries may name, and how to read it: a table of a source or an export of a Dataflow.
+
+name ──► id ──► index of an instance, or shard          since, write frontier, who answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway.moments import Span
+from tidemark_operator.handlers.world import World
+from tidemark_protocol.commands import IndexTarget, ShardTarget
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.ids import GlobalId
+
+
+@dataclass(frozen=True)
+class Readable(Span):
+    """A relation that can be read: what a peek names, and who answers."""
+
+    target: IndexTarget | ShardTarget
+    instance: RunningInstance
+
+
+Look = Callable[[], Readable | None]
+
+
+def find(world: World, namespace: str, id: GlobalId) -> Readable:
+    """The relation of that id; raises QueryRefused where it cannot be read now."""
+    for found, look, name in _readables(world, namespace):
+        if found != id:
+            continue
+        readable = look()
+        if readable is None:
+            raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
+        if not readable.instance.online:
+            raise QueryRefused(f"{name} cannot be read now: no replica of its instance answers")
+        return readable
+    raise QueryRefused("what the statement reads was changed or deleted just now: ask again")
+
+
+def _readables(world: World, namespace: str) -> Iterator[tuple[GlobalId, Look, str]]:
+    """Everything that queries may name: its id, how to read it, its name."""
+    for source in world.registry.sources(namespace):
+        for ingested in source.pinned.tables if source.pinned else ():
+            name = f"{source.key.name}.{ingested.table.name}"
+            running = world.running(namespace, source.instance)
+            yield ingested.id, partial(_shard, world, namespace, running, name, ingested.id, ingested.shard), name
+    for dataflow in world.registry.dataflows(namespace):
+        yield from _exports(world, namespace, dataflow)
+
+
+def _exports(world: World, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Look, str]]:
+    running = world.running(namespace, state.instance)
+    for export in state.active.revision.exports if state.active else ():
+        assert state.active is not None
+        name = f"{state.key.name}.{export.name}"
+        id, shard = state.active.revision.export_id(export.name), state.active.revision.view_shard(export.name)
+        if shard is not None:
+            relation = GlobalId(shard.shard_id)
+            yield relation, partial(_shard, world, namespace, running, name, relation, shard), name
+        elif id is not None:
+            yield id, partial(_index, running, name, id), name
+
+
+def _shard(
+    world: World, namespace: str, running: RunningInstance | None, name: str, id: GlobalId, shard: ShardMetadata
+) -> Readable | None:
+    known = world.fleet.book(namespace).get(shard.shard_id)
+    if running is None or known is None or known.readable is None:
+        return None
+    return Readable(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)
+
+
+def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
+    collection = running.core.dataflows.collection(id) if running else None
+    if running is None or collection is None or collection.write is None or collection.dropped:
+        return None
+    return Readable(name, collection.since, collection.write, IndexTarget(id), running)

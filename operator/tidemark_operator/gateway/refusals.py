@@ -1,0 +1,32 @@
+"""What callers are told when they are not answered: a gRPC status by what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused
+from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
+
+_STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
+    (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
+    (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
+    (Unreviewed, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
+    (PlannerUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
+)
+
+
+@asynccontextmanager
+async def refusals(context: Any) -> AsyncIterator[None]:
+    """Ends the call with the status and the text of what is raised in it."""
+    try:
+        yield
+    except OperatorError as error:
+        for kind, status, advice in _STATUS:
+            if isinstance(error, kind):
+                await context.abort(status, f"{error}{advice}")
+        raise

@@ -1,0 +1,75 @@
+"""What statements mean, each found out once for as long as the names in it mean the same.
+
+    statement ──► a literal lookup?            a peek                     (lookups.py)
+              ──► planned before?              what was planned then
+              ──► the planner                  remembered, the least recently asked forgotten
+
+A namespace's statements are forgotten together when anything that they may name changes: a source's tables, or the
+active revision of a Dataflow.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.gateway.lookups import Names, recognised
+from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol.planning import Catalogue, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
+
+NAMESPACES, STATEMENTS, LONGEST = 64, 512, 16 * 1024
+ID_PREFIX = "query/"
+Meaning = PlannedPeek | PlannedOneShot
+
+
+@dataclass
+class _Known:
+    """The names of one namespace, seen from one instance; `state` is what they were made of."""
+
+    state: object
+    catalogue: Catalogue
+    names: Names
+    statements: OrderedDict[str, Meaning] = field(default_factory=OrderedDict)
+
+
+class Statements:
+    """One per gateway; bounded in namespaces, statements and their length."""
+
+    def __init__(self, registry: Registry, planner: PlannerClient) -> None:
+        self._registry, self._planner = registry, planner
+        self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
+
+    async def meaning(self, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
+        """`place`: the instance whose indexes may be imported. Raises PlannerUnavailable."""
+        known = self._names(namespace, place)
+        found = known.statements.get(sql) or recognised(sql, known.names)
+        if found is None:
+            planned = await self._planner.plan_query(PlanQueryRequest(sql, known.catalogue, ID_PREFIX))
+            if isinstance(planned, Refused):
+                return planned
+            found = planned
+        _remember(known.statements, sql, found)
+        return found
+
+    def _names(self, namespace: str, place: str | None) -> _Known:
+        sources, dataflows = self._registry.sources(namespace), self._registry.dataflows(namespace)
+        state = ([(s.key, s.pinned) for s in sources], [(d.key, d.instance, d.active) for d in dataflows])
+        known = self._known.get((namespace, place))
+        if known is None or known.state != state:
+            names = catalogue(sources, dataflows, instance=place)
+            known = self._known[namespace, place] = _Known(state, names, Names.of(names))
+        self._known.move_to_end((namespace, place))
+        if len(self._known) > NAMESPACES:
+            self._known.popitem(last=False)
+        return known
+
+
+def _remember(statements: OrderedDict[str, Meaning], sql: str, meaning: Meaning) -> None:
+    if len(sql) > LONGEST:
+        return
+    statements[sql] = meaning
+    statements.move_to_end(sql)
+    if len(statements) > STATEMENTS:
+        statements.popitem(last=False)

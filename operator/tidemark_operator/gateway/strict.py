@@ -1,0 +1,74 @@
+"""Everything that had been ingested when a query was asked: the time that its answer must not be before.
+
+    relation ──► the Dataflows behind it ──► the source tables behind those ──► how far they are, looked at now
+
+The operator's own knowledge of shards is a moment old, so a replica looks at them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.errors import QueryRefused, Waiting
+from tidemark_operator.handlers.installer import view_shards
+from tidemark_operator.handlers.world import World
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+
+STRICT_SECONDS = 60.0
+
+
+async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> Time | None:
+    """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
+    QueryRefused where a table cannot be looked at."""
+    tables = sources_of(world.registry, namespace, reads)
+    instance = next((i for i in world.fleet.of(namespace) if i.online), None)
+    if not tables:
+        return None
+    if instance is None:
+        raise QueryRefused(f"no replica in namespace {namespace} answers now, to say what has been ingested")
+    try:
+        described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
+    except Waiting as waiting:
+        raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
+    uppers = []
+    for shard in described.shards:
+        if shard.error is not None:
+            raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
+        instance.core.shards.described(shard)
+        uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
+    return Time(max(uppers).encode() - 1) if uppers else None
+
+
+def sources_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:
+    """The shards of source tables that the relations are computed from, however indirectly."""
+    tables = {t.shard.shard_id: t for s in registry.sources(namespace) if s.pinned for t in s.pinned.tables}
+    ids = {t.id: id for id, t in tables.items()}
+    makers = _makers(registry.dataflows(namespace))
+    found: dict[ShardId, ShardMetadata] = {}
+    seen: set[str] = set()
+    todo = list(reads)
+    while todo:
+        id = todo.pop()
+        shard = ids.get(id, ShardId(id))
+        if shard in tables:
+            found[shard] = tables[shard].shard
+        elif (maker := makers.get(id)) is not None and maker.active is not None and maker.owner not in seen:
+            seen.add(maker.owner)
+            description = maker.active.revision.description
+            todo += [GlobalId(i.shard.shard_id) for i in description.source_imports]
+            todo += [i.id for i in description.index_imports]
+    return list(found.values())
+
+
+def _makers(dataflows: Iterable[DataflowState]) -> dict[GlobalId, DataflowState]:
+    """Who computes what: indexes by their id, views by that of their shard."""
+    made: dict[GlobalId, DataflowState] = {}
+    for state in dataflows:
+        if state.active is not None:
+            description = state.active.revision.description
+            made.update(dict.fromkeys((e.id for e in description.index_exports), state))
+            made.update(dict.fromkeys((GlobalId(s.shard_id) for s in view_shards(description)), state))
+    return made

@@ -1,0 +1,122 @@
+"""What holds a frontier back: from a relation down to the input, replica or condition that it waits for.
+
+    delays.by-carrier            complete before 12:00:01
+      ├─ replica r1              has taken in all that its inputs have        not the reason
+      └─ flights.arrivals        complete before 12:00:01                     the furthest behind: the reason
+           └─ DataSource flights ingests on replica r1
+
+A relation cannot be further than its slowest input. Where it is as far, that input is the reason, and is asked in turn;
+where it is not, the replicas are: the furthest of them decides, and what it says of itself is the reason.
+
+Pure: `Seen` is what is known of each relation at one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_operator.errors import QueryRefused
+from tidemark_protocol.frontier import Frontier
+
+
+@dataclass(frozen=True)
+class SeenReplica:
+    """A relation on a replica; `trouble`: what the replica says keeps it from going on."""
+
+    name: str
+    input: Frontier | None
+    output: Frontier | None
+    write: Frontier | None
+    hydrated: bool
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A relation: how far it is, what it is computed from, and on which replicas. `obstacle`: the condition of its
+    object that does not hold, if one keeps it from running at all; `runs`: where it does, in words."""
+
+    name: str
+    kind: str
+    write: Frontier | None
+    inputs: tuple[str, ...] = ()
+    replicas: tuple[SeenReplica, ...] = ()
+    obstacle: str = ""
+    runs: str = ""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One thing on the way to the reason. `holds`: it, or something of what is below it, is what holds back."""
+
+    subject: str
+    kind: str
+    write: Frontier | None
+    says: str
+    holds: bool
+    because: tuple[Cause, ...] = ()
+
+
+def why(name: str, seen: Mapping[str, Seen]) -> list[Cause]:
+    """Of every relation that the name means: `a.b`, or all of `a`. Raises QueryRefused for a name of nothing."""
+    subjects = [s for s in seen if s == name or s.partition(".")[0] == name]
+    if not subjects:
+        raise QueryRefused(f"there is no Dataflow or DataSource {name}, and no export or table of this name")
+    return [_relation(seen[subject], seen, holds=True, path=()) for subject in sorted(subjects)]
+
+
+def _relation(of: Seen, seen: Mapping[str, Seen], *, holds: bool, path: tuple[str, ...]) -> Cause:
+    """`path`: relations above, so that a task that reads itself comes to an end."""
+    if of.obstacle:
+        return Cause(of.name, of.kind, of.write, of.obstacle, holds)
+    if of.write is not None and of.write.is_empty:
+        return Cause(of.name, of.kind, of.write, "is finished: nothing will change any more", False)
+    if not of.inputs and not of.replicas:
+        return Cause(of.name, of.kind, of.write, of.runs or "nobody has reported how far it is", holds)
+    inputs = [seen[i] for i in of.inputs if i in seen and i not in (*path, of.name)]
+    slowest = min(inputs, key=_reach, default=None)
+    waits = slowest is not None and _is_as_far(of, slowest)
+    if path and not holds:
+        return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
+    below = [_relation(i, seen, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
+    lead = max(of.replicas, key=lambda r: _key(r.write), default=None)
+    below += [_replica(r, slowest, holds=holds and not waits and r is lead) for r in of.replicas]
+    return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), holds, tuple(below))
+
+
+def _says(of: Seen, slowest: Seen | None, waits: bool) -> str:
+    if not of.replicas:
+        return "no replica has it"
+    if waits and slowest is not None:
+        return f"has everything that {slowest.name} has"
+    return "its inputs are further than it is"
+
+
+def _replica(on: SeenReplica, slowest: Seen | None, *, holds: bool) -> Cause:
+    return Cause(f"replica {on.name}", "replica", on.write, _replica_says(on, slowest), holds)
+
+
+def _replica_says(on: SeenReplica, slowest: Seen | None) -> str:
+    if on.trouble:
+        return on.trouble
+    if not on.hydrated:
+        return "hydrates: it computes the beginning"
+    if slowest is not None and _key(on.input) < _reach(slowest):
+        return "has not taken in yet what its inputs have: its steps are slower, or wait for their turn"
+    if _key(on.write) < _key(on.output):
+        return "has computed more than is written: the table's storage is slower, or another replica writes"
+    return "has taken in all that its inputs have"
+
+
+def _is_as_far(of: Seen, slowest: Seen) -> bool:
+    return bool(of.replicas) and _key(of.write) >= _reach(slowest)
+
+
+def _reach(of: Seen) -> int:
+    return _key(of.write)
+
+
+def _key(frontier: Frontier | None) -> int:
+    """Unknown is before everything."""
+    return -1 if frontier is None else frontier.encode()

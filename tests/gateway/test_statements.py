@@ -1,0 +1,89 @@
+"""Statements are planned once, for as long as the names in them mean the same; lookups never."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.gateway.registries import add_dataflow, registry
+from tests.protocol.samples import A
+from tidemark_operator.gateway import statements
+from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Diagnostic, Finishing, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.types import ColumnType
+
+PEEK = PlannedPeek(GlobalId("s.a"), MapFilterProject((ColumnType(A.type),)), Finishing(), (A,))
+REFUSED = Refused((Diagnostic("SYNTAX", "what?"),))
+
+
+class Planner:
+    """Answers, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[PlanQueryRequest] = []
+
+    async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | Refused:
+        self.asked.append(request)
+        return REFUSED if "what" in request.sql else PEEK
+
+
+def ask(asked: Statements, *sql: str, place: str | None = "default") -> list[object]:
+    return [asyncio.run(asked.meaning("ns", text, place)) for text in sql]
+
+
+def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
+    """A new Dataflow of the namespace may hide, or make ambiguous, what was meant."""
+    known, planner = registry(), Planner()
+    made = Statements(known, cast(PlannerClient, planner))
+
+    assert ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 2") == [PEEK] * 4
+    assert len(planner.asked) == 2
+    add_dataflow(known, "d", shards=("s.a",))
+    ask(made, "SELECT 1")
+    assert len(planner.asked) == 3
+    assert {r.parent for r in planner.asked[-1].catalogue.relations} == {"s", "d"}
+
+
+def test_each_instance_has_meanings_of_its_own() -> None:
+    """A plan may import the indexes of its own instance alone."""
+    planner = Planner()
+    made = Statements(registry(), cast(PlannerClient, planner))
+    ask(made, "SELECT 1")
+    ask(made, "SELECT 1", place="other")
+    assert len(planner.asked) == 2
+
+
+def test_a_refusal_is_not_remembered() -> None:
+    """What it was refused for may be mended in a way that no name shows."""
+    planner = Planner()
+    made = Statements(registry(), cast(PlannerClient, planner))
+    assert ask(made, "what", "what") == [REFUSED, REFUSED]
+    assert len(planner.asked) == 2
+
+
+def test_a_lookup_needs_no_planner() -> None:
+    """The index of a Dataflow with one export, by the Dataflow's name."""
+    known, planner = registry(), Planner()
+    id = add_dataflow(known, "d", shards=("s.a",))
+    (found,) = ask(Statements(known, cast(PlannerClient, planner)), "SELECT * FROM d WHERE a = 7")
+
+    assert isinstance(found, PlannedPeek)
+    assert found.relation == id
+    assert planner.asked == []
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
+    monkeypatch.setattr(statements, "STATEMENTS", 2)
+    planner = Planner()
+    made = Statements(registry(), cast(PlannerClient, planner))
+    ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1", "SELECT 2")
+    assert [r.sql for r in planner.asked] == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 2"]
+    long = "SELECT " + "1" * statements.LONGEST
+    ask(made, long, long)
+    assert len(planner.asked) == 6

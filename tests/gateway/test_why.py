@@ -1,0 +1,113 @@
+"""Why a relation is not further: the way from it to the input, replica or condition that holds it back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.worlds import EMPTY, at
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.why import Cause, Seen, SeenReplica, why
+
+
+def table(name: str, upper: int, obstacle: str = "") -> Seen:
+    return Seen(name, "table", at(upper), obstacle=obstacle, runs="on replica r1")
+
+
+def replica(name: str, write: int, trouble: str = "", *, read: int = 0, hydrated: bool = True) -> SeenReplica:
+    return SeenReplica(name, at(read or write), at(write), at(write), hydrated, trouble)
+
+
+def view(name: str, write: int, inputs: tuple[str, ...], *replicas: SeenReplica) -> Seen:
+    return Seen(name, "index", at(write), inputs, replicas)
+
+
+def reason(name: str, *seen: Seen) -> tuple[str, str]:
+    """The last thing on the way: what it is, and what is said of it."""
+    (cause,) = why(name, {s.name: s for s in seen})
+    while held := [below for below in cause.because if below.holds]:
+        (cause,) = held
+    return cause.subject, cause.says
+
+
+def test_the_slowest_input_is_the_reason_where_the_view_has_all_of_it() -> None:
+    """Of two inputs, and through a view between."""
+    seen = [
+        table("s.fast", 200),
+        table("s.slow", 100),
+        view("mid.mid", 100, ("s.slow",), replica("r1", 100)),
+        view("top.top", 100, ("s.fast", "mid.mid"), replica("r1", 100)),
+    ]
+
+    assert reason("top", *seen) == ("s.slow", "on replica r1")
+    assert reason("mid.mid", *seen) == ("s.slow", "on replica r1")
+
+
+def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> None:
+    """A slower one beside it decides nothing."""
+    subject, says = reason(
+        "top",
+        table("s.t", 200),
+        view("top.top", 100, ("s.t",), replica("r1", 50, "step failed: x"), replica("r2", 100)),
+    )
+    assert subject == "replica r2"
+    assert "has not taken in yet" in says
+
+
+@pytest.mark.parametrize(
+    ("on", "said"),
+    [
+        (replica("r1", 100, "step failed: no space left"), "step failed: no space left"),
+        (replica("r1", 100, hydrated=False), "hydrates"),
+        (replica("r1", 100, read=200), "has taken in all"),
+        (SeenReplica("r1", at(200), at(200), at(100), True), "has computed more than is written"),
+    ],
+)
+def test_a_replica_says_what_it_is_at(on: SeenReplica, said: str) -> None:
+    """Its own words come first."""
+    assert said in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
+
+
+def test_what_does_not_run_at_all_says_its_condition() -> None:
+    """A source that is suspended, below a view that has all of it; a view that is refused."""
+    seen = [
+        table("s.t", 100, "Suspended: spec.suspend stops ingestion"),
+        view("v.v", 100, ("s.t",), replica("r1", 100)),
+    ]
+    assert reason("v", *seen) == ("s.t", "Suspended: spec.suspend stops ingestion")
+
+    refused = Seen("v", "dataflow", None, obstacle="PlanRefused: line 1: no such function")
+    assert reason("v", refused) == ("v", "PlanRefused: line 1: no such function")
+
+
+def test_a_view_without_replicas_says_so() -> None:
+    """It is its own reason."""
+    assert reason("v", table("s.t", 100), view("v.v", 100, ("s.t",))) == ("v.v", "no replica has it")
+
+
+def test_what_is_finished_is_held_back_by_nothing() -> None:
+    """Nothing is marked."""
+    (cause,) = why("v", {"v.v": Seen("v.v", "index", EMPTY)})
+    assert (cause.holds, cause.because) == (False, ())
+
+
+def test_a_task_that_reads_itself_comes_to_an_end() -> None:
+    """And so does everything in a diamond of views, each shown once on the way."""
+    seen = {"s.t": table("s.t", 100), "task.task": view("task.task", 100, ("task.task", "s.t"), replica("r1", 100))}
+    for level in range(60):
+        below = "s.t" if level == 0 else f"a{level - 1}.x"
+        other = "s.t" if level == 0 else f"b{level - 1}.x"
+        for name in (f"a{level}.x", f"b{level}.x"):
+            seen[name] = view(name, 100, (below, other), replica("r1", 100))
+
+    assert why("task", seen)[0].holds
+    assert size(why("a59", seen)[0]) < 1000
+
+
+def size(cause: Cause) -> int:
+    return 1 + sum(map(size, cause.because))
+
+
+def test_a_name_of_nothing_is_refused() -> None:
+    """By name."""
+    with pytest.raises(QueryRefused, match="no Dataflow or DataSource nowhere"):
+        why("nowhere", {})
