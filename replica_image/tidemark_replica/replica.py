@@ -99,7 +99,9 @@ class Replica:
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )
-        read_peek = PeekReader(self._spark.get, self._renderer.find, self._renderer.open_batches)
+        read_peek = PeekReader(
+            self._spark.get, self._renderer.find, self._renderer.open_batches, arrow=self._options.arrow
+        )
         peeks = Peeks(respond, Targets(dataflows, watch, self._peek_jobs, read_peek))
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)

@@ -74,6 +74,15 @@ class Scripted(GatewayServicer):
     def Explain(self, request: pb.ExplainRequest, context: grpc.ServicerContext) -> pb.ExplainReply:
         return pb.ExplainReply(text=f"the plan of {request.subject} in {request.namespace}\n")
 
+    def Why(self, request: pb.WhyRequest, context: grpc.ServicerContext) -> pb.WhyReply:
+        replica = pb.Cause(subject="replica r1", kind="replica", write=9_000, says="has taken in all")
+        table = pb.Cause(subject="s.t", kind="table", write=9_000, says="on replica r1", holds=True)
+        cause = pb.Cause(
+            subject=request.name, kind="index", write=9_000, says="has everything that s.t has", holds=True
+        )
+        cause.because.extend([table, replica])
+        return pb.WhyReply(causes=[cause, pb.Cause(subject="new", kind="dataflow", says="Planning")], now=10_000)
+
 
 @pytest.fixture
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
@@ -133,6 +142,55 @@ def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixtur
     """As the operator draws it."""
     assert main(["explain", "delays", "-n", "prod"]) == 0
     assert capsys.readouterr().out == "the plan of delays in prod\n"
+
+
+def test_a_strict_query_says_so_to_the_gateway(gateway: Scripted) -> None:
+    """And a plain one does not."""
+    assert main(["query", "SELECT 1", "--strict"]) == 0
+    assert main(["query", "SELECT 1"]) == 0
+    assert [asked.strict for asked in gateway.asked] == [True, False]
+
+
+def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(
+    gateway: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As text, and as JSON."""
+    assert main(["why", "delays"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "delays (index) complete before 1970-01-01T00:00:09.000Z, 1.0s behind: has everything s.t has",
+        "* s.t (table) complete before 1970-01-01T00:00:09.000Z, 1.0s behind: on replica r1",
+        "  replica r1 complete before 1970-01-01T00:00:09.000Z, 1.0s behind: has taken in all",
+        "new (dataflow) at no known time: Planning",
+    ]
+    assert main(["why", "delays", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["causes"][0]["because"][0]["holds"] is True
+
+
+def test_a_token_of_ones_own_is_shown_instead_of_the_operators(gateway: Scripted, tmp_path: Path) -> None:
+    """A projected one, or one that kubectl gets for a ServiceAccount, for the gateway alone."""
+    (tmp_path / "token").write_text("not this one")
+    (tmp_path / "mine").write_text("secret\n")
+    assert main(["query", "SELECT 1", "--token-file", str(tmp_path / "mine")]) == 0
+
+
+def test_a_service_account_asks_with_a_token_that_the_api_server_makes(
+    gateway: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By kubectl; what that refuses is one line."""
+    (tmp_path / "token").write_text("not this one")
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        "#!/bin/sh\n"
+        'wanted="create token reader --namespace prod --audience tidemark-gateway --duration 10m"\n'
+        '[ "$*" = "$wanted" ] && echo secret && exit\n'
+        'echo "serviceaccounts \\"$3\\" not found" >&2; exit 1\n'
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert main(["query", "SELECT 1", "-n", "prod", "--service-account", "reader"]) == 0
+    capsys.readouterr()
+    assert main(["query", "SELECT 1", "--service-account", "nobody"]) == 1
+    assert capsys.readouterr().err.startswith("error: no token for ServiceAccount nobody: serviceaccounts")
 
 
 def test_what_the_gateway_refuses_is_one_line(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,8 @@ from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
-from tidemark_replica.render.peek import read_index, read_shard
+from tidemark_replica.render.open_batches import OpenBatches
+from tidemark_replica.render.peek import Reading, read_index, read_shard
 
 pytestmark = pytest.mark.spark
 
@@ -78,77 +79,89 @@ def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(hydrated: tu
     """At 6 one of the two equal rows is gone; both times are read from one arrangement."""
     _, index = hydrated
 
-    assert rows(read_index(no_session, index, peek(index, 5), 10_000)) == Counter(
+    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 5))) == Counter(
         {(1, 10, 10): 2, (2, 20, 5): 1, (None, 5, 20): 1}
     )
-    assert rows(read_index(no_session, index, peek(index, 6), 10_000))[(1, 10, 10)] == 1
+    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 6)))[(1, 10, 10)] == 1
     only = MapFilterProject(tuple(refs_of(index)), projection=(2, 0))
-    assert rows(read_index(no_session, index, peek(index, 6, only), 10_000))[(10, 1)] == 1
+    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 6, only)))[(10, 1)] == 1
 
 
 def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     one, null, none = (Literal("1", BIGINT),), (Literal(None, BIGINT),), (Literal("7", BIGINT),)
 
-    found = read_index(no_session, index, peek(index, 5, literals=(one, null, none, one)), 10_000)
+    found = read_index(Reading(no_session, 10_000), index, peek(index, 5, literals=(one, null, none, one)))
 
     assert rows(found) == Counter({(1, 10, 10): 2, (None, 5, 20): 1})
-    assert read_index(no_session, index, peek(index, 5, literals=()), 10_000).num_rows == 0
+    assert read_index(Reading(no_session, 10_000), index, peek(index, 5, literals=())).num_rows == 0
 
 
-def test_a_filter_runs_as_a_job_and_repeats_equal_rows(hydrated: tuple[World, IndexTrace]) -> None:
-    made, index = hydrated
+@pytest.fixture(params=["evaluator", "job"])
+def either(request: pytest.FixtureRequest, hydrated: tuple[World, IndexTrace]) -> Reading:
+    """Expressions are evaluated right here, without a session; or all of them by Catalyst, in a job."""
+    if request.param == "job":
+        return Reading(lambda: hydrated[0].session, 10_000, arrow=False)
+    return Reading(no_session, 10_000, OpenBatches(hydrated[1].store.directory))
+
+
+def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either: Reading) -> None:
+    _, index = hydrated
     schema = tuple(refs_of(index))
     above = call(">", (ColumnRef(1, BIGINT, schema[1].nullable), Literal("7", BIGINT)), BOOLEAN)
     mfp = MapFilterProject(schema, (), (above,), (0,))
 
-    found = read_index(lambda: made.session, index, peek(index, 5, mfp), 10_000)
+    found = read_index(either, index, peek(index, 5, mfp))
 
     assert rows(found) == Counter({(1,): 2, (2,): 1})
     assert found.schema == pa.schema([("x0", pa.int64())])
 
 
-def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(hydrated: tuple[World, IndexTrace]) -> None:
+def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
+    hydrated: tuple[World, IndexTrace], either: Reading
+) -> None:
     """Row (3, 0) of time 8 fails; at 9 it is gone, and so is the error."""
-    made, index = hydrated
+    _, index = hydrated
     nothing = MapFilterProject(tuple(refs_of(index)), (), (Literal("false", BOOLEAN),))
 
     for asked in (peek(index, 8), peek(index, 8, nothing), peek(index, 8, literals=((Literal("1", BIGINT),),))):
         with pytest.raises(ViewInError, match="100L DIV"):
-            read_index(lambda: made.session, index, asked, 10_000)
-    assert read_index(no_session, index, peek(index, 9), 10_000).num_rows == 3
+            read_index(either, index, asked)
+    assert read_index(Reading(no_session, 10_000), index, peek(index, 9)).num_rows == 3
 
 
-def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(hydrated: tuple[World, IndexTrace]) -> None:
-    made, index = hydrated
+def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(
+    hydrated: tuple[World, IndexTrace], either: Reading
+) -> None:
+    _, index = hydrated
     schema = tuple(refs_of(index))
     zero = call("-", (ColumnRef(0, BIGINT, schema[0].nullable), Literal("1", BIGINT)), BIGINT)
     mfp = MapFilterProject(schema, (call("div", (Literal("1", BIGINT), zero), BIGINT),))
 
     with pytest.raises(ViewInError, match=r"DIV"):
-        read_index(lambda: made.session, index, peek(index, 5, mfp), 10_000)
+        read_index(either, index, peek(index, 5, mfp))
 
 
 def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     two = peek(index, 5, finishing=Finishing(limit=1, offset=1))
 
-    assert read_index(no_session, index, two, 10_000).num_rows == 2
+    assert read_index(Reading(no_session, 10_000), index, two).num_rows == 2
     with pytest.raises(ResultTooLarge):
-        read_index(no_session, index, peek(index, 5), 10)
+        read_index(Reading(no_session, 10), index, peek(index, 5))
 
 
 def test_a_time_that_is_not_complete_or_not_kept_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     for time in (3, 10):
         with pytest.raises(OutOfFrontier):
-            read_index(no_session, index, peek(index, time), 10_000)
+            read_index(Reading(no_session, 10_000), index, peek(index, time))
 
 
 def test_a_peek_over_other_columns_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     with pytest.raises(PlanNotAllowed):
-        read_index(no_session, index, peek(index, 5, IDENTITY), 10_000)
+        read_index(Reading(no_session, 10_000), index, peek(index, 5, IDENTITY))
 
 
 def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
@@ -166,7 +179,8 @@ def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
         target = ShardTarget(GlobalId("s"), metadata)
         return Peek("u", target, Time(time), IDENTITY, Finishing(), TABLE.named)
 
-    assert rows(read_shard(no_session, metadata, at(6), 10_000)) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
+    here = Reading(no_session, 10_000)
+    assert rows(read_shard(here, metadata, at(6))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
     with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
-        read_shard(no_session, metadata, at(7), 10_000)
-    assert rows(read_shard(no_session, metadata, at(9), 10_000)) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
+        read_shard(here, metadata, at(7))
+    assert rows(read_shard(here, metadata, at(9))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})

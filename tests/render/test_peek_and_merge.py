@@ -21,7 +21,7 @@ from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import RenderedDataflow
-from tidemark_replica.render.peek import read_index
+from tidemark_replica.render.peek import Reading, read_index
 
 HISTORY = random_history({"t": T}, 8, times=14, changes=6)
 BEFORE, END = HISTORY.times[9], HISTORY.last + 1
@@ -58,7 +58,7 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
         peek = Peek(
             "u", IndexTarget(INDEX), Time(BEFORE - 1), MapFilterProject.identity(T.schema), Finishing(), index.columns
         )
-        found = read_index(lambda: None, index, peek, 1 << 20)
+        found = read_index(Reading(lambda: None, 1 << 20), index, peek)
 
         expected = Counter(HISTORY.rows_at("t", BEFORE - 1))
         assert expected

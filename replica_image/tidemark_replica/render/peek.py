@@ -97,38 +97,45 @@ class ShardAt:
             yield canonical_rows(make_updates(columns, at, diff, batch.column("__error")))
 
 
-def read_index(
-    session: Callable[[], Any], index: IndexTrace, peek: Peek, max_bytes: int, batches: BatchCache | None = None
-) -> pa.Table:
-    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier. `batches`: what is open already."""
+@dataclass(frozen=True)
+class Reading:
+    """What reads: a session for peeks that need a job, how large an answer may be, batches that are open already, and
+    whether expressions that the Arrow evaluator knows are its own."""
+
+    session: Callable[[], Any]
+    max_bytes: int
+    batches: BatchCache | None = None
+    arrow: bool = True
+
+
+def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> pa.Table:
+    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
         source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals)
-        here = partial(source.through, batches) if batches is not None else source
-        return _read(session, source, here, _schema(index.columns), peek, max_bytes)
+        here = source if reading.batches is None else partial(source.through, reading.batches)
+        return _read(reading, source, here, _schema(index.columns), peek)
 
 
-def read_shard(session: Callable[[], Any], shard: ShardMetadata, peek: Peek, max_bytes: int) -> pa.Table:
+def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> pa.Table:
     """The rows of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
-    return _read(session, source, source, shard.schema, peek, max_bytes)
+    return _read(reading, source, source, shard.schema, peek)
 
 
-def _read(
-    session: Callable[[], Any], source: Contents, here: Contents, schema: Schema, peek: Peek, max_bytes: int
-) -> Any:
+def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> pa.Table:
     """`here`: the same contents as `source`, for this process."""
     _check(schema, peek)
-    finish = _finish_of(peek.finishing, max_bytes)
+    finish = _finish_of(peek.finishing, reading.max_bytes)
     columns = projection_of(peek.mfp)
     if columns is not None:
         batches = finish(_projected(here(), columns))
-    elif admits(peek.mfp):
+    elif reading.arrow and admits(peek.mfp):
         batches = finish(map(evaluation(peek.mfp), here()))
     else:
-        batches = _by_job(session(), source, peek.mfp, finish)
-    return _table(batches, peek.columns, max_bytes)
+        batches = _by_job(reading.session(), source, peek.mfp, finish)
+    return _table(batches, peek.columns, reading.max_bytes)
 
 
 def _finish_of(finishing: Finishing, max_bytes: int) -> Finish | FinishTop:

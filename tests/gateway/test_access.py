@@ -1,0 +1,143 @@
+"""Who may ask what: by the operator's own token everything, by a user's what the API server allows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import pytest
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.gateway import access
+from tidemark_operator.gateway.access import Doorkeeper, Forbidden, Unauthenticated, Unreviewed
+from tidemark_operator.gateway.listening import Listening, Tls
+from tidemark_operator.kube.client import ApiError
+from tidemark_operator.kube.reviews import Action, Reviews, User
+from tidemark_operator.planning.revision import Parent
+
+ANNE = User("anne", groups=("readers",))
+VIEW, SOURCE = Parent("Dataflow", "delays"), Parent("DataSource", "flights")
+
+
+class ApiServer:
+    """Knows one token, and what its user may do."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed, self.asked = allowed, list[str]()
+        self.away = False
+
+    async def user(self, token: str) -> User | None:
+        self._ask("who")
+        return ANNE if token == "annes" else None
+
+    async def may(self, user: User, action: Action) -> bool:
+        self._ask(str(action))
+        assert user == ANNE
+        return str(action) in self.allowed
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if self.away:
+            raise ApiError(0, "the API server does not answer")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def door(server: ApiServer | None, clock: Clock | None = None) -> Doorkeeper:
+    return Doorkeeper("own", cast(Reviews, server), clock or Clock())
+
+
+def run(asked: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asked)
+
+
+async def see_rows(at: Doorkeeper, *of: Parent, token: str = "annes") -> None:
+    await (await at.admit(f"Bearer {token}")).see_rows("ns", of)
+
+
+def test_the_operators_own_token_opens_everything_and_asks_nobody() -> None:
+    """As long as it is the right one."""
+    server = ApiServer()
+    run(see_rows(door(server), VIEW, SOURCE, token="own"))
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer ", "Bearer other", "own", "Basic annes"])
+def test_an_unknown_token_opens_nothing(authorization: str) -> None:
+    """Also where there is no API server to ask."""
+    for server in (ApiServer(), None):
+        with pytest.raises(Unauthenticated):
+            run(door(server).admit(authorization))
+
+
+def test_seeing_status_is_not_seeing_rows() -> None:
+    """Each needs its right, rows per object; the first that is missing is named."""
+    status = ApiServer("list dataflows in namespace ns", "list datasources in namespace ns")
+    allowed = run(door(status).admit("Bearer annes"))
+    run(allowed.see_objects("ns"))
+    with pytest.raises(Forbidden, match="anne may not get dataflows/data delays in namespace ns"):
+        run(allowed.see_rows("ns", [VIEW]))
+    with pytest.raises(Forbidden, match="anne may not list datasources in all namespaces"):
+        run(allowed.see_objects(""))
+
+    rows = ApiServer("get dataflows/data delays in namespace ns")
+    run(see_rows(door(rows), VIEW))
+    with pytest.raises(Forbidden, match="get datasources/data flights"):
+        run(see_rows(door(rows), VIEW, SOURCE))
+    with pytest.raises(Forbidden):
+        run(run(door(rows).admit("Bearer annes")).see_objects("ns"))
+
+
+def test_what_the_api_server_said_is_believed_for_a_while() -> None:
+    """So a right that is taken away ends within seconds."""
+    clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
+    at = door(server, clock)
+    for _ in range(3):
+        run(see_rows(at, VIEW))
+    assert server.asked == ["who", "get dataflows/data delays in namespace ns"]
+
+    server.allowed = ()
+    clock.now += access.BELIEVED_SECONDS + 1
+    with pytest.raises(Forbidden):
+        run(see_rows(at, VIEW))
+
+
+def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:
+    """It is said that it is away, not that the user may not; and nothing is remembered of it."""
+    server = ApiServer("get dataflows/data delays in namespace ns")
+    at = door(server)
+    server.away = True
+    with pytest.raises(Unreviewed, match="whose token it is cannot be found out now"):
+        run(see_rows(at, VIEW))
+    server.away = False
+    run(see_rows(at, VIEW))
+
+
+def test_what_is_remembered_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest answer is forgotten."""
+    monkeypatch.setattr(access, "ANSWERS", 2)
+    server = ApiServer(*(f"get dataflows/data d{n} in namespace ns" for n in range(3)))
+    at = door(server)
+    for number in (0, 1, 2, 0):
+        run(see_rows(at, Parent("Dataflow", f"d{number}")))
+    assert server.asked.count("get dataflows/data d0 in namespace ns") == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "gateway.example", "localhost"])
+def test_beyond_loopback_it_listens_with_a_certificate_or_not_at_all(host: str) -> None:
+    """Tokens must not be read on their way; a name may mean anything."""
+    with pytest.raises(OperatorError, match="clear text: give --gateway-tls"):
+        Listening(host)
+    Listening("127.0.0.1"), Listening("::1")
+
+
+def test_a_certificate_that_is_not_there_is_named(tmp_path: Any) -> None:
+    """Before anything listens."""
+    with pytest.raises(OperatorError, match=r"tls\.key cannot be read"):
+        Listening("0.0.0.0", 0, Tls(tmp_path)).add_to(None)
