@@ -46,7 +46,7 @@ def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     add_dataflow(known, "d", shards=("s.a",))
     ask(made, "SELECT 1")
     assert len(planner.asked) == 3
-    assert {r.parent for r in planner.asked[-1].catalogue.relations} == {"s", "d"}
+    assert {r.parent for r in planner.asked[-1].catalogue.relations} == {"s", "d", "tidemark_introspection"}
 
 
 def test_each_instance_has_meanings_of_its_own() -> None:

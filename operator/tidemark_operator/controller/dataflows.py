@@ -10,7 +10,7 @@ Purely bookkeeping: methods return the commands that follow, in the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
@@ -66,6 +66,10 @@ class Dataflows:
         """The index, if it can be imported: it is installed, and not dropped."""
         found = self._collections.get(id)
         return None if found is None or found.dropped or found.shard is not None else found
+
+    def collections(self) -> Iterable[Collection]:
+        """All that there are, dropped ones too until they are gone."""
+        return self._collections.values()
 
     def collections_of(self, owner: str) -> list[Collection]:
         dataflow = self._by_owner.get(owner)

@@ -68,6 +68,11 @@ class Instance:
         """Those connected, in order of name."""
         return sorted(self._links)
 
+    @property
+    def peeks(self) -> list[Peek]:
+        """What was asked and is not answered yet."""
+        return self._peeks.pending()
+
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)

@@ -42,6 +42,9 @@ class PeekBook:
     def add(self, peek: Peek, asked: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
         self._pending[peek.uuid] = Asked(peek, set(asked), target)
 
+    def pending(self) -> list[Peek]:
+        return [asked.peek for asked in self._pending.values()]
+
     def remove(self, uuid: str) -> Asked | None:
         return self._pending.pop(uuid, None)
 

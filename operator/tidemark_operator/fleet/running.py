@@ -26,6 +26,7 @@ from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
+from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
 from tidemark_protocol.commands import (
@@ -86,6 +87,7 @@ class RunningInstance:
         self.core = Instance(shards)
         self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
         self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.lags = Lags()
         self._leadership, self._listener = leadership, listener
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
@@ -122,7 +124,9 @@ class RunningInstance:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def maintain(self) -> None:
-        self._notify(self.core.maintain(now_ms()))
+        now = now_ms()
+        self._notify(self.core.maintain(now))
+        self.lags.sample(((c.id, c.write) for c in self.core.dataflows.collections()), now)
         self.flush()
 
     def flush(self) -> None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from tidemark_operator.catalogue.relations import parents
@@ -27,6 +28,8 @@ from tidemark_operator.gateway.readables import Readable, find
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.strict import STRICT_SECONDS, ingested
 from tidemark_operator.handlers.world import World
+from tidemark_operator.introspection.inline import inlined
+from tidemark_operator.introspection.relations import is_introspection, rows
 from tidemark_operator.kube.client import INSTANCES
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.resources.diagnostics import describe
@@ -85,17 +88,26 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     if isinstance(planned, Refused):
         await access.see_objects(namespace)  # a refusal names what there is
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
-    await access.see_rows(namespace, parents(sources, dataflows, _reads(planned)))
+    await _allow(world, access, namespace, _reads(planned))
     least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
-    prepared = Prepared(
-        lambda: _query(world, namespace, place, name, planned, when), isinstance(planned, PlannedOneShot)
-    )
+
+    def now() -> Query:
+        return _query(world, namespace, place, name, inlined(planned, partial(rows, world, namespace)), when)
+
+    prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
     await when_complete(prepared.now, seconds)
     return prepared
+
+
+async def _allow(world: World, access: Access, namespace: str, reads: Sequence[GlobalId]) -> None:
+    """Raises Forbidden. What is known of objects is status, not rows."""
+    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
+    await access.see_rows(namespace, parents(sources, dataflows, reads))
+    if any(map(is_introspection, reads)):
+        await access.see_objects(namespace)
 
 
 def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.gateway.lookups import Names, recognised
+from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.planning import Catalogue, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 
@@ -58,7 +59,8 @@ class Statements:
         state = ([(s.key, s.pinned) for s in sources], [(d.key, d.instance, d.active) for d in dataflows])
         known = self._known.get((namespace, place))
         if known is None or known.state != state:
-            names = catalogue(sources, dataflows, instance=place)
+            objects = catalogue(sources, dataflows, instance=place)
+            names = Catalogue((*objects.relations, *relations()))
             known = self._known[namespace, place] = _Known(state, names, Names.of(names))
         self._known.move_to_end((namespace, place))
         if len(self._known) > NAMESPACES:

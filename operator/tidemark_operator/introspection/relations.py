@@ -1,0 +1,167 @@
+"""The relations of `tidemark_introspection`: their columns, and their rows at this moment.
+
+    frontiers           every table and export: how far it is, and how far behind the clock
+    replica_frontiers   every export on every replica
+    dataflows           every installed dataflow: where it begins, whether it is scheduled and hydrated
+    peeks               what was asked and is not answered yet
+    errors              what replicas say is wrong
+    statuses            all else that replicas say: hydration, sizes of arrangements, steps
+    wallclock_lag       seconds that each export spent so far behind the clock
+
+Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidemark_operator.controller.collection import Collection
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.gateway.frontiers import frontiers as all_frontiers
+from tidemark_operator.handlers.statuses import failures
+from tidemark_operator.handlers.world import World
+from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.lir import Constant, ConstantRow
+from tidemark_protocol.planning import Relation
+from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
+
+SCHEMA = "tidemark_introspection"
+Value = str | int | bool | None
+Row = tuple[Value, ...]
+_BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """`name:s write_time:n hydrated:b`"""
+    return tuple(Column(name, _BY_LETTER[of]) for name, _, of in (word.partition(":") for word in text.split()))
+
+
+def _frontiers(world: World, namespace: str) -> Iterator[Row]:
+    reply = all_frontiers(world, namespace, False)
+    for c in reply.collections:
+        read, write = (c.read if c.HasField("read") else None), (c.write if c.HasField("write") else None)
+        finished = write == Frontier.empty().encode()
+        lag = None if write is None or finished else max(reply.now - write, 0)
+        yield c.name, c.kind, read, None if finished else write, finished, lag, c.hydrated
+
+
+def _replica_frontiers(world: World, namespace: str) -> Iterator[Row]:
+    now = now_ms()
+    for running, name, collection in _collections(world, namespace):
+        for replica, on in sorted(collection.replicas.items()):
+            times = [None if f is None else f.time for f in (on.input, on.output, on.write)]
+            lag = None if times[2] is None else max(now - times[2], 0)
+            yield name, running.name, replica, *times, lag, on.hydrated, on.refused_reports
+
+
+def _dataflows(world: World, namespace: str) -> Iterator[Row]:
+    for running in world.fleet.of(namespace):
+        for owner in running.core.dataflows.owners():
+            dataflow = running.core.dataflows.get(owner)
+            collections = running.core.dataflows.collections_of(owner)
+            if dataflow is not None:
+                hydrated = all(c.hydrated for c in collections)
+                as_of, name = dataflow.description.as_of, owner.partition("/")[2] or owner
+                yield name, running.name, as_of, dataflow.scheduled, hydrated, dataflow.dropped, len(collections)
+
+
+def _peeks(world: World, namespace: str) -> Iterator[Row]:
+    for running in world.fleet.of(namespace):
+        for peek in running.core.peeks:
+            yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
+
+
+def _errors(world: World, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(world, namespace):
+        for replica, on in sorted(collection.replicas.items()):
+            erroring = on.statuses.get("erroring", {})
+            if (count := int(erroring.get("errors", "0"))) > 0:
+                yield name, replica, erroring.get("code"), count, erroring.get("expression")
+            for failure in failures(on):
+                yield name, replica, "REPLICA", 1, failure
+
+
+def _statuses(world: World, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(world, namespace):
+        for replica, on in sorted(collection.replicas.items()):
+            for kind, fields in sorted(on.statuses.items()):
+                for field, value in sorted(fields.items()):
+                    yield name, replica, kind, field, value
+
+
+def _wallclock_lag(world: World, namespace: str) -> Iterator[Row]:
+    names = {c.id: name for _, name, c in _collections(world, namespace)}
+    for running in world.fleet.of(namespace):
+        for id, histogram in running.lags.histograms():
+            for bound, seconds in histogram.items():
+                yield names.get(id, str(id)), running.name, bound, seconds
+
+
+def _collections(world: World, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
+    """All exports that are installed, by the names that SQL has for them."""
+    named = {}
+    for state in world.registry.dataflows(namespace):
+        for export in state.active.revision.exports if state.active else ():
+            if state.active and (id := state.active.revision.export_id(export.name)):
+                named[id] = f"{state.key.name}.{export.name}"
+    for running in world.fleet.of(namespace):
+        for owner in running.core.dataflows.owners():
+            for collection in running.core.dataflows.collections_of(owner):
+                yield running, named.get(collection.id, str(collection.id)), collection
+
+
+_RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[World, str], Iterator[Row]]]] = {
+    "frontiers": (
+        _columns("name:s kind:s read_time:n write_time:n finished:b lag_ms:n hydrated:b"),
+        _frontiers,
+    ),
+    "replica_frontiers": (
+        _columns(
+            "name:s instance:s replica:s input_time:n output_time:n write_time:n lag_ms:n hydrated:b refused_reports:n"
+        ),
+        _replica_frontiers,
+    ),
+    "dataflows": (
+        _columns("name:s instance:s as_of:n scheduled:b hydrated:b dropped:b exports:n"),
+        _dataflows,
+    ),
+    "peeks": (_columns("uuid:s instance:s target:s time:n"), _peeks),
+    "errors": (_columns("name:s replica:s code:s errors:n detail:s"), _errors),
+    "statuses": (_columns("name:s replica:s kind:s field:s value:s"), _statuses),
+    "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
+}
+
+
+def relations() -> tuple[Relation, ...]:
+    """For the catalogue. The shards are nowhere: rows are put into plans before those are sent."""
+    found = []
+    for name, (columns, _) in _RELATIONS.items():
+        id = f"{SCHEMA}.{name}"
+        found.append(Relation(SCHEMA, name, GlobalId(id), columns, ShardMetadata(ShardId(id), id, columns)))
+    return tuple(found)
+
+
+def is_introspection(id: GlobalId) -> bool:
+    """Whether it is one of these: no table or export has an id with this in front."""
+    return id.startswith(f"{SCHEMA}.")
+
+
+def rows(world: World, namespace: str, id: GlobalId) -> Constant | None:
+    """What is in the relation now; None for one that is none of these."""
+    if not is_introspection(id):
+        return None
+    columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
+    made = tuple(
+        ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True)))
+        for row in read(world, namespace)
+    )
+    return Constant(made, tuple(ColumnType(c.type, c.nullable) for c in columns))
+
+
+def _literal(value: Value, of: SqlType) -> Literal:
+    if value is None:
+        return Literal(None, of)
+    return Literal(("false", "true")[value] if isinstance(value, bool) else str(value), of)

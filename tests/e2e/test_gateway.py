@@ -1,0 +1,111 @@
+"""The gateway as users of a cluster see it: rights per object, strict queries, why, and introspection."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.system import System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+BY_NATION = "SELECT c_nationkey, count(*) AS customers FROM tpch.customer GROUP BY c_nationkey"
+LOOKUP = "SELECT customers FROM nations WHERE c_nationkey = 3"
+GATEWAY = "tidemark-gateway"
+
+
+def test_must_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> None:
+    """ServiceAccounts with rights to rows of one Dataflow, to status, and to nothing; and a token for others."""
+    _nations(system)
+    rules = "--resource=dataflows.compute.tidemark.dev/data --resource-name=nations"
+    _account(system, "reader", "--verb=get", *rules.split())
+    _account(
+        system, "watcher", "--verb=list", "--resource=dataflows.compute.tidemark.dev,datasources.compute.tidemark.dev"
+    )
+    system.kubectl("create", "serviceaccount", "nobody")
+    token = {name: _token(system, tmp_path, name) for name in ("reader", "watcher", "nobody")}
+
+    assert _asked(system, token["reader"], "query", LOOKUP).returncode == 0
+    for name, command, missing in (
+        ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "may not get datasources/data tpch"),
+        ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "may not get datasources/data tpch"),
+        ("reader", ("frontiers",), "may not list dataflows"),
+        ("reader", ("query", "SELECT nope FROM nations"), "may not list dataflows"),
+        ("watcher", ("query", LOOKUP), "may not get dataflows/data nations"),
+        ("watcher", ("frontiers", "-A"), "may not list dataflows in all namespaces"),
+        ("nobody", ("query", LOOKUP), "may not get dataflows/data nations"),
+        ("nobody", ("explain", "nations"), "may not list dataflows"),
+        ("nobody", ("why", "nations"), "may not list dataflows"),
+    ):
+        done = _asked(system, token[name], *command)
+        assert (done.returncode, missing in done.stderr) == (1, True), (name, command, done.stderr)
+        assert done.stdout == ""
+    for command in (("frontiers",), ("why", "nations"), ("explain", "nations")):
+        assert _asked(system, token["watcher"], *command).returncode == 0
+
+    general = _token(system, tmp_path, "reader", audience="https://kubernetes.default.svc")
+    assert "does not know this token" in _asked(system, general, "query", LOOKUP).stderr
+    system.kubectl("delete", "rolebinding", "reader")
+    wait_for("the right to be gone", lambda: _asked(system, token["reader"], "query", LOOKUP).returncode == 1)
+
+
+def test_a_strict_answer_has_all_that_was_ingested_when_it_was_asked(system: System) -> None:
+    """Each is as of a time that the source had reached before it was asked, and later than the one before."""
+    _nations(system)
+    for _ in range(3):
+        ingested = int(system.live_frontiers()["tpch.customer"]["write"])
+        done = system.tidemark("query", LOOKUP, "-n", system.namespace, "-o", "json", "--strict")
+        assert done.returncode == 0, done.stderr + system.log()
+        assert json.loads(done.stdout)["as_of"] >= ingested - 1
+    done = system.tidemark("query", LOOKUP, "-n", system.namespace, "--strict", "--as-of", "5")
+    assert "choose one" in done.stderr
+
+
+def test_why_leads_from_a_view_to_the_source_that_stands_still(system: System) -> None:
+    """Suspended, it is the reason, and says so; running, it is the reason as well, and says where it runs."""
+    _nations(system)
+    wait_for(
+        "the source to be the reason", lambda: _reason(system) == ("tpch.customer", "DataSource tpch: on replica r1")
+    )
+    system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    try:
+        wait_for("the suspended source to be the reason", lambda: _reason(system)[1].startswith("Suspended: "))
+        done = system.tidemark("why", "nowhere", "-n", system.namespace)
+        assert "there is no Dataflow or DataSource nowhere" in done.stderr
+    finally:
+        system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+
+
+def _reason(system: System) -> tuple[str, str]:
+    """The end of the marked way."""
+    done = system.tidemark("why", "nations", "-n", system.namespace, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (cause,) = json.loads(done.stdout)["causes"]
+    while held := [below for below in cause.get("because", []) if below.get("holds")]:
+        (cause,) = held
+    return cause["subject"], cause["says"]
+
+
+def _nations(system: System) -> None:
+    system.dataflow("nations", BY_NATION, index={"key": ["c_nationkey"]})
+    system.wait_hydrated("nations")
+
+
+def _account(system: System, name: str, *rules: str) -> None:
+    system.kubectl("create", "serviceaccount", name)
+    system.kubectl("create", "role", name, *rules)
+    system.kubectl("create", "rolebinding", name, f"--role={name}", f"--serviceaccount={system.namespace}:{name}")
+
+
+def _token(system: System, folder: Path, name: str, audience: str = GATEWAY) -> Path:
+    """A TokenRequest's answer, in a file."""
+    path = folder / f"{name}-{audience.rpartition('/')[2]}"
+    path.write_text(system.kubectl("create", "token", name, "--audience", audience))
+    return path
+
+
+def _asked(system: System, token: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return system.tidemark(*command, "-n", system.namespace, "--token-file", str(token))

@@ -1,0 +1,96 @@
+"""Relations of what the operator knows: their rows go into plans, and lags into buckets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.worlds import EMPTY, at
+from tidemark_operator.introspection.inline import RESULT, inlined
+from tidemark_operator.introspection.lags import BUCKETS, Lags, bucket_of
+from tidemark_operator.introspection.relations import relations
+from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.lir import Constant, ConstantRow, Get, OrderKey
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
+from tidemark_protocol.types import BIGINT, Column, ColumnType
+
+(FRONTIERS,) = (r for r in relations() if r.name == "frontiers")
+WHOLE = tuple(ColumnType(c.type, c.nullable) for c in FRONTIERS.columns)
+ROWS = Constant((ConstantRow(tuple(Literal(None, c.type) for c in WHOLE)),), WHOLE)
+
+
+def rows(id: GlobalId) -> Constant | None:
+    return ROWS if id == FRONTIERS.id else None
+
+
+def description(planned: PlannedOneShot) -> DataflowDescription:
+    """Checked, as a replica checks it."""
+    (export,) = planned.planned.exports
+    made = DataflowDescription(
+        "query",
+        planned.planned.source_imports,
+        (),
+        planned.planned.objects,
+        (IndexExport(GlobalId("x"), export.on, export.key, export.columns),),
+        (),
+        Time(0),
+    )
+    check_dataflow(made)
+    return made
+
+
+def test_a_query_of_rows_makes_them_first_and_finishes_them() -> None:
+    """A column that is only ordered by is held, and not shown."""
+    mfp = MapFilterProject(WHOLE, projection=(0, 3))
+    columns = (Column("name", WHOLE[0].type), Column("__order1", BIGINT))
+    finishing = Finishing((OrderKey(1),), 5, 0, shown=1)
+    made = inlined(PlannedPeek(FRONTIERS.id, mfp, finishing, columns), rows)
+
+    assert isinstance(made, PlannedOneShot)
+    assert [c.name for c in made.columns] == ["name"]
+    assert made.finishing == finishing
+    assert description(made).source_imports == ()
+
+
+def test_a_query_with_operators_reads_rows_and_tables() -> None:
+    """The import that is no table becomes an object of its name, with the columns that the plan reads."""
+    assert FRONTIERS.shard is not None
+    of_rows = SourceImport(FRONTIERS.id, FRONTIERS.shard, (0, 5))
+    of_table = SourceImport(GlobalId("t"), FRONTIERS.shard, (1,))
+    get = BuildDesc(RESULT, Get(FRONTIERS.id, (WHOLE[0], WHOLE[5])))
+    export = PlannedExport("result", "index", RESULT, (Column("c0", WHOLE[0].type), Column("c1", BIGINT)), (0,))
+    made = inlined(PlannedOneShot(Planned((of_rows, of_table), (get,), (export,), (), ""), Finishing(), ()), rows)
+
+    assert isinstance(made, PlannedOneShot)
+    assert description(made).source_imports == (of_table,)
+    assert [o.id for o in made.planned.objects] == [FRONTIERS.id, RESULT]
+
+
+def test_other_queries_stay_as_they_are() -> None:
+    """A peek of an export."""
+    peek = PlannedPeek(GlobalId("d/i"), MapFilterProject(WHOLE), Finishing(), FRONTIERS.columns)
+    assert inlined(peek, rows) is peek
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "up_to"),
+    [(0, 1), (1000, 1), (1001, 2), (2000, 2), (2001, 4), (4000, 4), (4001, 8), (10**12, 1 << (BUCKETS - 1))],
+)
+def test_a_lag_is_counted_below_the_next_power_of_two(lag_ms: int, up_to: int) -> None:
+    """In seconds; the last bucket takes the rest."""
+    assert 1 << bucket_of(lag_ms) == up_to
+
+
+def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
+    """Neither of what is hydrating nor of what is finished; the total stays."""
+    lags, a, b = Lags(), GlobalId("a"), GlobalId("b")
+    lags.sample([(a, at(9_500)), (b, None)], 10_000)
+    lags.sample([(a, at(7_000)), (b, EMPTY)], 10_000)
+    assert dict(lags.histograms()) == {a: {1: 1, 4: 1}, b: {}}
+    lags.sample([(b, at(20_000))], 10_000)
+    assert dict(lags.histograms()) == {b: {1: 1}}
+    assert sum(lags.total) == 3
+    assert lags.sum_seconds == pytest.approx(3.5)
