@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
@@ -52,6 +53,7 @@ class Options:
     gateway: Listening
     gateway_file: Path
     planner: str | None
+    metrics_port: int | None
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -66,6 +68,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--gateway-tls", type=Path, help="tls.crt, tls.key, ca.crt: needed beyond loopback")
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
+    parser.add_argument("--metrics-port", type=int, help="on 127.0.0.1, for Prometheus (default: none)")
     given = parser.parse_args(arguments)
     return Options(
         given.kubeconfig.absolute() if given.kubeconfig else None,
@@ -77,6 +80,7 @@ def parse(arguments: Sequence[str]) -> Options:
         ),
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         given.planner,
+        given.metrics_port,
     )
 
 
@@ -104,6 +108,8 @@ async def run(options: Options) -> int:
         try:
             await operator.start()
             await gateway.start()
+            if options.metrics_port is not None:
+                metrics.serve(world.fleet, options.metrics_port)
             for name, work in _work(operator, world):
                 tasks.start(name, work)
             watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))

@@ -39,6 +39,11 @@ class HydrationGate:
         self._groups: dict[GlobalId, _Group] = {}
         self._waiting: deque[_Group] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """Dataflows that are scheduled and have no slot yet."""
+        return len(self._waiting)
+
     def absorb(self, command: Command) -> list[Command]:
         """A command on its way to the replica."""
         match command:

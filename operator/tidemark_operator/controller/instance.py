@@ -73,6 +73,21 @@ class Instance:
         """What was asked and is not answered yet."""
         return self._peeks.pending()
 
+    @property
+    def queued(self) -> int:
+        """Commands that replicas have not taken yet."""
+        return sum(link.queued for link in self._links.values())
+
+    @property
+    def gated(self) -> int:
+        """Dataflows that wait for their turn to hydrate, on each replica."""
+        return sum(link.gated for link in self._links.values())
+
+    @property
+    def history_size(self) -> int:
+        """Commands that a new replica would be told."""
+        return sum(1 for _ in self._history.replay())
+
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)

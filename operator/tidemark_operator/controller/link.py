@@ -37,5 +37,14 @@ class Link:
         return out
 
     @property
+    def queued(self) -> int:
+        return len(self._outbox)
+
+    @property
+    def gated(self) -> int:
+        """Dataflows that wait for their turn to hydrate."""
+        return self._gate.waiting
+
+    @property
     def is_stuck(self) -> bool:
         return len(self._outbox) > MAX_OUTBOX

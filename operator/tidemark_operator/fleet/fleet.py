@@ -51,6 +51,10 @@ class Fleet:
     def of(self, namespace: str) -> list[RunningInstance]:
         return [running for (place, _), running in self._instances.items() if place == namespace]
 
+    def all(self) -> list[RunningInstance]:
+        """Of all namespaces."""
+        return list(self._instances.values())
+
     async def run(self) -> None:
         """Maintains all instances until cancelled."""
         while True:

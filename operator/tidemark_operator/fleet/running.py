@@ -26,6 +26,7 @@ from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
+from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
@@ -87,7 +88,7 @@ class RunningInstance:
         self.core = Instance(shards)
         self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
         self.replicas: dict[ReplicaId, ReplicaState] = {}
-        self.lags = Lags()
+        self.lags, self.counts = Lags(), Counts()
         self._leadership, self._listener = leadership, listener
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
@@ -165,7 +166,10 @@ class RunningInstance:
         try:
             self._notify(self.core.peek(peek, target))
             self.flush()
-            return await future
+            with self.counts.peeks.timed() as outcome:
+                result = await future
+                outcome.result = "rows" if isinstance(result, PeekRows) else "error"
+            return result
         finally:
             del self._answers[peek.uuid]
             self.core.cancel_peek(peek.uuid)
@@ -207,6 +211,7 @@ class RunningInstance:
         return Epoch(self._leadership.term, self._connections)
 
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        self.counts.connects += 1
         state = self.replicas[replica]
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
@@ -220,7 +225,9 @@ class RunningInstance:
         link = self.core.link(replica, connection)
         if link is None or link.is_stuck:
             raise OperatorError("the replica was replaced" if link is None else "the replica takes no commands")
-        return link.drain()
+        commands = link.drain()
+        self.counts.sent(commands)
+        return commands
 
     async def wait(self, replica: ReplicaId) -> None:
         state = self.replicas.get(replica)
@@ -231,6 +238,7 @@ class RunningInstance:
 
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
         now = now_ms()
+        self.counts.received(responses)
         for response in responses:
             self._notify(self.core.receive(replica, connection, response, now))
         if any(isinstance(r, Status) and r.kind == "hydration" for r in responses) and replica in self.replicas:

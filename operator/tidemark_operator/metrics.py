@@ -1,0 +1,132 @@
+"""What the operator tells Prometheus, on a loopback port where that was asked for.
+
+    scrape ──► HTTP thread ──► the event loop, which owns all state ──► samples, by instance ──► text
+
+Everything is read when it is asked for, but for counts that go on all the time: fleet/counts.py, introspection/lags.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.counts import SECONDS
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.introspection.lags import BUCKETS
+
+OF_INSTANCE = ("namespace", "instance")
+SCRAPE_SECONDS = 5.0
+
+
+def serve(fleet: Fleet, port: int) -> None:
+    """On 127.0.0.1, from a thread of its own; to be called on the event loop. Raises OperatorError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(metrics(fleet))))
+    try:
+        start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise OperatorError(f"--metrics-port {port}: {error.strerror or error}") from None
+
+
+class _OnLoop(Collector):
+    """Reads on the event loop: nothing changes under a scrape."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read: Callable[[], list[Metric]]) -> None:
+        self._loop, self._read = loop, read
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        async def read() -> list[Metric]:
+            return self._read()
+
+        return asyncio.run_coroutine_threadsafe(read(), self._loop).result(SCRAPE_SECONDS)
+
+
+def metrics(fleet: Fleet) -> Iterator[Metric]:
+    """All of them, now."""
+    instances = list(fleet.all())
+    yield from _gauges(instances)
+    yield from _counters(instances)
+    yield from _histograms(instances)
+
+
+_GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
+    "replicas": ("Replicas that there are to be", lambda i: len(i.replicas)),
+    "connected_replicas": ("Replicas that answer", lambda i: len(i.online)),
+    "dataflows": ("Dataflows installed", lambda i: len(i.core.dataflows.owners())),
+    "unscheduled_dataflows": (
+        "Dataflows that wait for their inputs",
+        lambda i: sum(not d.scheduled for o in i.core.dataflows.owners() if (d := i.core.dataflows.get(o))),
+    ),
+    "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks)),
+    "queued_commands": ("Commands that wait for replicas to take them", lambda i: i.core.queued),
+    "hydrations_waiting": ("Dataflows that wait for their turn to hydrate, on all replicas", lambda i: i.core.gated),
+    "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),
+    "refused_reports": (
+        "Reports of frontiers that went back, of exports that are installed",
+        lambda i: sum(r.refused_reports for c in i.core.dataflows.collections() for r in c.replicas.values()),
+    ),
+}
+
+
+def _gauges(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
+    for name, (says, read) in _GAUGES.items():
+        gauge = GaugeMetricFamily(f"tidemark_controller_{name}", says, labels=OF_INSTANCE)
+        for instance in instances:
+            gauge.add_metric(_labels(instance), read(instance))
+        yield gauge
+    gauge = GaugeMetricFamily("tidemark_controller_collections", "Exports installed", labels=(*OF_INSTANCE, "hydrated"))
+    for instance in instances:
+        hydrated = [c.hydrated for c in instance.core.dataflows.collections()]
+        gauge.add_metric((*_labels(instance), "true"), sum(hydrated))
+        gauge.add_metric((*_labels(instance), "false"), len(hydrated) - sum(hydrated))
+    yield gauge
+
+
+def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
+    of_kind = (*OF_INSTANCE, "kind")
+    commands = CounterMetricFamily("tidemark_controller_commands", "Commands sent", labels=of_kind)
+    responses = CounterMetricFamily("tidemark_controller_responses", "Responses received", labels=of_kind)
+    peeks = CounterMetricFamily("tidemark_controller_peek_results", "Peeks answered", labels=(*OF_INSTANCE, "result"))
+    connects = CounterMetricFamily("tidemark_controller_replica_connects", "Connections made", labels=OF_INSTANCE)
+    for instance in instances:
+        labels, counts = _labels(instance), instance.counts
+        for family, counted in ((commands, counts.commands), (responses, counts.responses)):
+            for kind, count in counted.items():
+                family.add_metric((*labels, kind.__name__), count)
+        for result, count in counts.peeks.results.items():
+            peeks.add_metric((*labels, result), count)
+        connects.add_metric(labels, counts.connects)
+    yield from (commands, responses, peeks, connects)
+
+
+def _histograms(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
+    lag = HistogramMetricFamily(
+        "tidemark_dataflow_wallclock_lag_seconds", "How far exports are behind, every second", labels=OF_INSTANCE
+    )
+    took = HistogramMetricFamily("tidemark_controller_peek_seconds", "From asking to the answer", labels=OF_INSTANCE)
+    for instance in instances:
+        bounds = [float(1 << bucket) for bucket in range(BUCKETS - 1)]
+        lag.add_metric(_labels(instance), _buckets(bounds, instance.lags.total), instance.lags.sum_seconds)
+        peeks = instance.counts.peeks
+        took.add_metric(_labels(instance), _buckets(SECONDS, peeks.buckets), peeks.sum_seconds)
+    yield from (lag, took)
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """As Prometheus wants them: each with all that is below it."""
+    names = [*(f"{bound:g}" if bound % 1 else f"{bound:.1f}" for bound in bounds), "+Inf"]
+    return list(zip(names, accumulate(counts), strict=True))
+
+
+def _labels(instance: RunningInstance) -> tuple[str, str]:
+    return instance.namespace, instance.name

@@ -1,0 +1,106 @@
+"""What Prometheus is told: read on the event loop, from a fleet as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import urllib.request
+from typing import cast
+
+import pytest
+
+from tests.controller.worlds import INPUT, LAG, R1, TERM, at
+from tests.protocol.samples import SHARD, dataflow
+from tidemark_operator import metrics
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import Listener, now_ms
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.commands import InstanceConfig
+from tidemark_protocol.responses import Frontiers
+
+
+def fleet() -> Fleet:
+    """One instance, with a dataflow of two exports on one replica: one is 3 s behind, the other hydrates."""
+    made = Fleet(cast(Leadership, None))
+    made.listener = cast(Listener, None)
+    instance = made.ensure("ns", InstanceConfig("default", "/data"))
+    instance.core.shards.register(INPUT, SHARD.location, LAG)
+    instance.core.shards.observe(INPUT, at(500), at(0))
+    instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+    instance.core.connect(R1, 1, now_ms())
+    instance.take(R1, 1)
+    index, _ = dataflow("d").export_ids
+    upper = at(now_ms() - 3000)
+    instance.received(R1, 1, [Frontiers(index, upper, upper, upper)])
+    instance.maintain()
+    with instance.counts.peeks.timed() as outcome:
+        outcome.result = "rows"
+    with pytest.raises(KeyError), instance.counts.peeks.timed():
+        raise KeyError
+    return made
+
+
+def told(port: int) -> dict[str, float]:
+    """By name and labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_scrape_tells_what_there_is() -> None:
+    """Gauges as of now, counters since the beginning, lag in buckets of powers of two."""
+    port = free_port()
+
+    async def scraped() -> dict[str, float]:
+        metrics.serve(fleet(), port)
+        return await asyncio.to_thread(told, port)
+
+    found = asyncio.run(scraped())
+    of = ("instance", "default"), ("namespace", "ns")
+
+    def value(name: str, **labels: str) -> float:
+        inside = ",".join(f'{key}="{text}"' for key, text in sorted([*of, *labels.items()]))
+        return next(v for k, v in found.items() if sorted_labels(k) == f"{name}{{{inside}}}")
+
+    assert value("tidemark_controller_dataflows") == 1
+    assert value("tidemark_controller_collections", hydrated="true") == 1
+    assert value("tidemark_controller_collections", hydrated="false") == 1
+    assert value("tidemark_controller_commands_total", kind="Schedule") == 2
+    assert value("tidemark_controller_responses_total", kind="Frontiers") == 1
+    assert value("tidemark_controller_peek_results_total", result="canceled") == 1
+    assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="2.0") == 0
+    assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="4.0") == 1
+    assert value("tidemark_dataflow_wallclock_lag_seconds_count") == 1
+
+
+def sorted_labels(line: str) -> str:
+    name, _, labels = line.partition("{")
+    return f"{name}{{{','.join(sorted(labels.rstrip('}').split(',')))}}}"
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    """The operator does not start without what was asked for."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+
+        async def serve() -> None:
+            metrics.serve(fleet(), taken.getsockname()[1])
+
+        with pytest.raises(OperatorError, match="--metrics-port"):
+            asyncio.run(serve())
+
+
+def test_peeks_are_counted_by_what_came_of_them() -> None:
+    """Rows, and an asker who gave up."""
+    (instance,) = fleet().all()
+    assert instance.counts.peeks.results == {"rows": 1, "canceled": 1}
+    assert sum(instance.counts.peeks.buckets) == 2
