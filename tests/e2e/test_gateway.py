@@ -34,6 +34,7 @@ def test_must_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -
         ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "may not get datasources/data tpch"),
         ("reader", ("frontiers",), "may not list dataflows"),
         ("reader", ("query", "SELECT nope FROM nations"), "may not list dataflows"),
+        ("reader", ("query", "SELECT * FROM tidemark_introspection.frontiers"), "may not list dataflows"),
         ("watcher", ("query", LOOKUP), "may not get dataflows/data nations"),
         ("watcher", ("frontiers", "-A"), "may not list dataflows in all namespaces"),
         ("nobody", ("query", LOOKUP), "may not get dataflows/data nations"),
@@ -77,6 +78,28 @@ def test_why_leads_from_a_view_to_the_source_that_stands_still(system: System) -
         assert "there is no Dataflow or DataSource nowhere" in done.stderr
     finally:
         system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+
+
+def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> None:
+    """Rows as they are, joined with each other and with a table, aggregated, and ordered by what is not shown."""
+    _nations(system)
+    answer = system.query(
+        "SELECT name, kind FROM tidemark_introspection.frontiers WHERE hydrated ORDER BY lag_ms, name"
+    )
+    assert {"name": "nations.nations", "kind": "index"} in answer["rows"]
+    assert {"name": "tpch.customer", "kind": "table"} in answer["rows"]
+
+    joined = """SELECT f.name, r.replica, (SELECT count(*) FROM tpch.region) AS regions
+        FROM tidemark_introspection.frontiers f JOIN tidemark_introspection.replica_frontiers r ON f.name = r.name
+        WHERE r.input_time > 0 AND r.refused_reports = 0"""
+    assert {"name": "nations.nations", "replica": "r1", "regions": 5} in system.query(joined)["rows"]
+
+    (known,) = system.query("SELECT * FROM tidemark_introspection.dataflows WHERE name = 'nations'")["rows"]
+    assert (known["scheduled"], known["hydrated"], known["exports"]) == (True, True, 1)
+    lag = "SELECT sum(seconds) AS n FROM tidemark_introspection.wallclock_lag WHERE name = 'nations.nations'"
+    wait_for("a second to be counted", lambda: (system.query(lag)["rows"][0]["n"] or 0) > 0)
+    assert system.query("SELECT count(*) AS n FROM tidemark_introspection.errors")["rows"] == [{"n": 0}]
+    assert system.tidemark("query", "SELECT * FROM tidemark_introspection.nope", "-n", system.namespace).returncode == 1
 
 
 def _reason(system: System) -> tuple[str, str]:
