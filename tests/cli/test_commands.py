@@ -77,9 +77,7 @@ class Scripted(GatewayServicer):
     def Why(self, request: pb.WhyRequest, context: grpc.ServicerContext) -> pb.WhyReply:
         replica = pb.Cause(subject="replica r1", kind="replica", write=9_000, says="has taken in all")
         table = pb.Cause(subject="s.t", kind="table", write=9_000, says="on replica r1", holds=True)
-        cause = pb.Cause(
-            subject=request.name, kind="index", write=9_000, says="has everything that s.t has", holds=True
-        )
+        cause = pb.Cause(subject=request.name, kind="index", write=9_000, says="has everything s.t has", holds=True)
         cause.because.extend([table, replica])
         return pb.WhyReply(causes=[cause, pb.Cause(subject="new", kind="dataflow", says="Planning")], now=10_000)
 

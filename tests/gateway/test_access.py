@@ -134,10 +134,10 @@ def test_beyond_loopback_it_listens_with_a_certificate_or_not_at_all(host: str) 
     """Tokens must not be read on their way; a name may mean anything."""
     with pytest.raises(OperatorError, match="clear text: give --gateway-tls"):
         Listening(host)
-    Listening("127.0.0.1"), Listening("::1")
+    assert [str(Listening(host, 7)) for host in ("127.0.0.1", "::1")] == ["127.0.0.1:7", "[::1]:7"]
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Any) -> None:
     """Before anything listens."""
     with pytest.raises(OperatorError, match=r"tls\.key cannot be read"):
-        Listening("0.0.0.0", 0, Tls(tmp_path)).add_to(None)
+        Tls(tmp_path).credentials()

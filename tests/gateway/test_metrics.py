@@ -21,10 +21,16 @@ from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.responses import Frontiers
 
 
+class Deaf:
+    """A listener that is told and does nothing."""
+
+    def notice(self, *told: object) -> None: ...
+
+
 def fleet() -> Fleet:
     """One instance, with a dataflow of two exports on one replica: one is 3 s behind, the other hydrates."""
     made = Fleet(cast(Leadership, None))
-    made.listener = cast(Listener, None)
+    made.listener = cast(Listener, Deaf())
     instance = made.ensure("ns", InstanceConfig("default", "/data"))
     instance.core.shards.register(INPUT, SHARD.location, LAG)
     instance.core.shards.observe(INPUT, at(500), at(0))

@@ -34,7 +34,7 @@ _NOT_NAMES = frozenset(
     """all and any array as between by case cast current_date current_time current_timestamp current_user date
     distinct else end except exists false from group having in intersect interval is join like limit localtimestamp
     map minus named_struct not null offset or order select session_user some struct table then timestamp
-    timestamp_ltz timestamp_ntz top transform true union user values when where with x""".split()
+    timestamp_ltz timestamp_ntz top transform true union user values when where with""".split()
 )
 Tokens = list[tuple[str, str]]
 
