@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness.context import bench_parser, context, load, progress, report
-from bench.harness.controlled import Controlled, Stored, until
+from bench.harness.controlled import LAG_MS, Controlled, Stored, until
 from bench.harness.ratios import Figures, rounded
 from bench.harness.simulated import now_ms
 from tests.protocol.samples import dataflow
@@ -66,7 +66,8 @@ def simulated(folder: Path) -> Iterator[str]:
 
 async def _measured(address: str, dataflows: int, replicas: int, seconds: float, profile: Path | None) -> Figures:
     stored = Stored(lambda wanted, _: wanted)
-    stored.dataflows = [_index(number, Time(now_ms() - 1000)) for number in range(dataflows)]
+    began = Time(now_ms() - 2 * LAG_MS)  # so that compaction goes on from the beginning
+    stored.dataflows = [_index(number, began) for number in range(dataflows)]
     instance = Controlled(InstanceConfig("bench", "/bench"), stored)
     for description in stored.dataflows:
         for source in description.source_imports:

@@ -12,6 +12,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -75,7 +76,7 @@ class Replica:
     def take(self, command: Any) -> None:
         kind = command.WhichOneof("kind")
         if kind == "create_dataflow":
-            description = codec.decode(command.create_dataflow.description, DataflowDescription)
+            description = _description(command.create_dataflow.description)
             self._dataflows.update(dict.fromkeys(description.export_ids, description))
         elif kind == "schedule" and command.schedule.id in self._dataflows:
             self._scheduled[command.schedule.id] = None
@@ -101,6 +102,12 @@ async def _listen(frames: Any, replica: Replica, woken: asyncio.Event) -> None:
         for command in frame.commands:
             replica.take(command)
         woken.set()
+
+
+@lru_cache(maxsize=100_000)
+def _description(data: bytes) -> DataflowDescription:
+    """Every replica is told the same."""
+    return codec.decode(data, DataflowDescription)
 
 
 def _frontiers(ids: Any) -> Iterator[Any]:

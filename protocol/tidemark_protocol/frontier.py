@@ -11,44 +11,46 @@ The empty frontier is greater than every other. Where a number must stand for it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import total_ordering
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
 
 EMPTY_SENTINEL = 2**63 - 1
 
 
-@total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frontier:
-    """One time, or empty (`time is None`)."""
+    """One time, or empty (`time is None`). Compared by the number that stands for it: a controller compares them
+    some hundred thousand times a second."""
 
     time: Time | None
+    _number: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.time is not None and not MIN_TIME <= self.time <= MAX_TIME:
             raise ValueError(f"time {self.time} is outside {MIN_TIME}..{MAX_TIME}")
+        object.__setattr__(self, "_number", EMPTY_SENTINEL if self.time is None else self.time)
 
     @staticmethod
     def at(time: int) -> Frontier:
-        return Frontier(Time(time))
+        return _known(int(time))
 
     @staticmethod
     def empty() -> Frontier:
-        return Frontier(None)
+        return _known(None)
 
     @staticmethod
     def minimum() -> Frontier:
-        return Frontier(MIN_TIME)
+        return _known(MIN_TIME)
 
     @staticmethod
     def decode(number: int) -> Frontier:
         """The frontier that `encode` wrote; raises ValueError for what it cannot have written."""
-        return Frontier(None) if number == EMPTY_SENTINEL else Frontier(Time(number))
+        return _known(None if number == EMPTY_SENTINEL else int(number))
 
     def encode(self) -> int:
-        return EMPTY_SENTINEL if self.time is None else self.time
+        return self._number
 
     @property
     def is_empty(self) -> bool:
@@ -56,17 +58,38 @@ class Frontier:
 
     def less_than(self, time: int) -> bool:
         """Whether `time` lies strictly beyond this frontier."""
-        return self.encode() < time
+        return self._number < time
 
     def less_equal(self, time: int) -> bool:
         """Whether `time` is at or beyond this frontier: as an upper, whether `time` may still change."""
-        return self.encode() <= time
+        return self._number <= time
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frontier) and self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash(self._number)
 
     def __lt__(self, other: Frontier) -> bool:
-        return self.encode() < other.encode()
+        return self._number < other._number
+
+    def __le__(self, other: Frontier) -> bool:
+        return self._number <= other._number
+
+    def __gt__(self, other: Frontier) -> bool:
+        return self._number > other._number
+
+    def __ge__(self, other: Frontier) -> bool:
+        return self._number >= other._number
 
     def __str__(self) -> str:
         return "{}" if self.time is None else f"{{{self.time}}}"
+
+
+@lru_cache(maxsize=16_384)
+def _known(time: int | None) -> Frontier:
+    """Frontiers come in droves of few times: all exports of a replica are at the same few."""
+    return Frontier(None if time is None else Time(time))
 
 
 def meet(frontiers: Iterable[Frontier]) -> Frontier:

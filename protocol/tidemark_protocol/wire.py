@@ -102,8 +102,10 @@ def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:
 
 
 def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
-    kinds = {k: Frontier.decode(getattr(m, k)) for k in ("write", "input", "output") if m.HasField(k)}
-    return responses.Frontiers(global_id(m.id), **kinds)
+    write = Frontier.decode(m.write) if m.HasField("write") else None
+    input = Frontier.decode(m.input) if m.HasField("input") else None
+    output = Frontier.decode(m.output) if m.HasField("output") else None
+    return responses.Frontiers(global_id(m.id), write, input, output)
 
 
 def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:

@@ -17,10 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.read_policy import before, bounded, trailing
-from tidemark_protocol.frontier import Frontier, join, meet
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.responses import Frontiers
 
+STRIDES = 10
+"""A since follows in steps of so great a part of the lag: each is a command to every replica."""
 _KINDS = ("write", "input", "output")
 
 
@@ -37,7 +39,7 @@ class OnReplica:
 
     @property
     def hydrated(self) -> bool:
-        return self.output is not None and (self.output.is_empty or self.as_of < self.output)
+        return self.output is not None and (self.as_of < self.output or self.output.is_empty)
 
     @property
     def is_gone(self) -> bool:
@@ -45,24 +47,30 @@ class OnReplica:
         return all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
 
     @property
-    def reads_from(self) -> Frontier:
-        """The least time that it may still read of its inputs."""
-        return self.as_of if self.input is None else max(self.as_of, before(self.input))
+    def reads_from(self) -> int:
+        """The least time that it may still read of its inputs, as a number: it is asked for of every export on every
+        replica, every second."""
+        least = self.as_of.encode()
+        if self.input is None:
+            return least
+        return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
     def take(self, report: Frontiers) -> bool:
         """Whether anything advanced."""
         advanced = False
-        for kind in _KINDS:
-            new: Frontier | None = getattr(report, kind)
-            if new is None:
+        for kind, new, known in (
+            ("write", report.write, self.write),
+            ("input", report.input, self.input),
+            ("output", report.output, self.output),
+        ):
+            if new is None or new is known:
                 continue
-            old: Frontier = getattr(self, kind) or self.as_of
-            if new < old:
+            if new < (known or self.as_of):
                 self.refused_reports += 1
-            elif new != getattr(self, kind):
+            elif new != known:
                 setattr(self, kind, new)
                 advanced = True
-        if advanced:
+        if advanced and self.statuses:
             self._recovered()
         return advanced
 
@@ -103,8 +111,12 @@ class Collection:
     @property
     def hydrated(self) -> bool:
         """A replica has computed the beginning, and of a view it is written: reads give results."""
-        written = self.shard is None or (self.write is not None and Frontier.at(self.as_of) < self.write)
-        return written and any(r.hydrated for r in self.replicas.values())
+        if self.shard is not None and (self.write is None or self.write.less_equal(self.as_of)):
+            return False
+        for replica in self.replicas.values():  # noqa: SIM110 (asked with every report; a generator takes thrice as long)
+            if replica.hydrated:
+                return True
+        return False
 
     @property
     def input(self) -> Frontier | None:
@@ -126,8 +138,11 @@ class Collection:
         state = self.replicas.get(replica)
         if state is None or not state.take(report):
             return False
-        if not self.dropped and state.write is not None and state.write <= bounded(state.write, now_ms):
-            self.write = max(self.write or state.write, state.write)
+        write = state.write
+        if write is None or self.dropped or (self.write is not None and write <= self.write):
+            return True
+        if write <= bounded(write, now_ms):
+            self.write = write
         return True
 
     def next_since(self) -> Frontier:
@@ -137,11 +152,13 @@ class Collection:
         if self.write is None or self.write.is_empty:
             return self.since
         policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
-        return max(self.since, min(policy, meet(self.holds.values())))
+        since = min(policy, meet(self.holds.values()))
+        stride = max(self.lag_ms // STRIDES, 1)
+        return since if since.encode() - self.since.encode() >= stride else self.since
 
     def input_hold(self) -> Frontier:
         """What its inputs must keep readable: for itself, and for its slowest replica."""
-        replicas = meet(r.reads_from for r in self.replicas.values())
+        replicas = Frontier.decode(min((r.reads_from for r in self.replicas.values()), default=EMPTY_SENTINEL))
         if self.dropped:
             return replicas
         if self.write is not None and self.write.is_empty and self.shard is not None:

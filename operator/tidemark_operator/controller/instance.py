@@ -257,7 +257,7 @@ class Instance:
         notices = self._view_advanced(collection.shard, collection.write)
         if collection.dropped:
             return notices + self._reap()
-        if collection.hydrated != was_hydrated:
+        if not was_hydrated and collection.hydrated:
             notices.append(DataflowChanged(collection.owner))
         return notices
 

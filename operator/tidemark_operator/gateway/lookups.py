@@ -85,10 +85,11 @@ def _lookup(read: _Reader, names: Names) -> PlannedPeek:
     key = _key(read, relation, positions)
     limit = read.limit()
     read.end()
-    projection = tuple(range(len(relation.columns))) if shown is None else tuple(_at(positions, c) for c in shown)
+    whole = tuple(range(len(relation.columns)))
+    projection = whole if shown is None else tuple(_at(positions, c) for c in shown)
     columns = tuple(relation.columns[at] for at in projection)
     schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
-    mfp = MapFilterProject(schema, projection=projection)
+    mfp = MapFilterProject(schema, projection=None if projection == whole else projection)
     return PlannedPeek(GlobalId(relation.id), mfp, Finishing(limit=limit), columns, (key,))
 
 
