@@ -17,7 +17,7 @@ LOOKUP = "SELECT customers FROM nations WHERE c_nationkey = 3"
 GATEWAY = "tidemark-gateway"
 
 
-def test_must_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> None:
+def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> None:
     """ServiceAccounts with rights to rows of one Dataflow, to status, and to nothing; and a token for others."""
     _nations(system)
     rules = "--resource=dataflows.compute.tidemark.dev/data --resource-name=nations"
