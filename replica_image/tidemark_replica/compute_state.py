@@ -93,6 +93,7 @@ class ComputeState:
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)
         for verdict in verdicts:
+            self._metrics.reconciled(verdict.reason)
             LOG.info("dataflow %s: %s", verdict.wanted.name, verdict.reason or "reused")
         self._storage.keep_only([c.ingestion.id for c in commands if isinstance(c, RunIngestion)])
         reused = {v.wanted.export_ids for v in verdicts if v.reused}

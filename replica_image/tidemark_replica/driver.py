@@ -44,6 +44,7 @@ from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 from tidemark_replica.sinks.subscribe import SubscribeSink
+from tidemark_replica.working import Working
 
 LOG = logging.getLogger(__name__)
 MESSAGE_LIMIT = 2000
@@ -78,12 +79,15 @@ class DataflowDriver:
         self._backoff = Backoff()
         self._stopped = False
         self._since: dict[GlobalId, Frontier] = {}
+        self._working = Working(next(iter(dataflow.exports)), around.respond)
         self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
         self._sinks = {e.id: self._sink(e) for e in dataflow.description.sink_exports}
 
     def advance(self) -> None:
+        if self._rendered is not None:
+            self._working.tell(self._rendered.arrangements)
         for id, sink in self._sinks.items():
             sink.advance()
             if isinstance(sink, ContinualTaskSink):
@@ -127,6 +131,7 @@ class DataflowDriver:
 
     def retell(self) -> None:
         """The client is a new one: what is wrong is said again."""
+        self._working.retell()
         for erroring in self._erroring.values():
             erroring.retell()
 
@@ -207,6 +212,7 @@ class DataflowDriver:
             self._let_go()
             self._backoff.reset()
             self._around.metrics.step(time.monotonic() - began)
+            self._working.step(time.monotonic() - began)
             self._take(outcome, rendered.frontier, errors)
             self._tell_errors(rendered, errors)
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from tidemark_protocol.commands import Command
 from tidemark_protocol.responses import Response
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.working import sizes
 
+PEEK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 STEP_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+def _size(kept: Callable[[], Iterable[Manifest]], name: str) -> float:
+    return sizes(kept())[name]
 
 
 class Metrics:
@@ -24,6 +33,12 @@ class Metrics:
         self._hydrations = Counter("tidemark_replica_hydrations", "Dataflows hydrated", **own)
         self._collections = Gauge("tidemark_replica_collections", "Exports installed", ["hydrated"], **own)
         self._peeks = Gauge("tidemark_replica_peeks", "Peeks not yet answered", **own)
+        self._reconciled = Counter(
+            "tidemark_replica_reconciled_dataflows", "Dataflows that a new client asked for", ["outcome"], **own
+        )
+        self._peek_seconds = Histogram(
+            "tidemark_replica_peek_seconds", "From the command to the answer", ["result"], buckets=PEEK_BUCKETS, **own
+        )
         self.hydrations = 0
 
     def command(self, command: Command) -> None:
@@ -42,6 +57,20 @@ class Metrics:
     def installed(self, hydrated: int, others: int) -> None:
         self._collections.labels("true").set(hydrated)
         self._collections.labels("false").set(others)
+
+    def reconciled(self, reason: str | None) -> None:
+        """`reason`: why a dataflow is made anew; None: what was there goes on."""
+        self._reconciled.labels(reason or "reused").inc()
+
+    def peek(self, result: object, seconds: float) -> None:
+        self._peek_seconds.labels(type(result).__name__).observe(seconds)
+
+    def arrangements(self, kept: Callable[[], Iterable[Manifest]]) -> None:
+        """What is kept is looked at when somebody asks."""
+        for name in ("arrangements", "records", "batches", "bytes"):
+            says = f"Of all arrangements: {name}"
+            gauge = Gauge(f"tidemark_replica_arrangement_{name}", says, registry=self.registry)
+            gauge.set_function(partial(_size, kept, name))
 
     def waiting(self, peeks: int) -> None:
         self._peeks.set(peeks)

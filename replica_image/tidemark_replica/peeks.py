@@ -8,8 +8,9 @@ A target that is not here, or that has been compacted past the timestamp, is ans
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidemark_protocol.commands import Peek
@@ -50,13 +51,20 @@ class _Pending:
     peek: Peek
     admitted: bool = False
     job: Job | None = None
+    came: float = field(default_factory=time.monotonic)
 
 
 class Peeks:
     """By uuid. Everything that is in here is still owed an answer."""
 
-    def __init__(self, send: Callable[[Response], None], targets: PeekTargets) -> None:
-        self._send, self._targets = send, targets
+    def __init__(
+        self,
+        send: Callable[[Response], None],
+        targets: PeekTargets,
+        answered: Callable[[object, float], None] = lambda result, seconds: None,
+    ) -> None:
+        """`answered` is told of every answer, and how long it took."""
+        self._send, self._targets, self._answered = send, targets, answered
         self._pending: dict[str, _Pending] = {}
         self.max_result_bytes = DEFAULT_MAX_RESULT_BYTES
 
@@ -112,6 +120,7 @@ class Peeks:
     def _answer(self, pending: _Pending, result: PeekRows | PeekError | PeekCanceled) -> None:
         self._end(pending)
         self._send(PeekResponse(pending.peek.uuid, result))
+        self._answered(result, time.monotonic() - pending.came)
 
     def _end(self, pending: _Pending) -> None:
         del self._pending[pending.peek.uuid]

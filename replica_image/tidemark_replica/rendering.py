@@ -12,6 +12,7 @@ from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
@@ -54,6 +55,10 @@ class Renderer:
         with self._lock:
             self._indexes.update(rendered.indexes)
         return rendered
+
+    def arrangements(self) -> tuple[Manifest, ...]:
+        """Of all dataflows, as they are now; from any thread."""
+        return self._store.arrangements()
 
     def find(self, id: GlobalId) -> IndexTrace | None:
         """The index, while its dataflow is here."""

@@ -60,6 +60,7 @@ class Replica:
         self._renderer = Renderer(
             self._spark, self._scratch.folder, arrow=options.arrow, workers=_step_workers(options)
         )
+        self._metrics.arrangements(self._renderer.arrangements)
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
@@ -102,7 +103,7 @@ class Replica:
         read_peek = PeekReader(
             self._spark.get, self._renderer.find, self._renderer.open_batches, arrow=self._options.arrow
         )
-        peeks = Peeks(respond, Targets(dataflows, watch, self._peek_jobs, read_peek))
+        peeks = Peeks(respond, Targets(dataflows, watch, self._peek_jobs, read_peek), self._metrics.peek)
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
 

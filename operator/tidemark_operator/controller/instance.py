@@ -51,6 +51,9 @@ from tidemark_protocol.responses import (
 )
 from tidemark_protocol.storage import IngestionDescription
 
+QUIET = frozenset({"steps", "arrangements"})
+"""Kinds of Status that no condition shows: they come again and again."""
+
 
 class Instance:
     def __init__(self, shards: ShardBook) -> None:
@@ -275,7 +278,7 @@ class Instance:
         if collection is None or state is None or state.statuses.get(kind) == fields:
             return []
         state.statuses[kind] = dict(fields)
-        return [DataflowChanged(collection.owner)]
+        return [] if kind in QUIET else [DataflowChanged(collection.owner)]
 
     def _answer(self, response: PeekResponse) -> list[Notice]:
         answer = self._peeks.first_answer(response)

@@ -6,6 +6,8 @@
     peeks               what was asked and is not answered yet
     errors              what replicas say is wrong
     statuses            all else that replicas say: hydration, sizes of arrangements, steps
+    arrangements        what each dataflow keeps on each replica: how many, records, batches, bytes
+    steps               what its steps took there, since it was rendered
     wallclock_lag       seconds that each export spent so far behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
@@ -92,6 +94,18 @@ def _statuses(world: World, namespace: str) -> Iterator[Row]:
                     yield name, replica, kind, field, value
 
 
+def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Iterator[Row]]:
+    """Of a Status that consists of numbers, a row for each dataflow on each replica."""
+
+    def read(world: World, namespace: str) -> Iterator[Row]:
+        for _, name, collection in _collections(world, namespace):
+            for replica, on in sorted(collection.replicas.items()):
+                if said := on.statuses.get(kind):
+                    yield name.partition(".")[0], replica, *(int(said.get(field, "0")) for field in fields)
+
+    return read
+
+
 def _wallclock_lag(world: World, namespace: str) -> Iterator[Row]:
     names = {c.id: name for _, name, c in _collections(world, namespace)}
     for running in world.fleet.of(namespace):
@@ -131,6 +145,14 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[World, str], Iterator[
     "peeks": (_columns("uuid:s instance:s target:s time:n"), _peeks),
     "errors": (_columns("name:s replica:s code:s errors:n detail:s"), _errors),
     "statuses": (_columns("name:s replica:s kind:s field:s value:s"), _statuses),
+    "arrangements": (
+        _columns("dataflow:s replica:s arrangements:n records:n batches:n bytes:n"),
+        _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
+    ),
+    "steps": (
+        _columns("dataflow:s replica:s steps:n elapsed_ms:n max_ms:n"),
+        _numbers("steps", ("steps", "elapsed_ms", "max_ms")),
+    ),
     "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
 }
 

@@ -76,6 +76,10 @@ class RenderedDataflow:
     def indexes(self) -> Mapping[GlobalId, IndexTrace]:
         return self._indexes
 
+    def arrangements(self) -> list[Manifest]:
+        """What it keeps now: of its own operators and indexes, not of those that it imports."""
+        return [self._store.current(arrangement) for arrangement in self._fragments.arrangements]
+
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         lower = self._frontier.time
         if lower is None or upper <= self._frontier:
