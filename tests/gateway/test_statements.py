@@ -77,6 +77,16 @@ def test_a_lookup_needs_no_planner() -> None:
     assert planner.asked == []
 
 
+def test_lookups_push_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many keys are asked for."""
+    monkeypatch.setattr(statements, "STATEMENTS", 2)
+    known, planner = registry(), Planner()
+    add_dataflow(known, "d", shards=("s.a",))
+    made = Statements(known, cast(PlannerClient, planner))
+    ask(made, "SELECT 1", *(f"SELECT * FROM d WHERE a = {key}" for key in range(5)), "SELECT 1")
+    assert len(planner.asked) == 1
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
     monkeypatch.setattr(statements, "STATEMENTS", 2)

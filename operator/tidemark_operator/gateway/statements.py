@@ -45,7 +45,9 @@ class Statements:
     async def meaning(self, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
         """`place`: the instance whose indexes may be imported. Raises PlannerUnavailable."""
         known = self._names(namespace, place)
-        found = known.statements.get(sql) or recognised(sql, known.names)
+        found = known.statements.get(sql)
+        if found is None and (lookup := recognised(sql, known.names)) is not None:
+            return lookup  # each with a key of its own: to remember them would push out what took long to plan
         if found is None:
             planned = await self._planner.plan_query(PlanQueryRequest(sql, known.catalogue, ID_PREFIX))
             if isinstance(planned, Refused):
