@@ -11,8 +11,9 @@ may change while the computation stays the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from tidemark_protocol.codec import digest
+from tidemark_protocol.codec import digest, encode
 from tidemark_protocol.expr import ScalarExpr
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
@@ -175,6 +176,11 @@ class DataflowDescription:
         if as_of.time is None:
             raise ValueError(f"dataflow {self.name}: an empty as_of means it has been dropped")
         return replace(self, as_of=as_of.time)
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """Canonical bytes, made once: every replica is told the same."""
+        return encode(self)
 
     @property
     def plan_digest(self) -> Digest:

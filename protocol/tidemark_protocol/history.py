@@ -41,6 +41,16 @@ class _Entry:
     scheduled: dict[GlobalId, Schedule] = field(default_factory=dict)
     writes: dict[GlobalId, AllowWrites] = field(default_factory=dict)
 
+    _created: CreateDataflow | None = None
+
+    @property
+    def created(self) -> CreateDataflow:
+        """The same to all that join while the as_of stays, so that it is encoded once."""
+        as_of = self.as_of
+        if self._created is None or self._created.dataflow.as_of != as_of.time:
+            self._created = CreateDataflow(self.description.with_as_of(as_of))
+        return self._created
+
     @property
     def as_of(self) -> Frontier:
         own = Frontier.at(self.description.as_of)
@@ -98,7 +108,7 @@ class History:
         if self._configuration != UpdateConfiguration():
             yield self._configuration
         for entry in self._dataflows:
-            yield CreateDataflow(entry.description.with_as_of(entry.as_of))
+            yield entry.created
         for entry in self._dataflows:
             yield from entry.scheduled.values()
         yield from self._peeks.values()

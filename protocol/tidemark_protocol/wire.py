@@ -202,7 +202,7 @@ _COMMANDS: dict[type, _Row] = {
     commands.UpdateConfiguration: ("update_configuration", _configuration_to_proto, _configuration_from_proto),
     commands.CreateDataflow: (
         "create_dataflow",
-        lambda c: pb.CreateDataflow(description=codec.encode(c.dataflow)),
+        lambda c: pb.CreateDataflow(description=c.dataflow.encoded),
         lambda m: commands.CreateDataflow(codec.decode(m.description, DataflowDescription)),
     ),
     commands.Schedule: (
