@@ -81,3 +81,11 @@ def all_of(workers: StepWorkers, tickets: list[Ticket]) -> list[type[StepWorkerE
     for thread in threads:
         thread.join(BOUND)
     return [ended[at] for at in range(len(tickets))]
+
+
+def lives(pid: int) -> bool:
+    """Whether it runs; one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.attempts import until
+from tests.step_worker.rows import lives
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])
@@ -23,11 +24,3 @@ def test_crash_a_driver_that_is_killed_takes_its_workers_with_it(tmp_path: Path,
         getattr(driver, how)()
         driver.wait()
     until(lambda: not lives(worker))
-
-
-def lives(pid: int) -> bool:
-    """Whether it runs; one that nobody has waited for yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +18,7 @@ import pytest
 from tests.attempts import until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
-from tests.step_worker.rows import ROWS, Rows, all_of, report, written
+from tests.step_worker.rows import ROWS, Rows, all_of, lives, report, written
 from tidemark_replica.step_worker import members
 from tidemark_replica.step_worker.members import Members
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -151,6 +154,50 @@ def test_a_process_that_has_grown_is_replaced(rows: Rows) -> None:
     finally:
         workers.close()
     assert workers.started > 1
+
+
+def test_crash_a_process_that_died_idle_costs_no_ticket_more_than_its_place(rows: Rows) -> None:
+    """A cancelled ticket does not find it out; the next one has not been run, and is nobody's fault."""
+    others, workers = children(), StepWorkers()
+    try:
+        assert all_of(workers, [rows.ticket()]) == [None]
+        (pid,) = children() - others
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not lives(pid))
+        cancelled = rows.ticket()
+        cancelled.cancel()
+        assert all_of(workers, [cancelled]) == [MemberCancelled]
+        until(lambda: not workers._waiting)
+        assert all_of(workers, [rows.ticket()]) == [NoWorker]
+        assert all_of(workers, [rows.ticket()]) == [None]
+    finally:
+        workers.close()
+
+
+def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Rows) -> None:
+    """The member is settled, whatever the process had said of it before."""
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.forgetful"))
+    try:
+        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
+        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
+    finally:
+        workers.close()
+
+
+def test_where_no_more_files_can_be_opened_tickets_fail_at_once(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
+    """As where there is no such program; afterwards there is a process again."""
+    workers = StepWorkers()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socketpair", too_many_files)
+            assert all_of(workers, [rows.ticket()]) == [NoWorker]
+        until(lambda: all_of(workers, [rows.ticket()]) == [None])
+    finally:
+        workers.close()
+
+
+def too_many_files(*_: object, **__: object) -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_where_no_process_can_be_started_tickets_fail_at_once(rows: Rows) -> None:

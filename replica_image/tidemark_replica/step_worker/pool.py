@@ -125,24 +125,36 @@ class StepWorkers:
     def _carried_out(self, process: WorkerProcess, tickets: Sequence[Ticket]) -> bool:
         """Whether the process is still of use afterwards. Tickets that it never began go back to the queue."""
         left = {t.member.number: t for t in tickets if not t.is_over}
+        if not left:
+            return True
         try:
             process.order([t.member for t in left.values()], self._patience)
-            while left:
-                first = next(iter(left.values()))
-                first.begin()
-                answer = self._answer(process, first)
-                ticket = left.pop(answer.number)
-                if answer.unknown:
-                    process.forgot(ticket.member.key)
-                    process.order([ticket.member], self._patience)
-                    left[answer.number] = ticket
-                else:
-                    ticket.answered(answer)
-            return True
+        except WorkerGone as gone:
+            process.kill()
+            for ticket in left.values():
+                ticket.fail(NoWorker(str(gone)))
+            return False
+        try:
+            self._follow(process, left)
         except WorkerGone as gone:
             process.kill()
             self._lost(list(left.values()), gone)
             return False
+        return True
+
+    def _follow(self, process: WorkerProcess, left: dict[int, Ticket]) -> None:
+        """Settles what the process has been sent, as its answers come; raises WorkerGone with the others still left."""
+        while left:
+            first = next(iter(left.values()))
+            first.begin()
+            answer = self._answer(process, first)
+            ticket = left.pop(answer.number)
+            if answer.unknown:
+                left[answer.number] = ticket
+                process.forgot(ticket.member.key)
+                process.order([ticket.member], self._patience)
+            else:
+                ticket.answered(answer)
 
     def _answer(self, process: WorkerProcess, running: Ticket) -> Answer:
         """The next one; raises WorkerGone when it does not come in time."""

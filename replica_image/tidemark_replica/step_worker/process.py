@@ -32,7 +32,10 @@ class WorkerProcess:
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         """Starts it and waits until it is ready; raises WorkerGone."""
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as cause:
+            raise WorkerGone(f"a step worker could not be started: {cause}") from cause
         try:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno())],
