@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.oracle.histories import random_history
-from tests.oracle.in_process import in_process
+from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
-from tests.oracle.tables import TU
-from tests.oracle.world import SINK, Updates, World, delta, world
+from tests.oracle.tables import TU, T
+from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, delta, world
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import LocalId
+from tidemark_protocol.lir import Get, Let
 from tidemark_replica.arrangement import spine, upkeep
 from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.merging import Merging, carry_out
+from tidemark_replica.render.runner import Work
 
 HISTORY = random_history(TU, 5, times=40)
 
@@ -116,6 +120,48 @@ def test_a_merge_that_takes_long_holds_nobody_up(of: World, beside: Beside, tmp_
     assert not of.store.busy
     assert on_disk(of) == live_files(of.store.arrangements())
     dataflow.drop()
+
+
+class Halfway(InProcessRunner):
+    """Between the fragments of a step something happens on the command loop."""
+
+    happens: Callable[[], None] | None = None
+
+    def attempt(self, work: Work) -> None:
+        super().attempt(work)
+        if work.prepared.fragment.name == "fragment0" and Halfway.happens is not None:
+            Halfway.happens()
+
+
+def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it(
+    of: World, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index is compacted while its dataflow steps: what the step has pinned, and may not merge, stays so."""
+    shared = Get(LocalId("g"), T.schema)
+    description = of.describe(Let(LocalId("g"), GET_T, joined(counted(shared), counted(shared))))
+    beside.may_run.clear()
+    dataflow, made, settled = of.build(description, runner=Halfway), Updates(), 0
+
+    def compact() -> None:
+        nonlocal settled
+        beside.may_run.set()
+        dataflow._merging.join()
+        settled += bool(of.store.busy)
+        dataflow.compact(INDEX, Frontier.at(of.history.as_of))
+        beside.may_run.clear()
+
+    monkeypatch.setattr(Halfway, "happens", staticmethod(compact))
+    for time in HISTORY.times:
+        monkeypatch.setattr(upkeep, "ROWS_PER_ROW", 1000 if of.store.busy else 0)
+        outcome = of.step(dataflow, time + 1)
+        made.update(delta(outcome, SINK))
+        outcome.release()
+    beside.may_run.set()
+    dataflow._merging.join()
+    dataflow.drop()
+    assert settled > 3
+    monkeypatch.setattr(upkeep, "STEP_ROWS", 1 << 30)
+    assert consolidated(made) == of.run(description, [HISTORY.times[-1] + 1])
 
 
 def test_crash_of_a_merge_loses_nothing(of: World, beside: Beside, tmp_path: Path) -> None:

@@ -119,9 +119,10 @@ class RenderedDataflow:
         folder = self._folder / "steps" / run
         try:
             names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
+            busy = self._store.busy  # before pinning: a merge may be settled at any time, none begins during a step
             with self._store.pin(*names) as pinned, full_disk_is_told(folder):
                 folder.mkdir(parents=True)
-                done = StepRun(step, run, folder, self._runner, self._store, pinned, self._cache)
+                done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache)
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:

@@ -34,9 +34,11 @@ class StepRun:
         runner: Runner,
         store: ArrangementStore,
         pinned: Mapping[ArrangementId, Manifest],
+        busy: frozenset[str],
         cache: BatchCache,
     ) -> None:
-        self._cache = cache
+        """`busy`: the batches that were being merged when the manifests were pinned, or just before."""
+        self._busy, self._cache = busy, cache
         self._step, self._run, self._folder, self._runner = step, run, folder, runner
         self._store, self._pinned = store, pinned
         self._at_once = step.hydrates and step.limit == step.lower + 1
@@ -112,7 +114,7 @@ class StepRun:
             manifests=self._pinned,
             published=published,
             bytes_left=self._store.bytes_left,
-            busy=self._store.busy,
+            busy=self._busy,
         )
 
     def _rows(self, node: p.Pipeline) -> int:
