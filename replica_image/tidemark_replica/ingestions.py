@@ -16,6 +16,7 @@ from tidemark_protocol.responses import IngestionStatus, StorageResponse
 from tidemark_protocol.storage import SourceSpec, SourceTable
 from tidemark_replica.errors import SourceNotReadable
 from tidemark_replica.jobs import Failed, Jobs, Outcome
+from tidemark_replica.retry import Backoff
 from tidemark_replica.spark_session import SparkHolder
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
@@ -33,7 +34,7 @@ class Ingestions:
         self._manager: IngestionManager | None = None
         self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
         self._news: list[StorageResponse] = []
-        self._starting = False
+        self._starting, self._backoff = False, Backoff()
 
     def run(self, command: RunIngestion) -> None:
         """Starts the ingestion, or gives a running one its new description, term and clock."""
@@ -42,9 +43,7 @@ class Ingestions:
             self._manager.run(command, clock)
             return
         self._waiting[command.ingestion.id] = command, clock
-        if not self._starting:
-            self._starting = True
-            self._jobs.submit("start Spark", self._spark.get, self._started)
+        self._start()
 
     def drop(self, id: GlobalId) -> None:
         """Stops it soon; fine if there is none."""
@@ -57,7 +56,8 @@ class Ingestions:
         self._persist.open(location).close("")
 
     def poll(self) -> list[StorageResponse]:
-        """What is new since the last call."""
+        """What is new since the last call. If Spark did not start it is tried again, ever less often."""
+        self._start()
         news, self._news = self._news, []
         return news if self._manager is None else [*news, *self._manager.poll()]
 
@@ -78,9 +78,15 @@ class Ingestions:
         if self._manager is not None:
             self._manager.close(STOP_SECONDS)
 
+    def _start(self) -> None:
+        if self._waiting and not self._starting and self._backoff.over:
+            self._starting = True
+            self._jobs.submit("start Spark", self._spark.get, self._started)
+
     def _started(self, outcome: Outcome[SparkSession]) -> None:
         self._starting = False
         if isinstance(outcome, Failed):
+            self._backoff.failed()
             message = f"Spark does not start: {outcome.error}"
             self._news += [IngestionStatus(id, "failed", message) for id in self._waiting]
             return

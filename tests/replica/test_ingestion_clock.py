@@ -1,4 +1,4 @@
-"""The controller's clock, as an ingestion knows it."""
+"""Ingestions while Spark starts: the controller's clock goes on, and a start that fails is not the last one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.protocol.samples import INGESTION
 from tests.replica.loop import Loop
 from tidemark_protocol.commands import RunIngestion
 from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.responses import IngestionStatus, StorageResponse
 from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.storage.clock import ControllerClock
 
@@ -33,6 +34,9 @@ class Recorder:
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
         self.clocks.append(clock)
 
+    def poll(self) -> list[StorageResponse]:
+        return []
+
 
 def test_the_clock_goes_on_while_spark_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a busy machine that takes longer than a clock may be ahead: the source would wait for ever."""
@@ -46,3 +50,34 @@ def test_the_clock_goes_on_while_spark_starts(monkeypatch: pytest.MonkeyPatch, t
 
     assert manager.clocks[0].received <= told
     assert manager.clocks[0].controller_now == 1_000
+
+
+class FailingSpark:
+    """Does not start at first."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def get(self) -> None:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("no port is free")
+
+
+def test_a_source_waits_for_a_spark_that_does_not_start_at_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is told that it failed, and runs as soon as there is a session; nobody has to ask again."""
+    loop, manager = Loop(), Recorder()
+    ingestions = Ingestions(FailingSpark(2), loop.jobs, tmp_path)  # type: ignore[arg-type]
+    monkeypatch.setattr(ingestions, "_new_manager", lambda session: manager)
+    ingestions.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000))
+    told: list[StorageResponse] = []
+
+    def ran() -> bool:
+        told.extend(ingestions.poll())
+        return bool(manager.clocks)
+
+    loop.run_until(ran)
+    assert len(manager.clocks) == 1
+    assert [s.state for s in told if isinstance(s, IngestionStatus)] == ["failed", "failed"]
