@@ -75,6 +75,20 @@ def test_two_pins_of_one_manifest_are_two_users(store: ArrangementStore) -> None
         pass
 
 
+def test_folders_of_forgotten_arrangements_go(store: ArrangementStore) -> None:
+    """That of one which is read goes with the read; that of one which is kept, or has other files, stays."""
+    attempt(store, 1)
+    (store.directory / f"{A}-stray").mkdir()
+    (store.directory / f"{A}-stray" / "file").touch()
+    store.clear(of=A)
+    assert (store.directory / A).exists()
+    with store.pin(A):
+        store.remove(A)
+        store.clear(of=A)
+        assert (store.directory / A).exists()
+    assert {p.name for p in store.directory.iterdir() if p.is_dir()} == {f"{A}-stray"}
+
+
 def test_a_lost_race_changes_nothing(store: ArrangementStore) -> None:
     """Of two attempts at one step only the first counts; the other's file is swept away."""
     old = store.current(A)

@@ -132,6 +132,7 @@ def interrupted(of: World, description: DataflowDescription, bounds: Sequence[in
     root = of.store.directory
     assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
     dataflow.drop()
+    assert list(root.glob(f"{dataflow._folder.name}*")) == []
     return of.history.as_of, consolidated(made)
 
 

@@ -20,7 +20,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -154,6 +154,17 @@ class ArrangementStore:
                     deleted += 1
         return deleted
 
+    def clear(self, of: str) -> None:
+        """Take away forgotten arrangements' folders whose names begin so; one that is read goes with its files."""
+        with self._mutex:
+            for folder in list(self.directory.glob(f"{of}*/")):
+                self._clear(folder)
+
+    def _clear(self, folder: Path) -> None:
+        if folder.name not in self._current:
+            with suppress(OSError):  # something is in it
+                folder.rmdir()
+
     def _get(self, arrangement: ArrangementId) -> Manifest:
         found = self._current.get(arrangement)
         if found is None:
@@ -184,7 +195,9 @@ class ArrangementStore:
         self._users[batch.file] -= 1
         if self._users[batch.file] == 0:
             del self._users[batch.file], self._sizes[batch.file]
-            (self.directory / batch.file).unlink(missing_ok=True)
+            path = self.directory / batch.file
+            path.unlink(missing_ok=True)
+            self._clear(path.parent)
 
 
 def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:

@@ -49,14 +49,14 @@ def build(
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
     arranged = {id: ImportedIndex(i.arrangement, i.manifest.layout) for id, i in imported.items()}
     fragments = lower_dataflow(description, arranged, folder.name, arrow=arrow)
-    folder.mkdir(parents=True)
-    _write_constants(fragments, folder)
     prepared = [_prepared(session, f) for f in fragments.fragments]
     layouts = {**fragments.arrangements, **{i.arrangement: i.layout for i in arranged.values()}}
     exchanging = exchanging or Exchanging(session.sparkContext.defaultParallelism)
     spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging))
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
     merging = Merging(session, store, folder)
+    folder.mkdir(parents=True)  # only now, when nothing can be refused any more
+    _write_constants(fragments, folder)
     return RenderedDataflow(description, fragments, prepared, imported, store, runner, merging, folder, exchanging)
 
 

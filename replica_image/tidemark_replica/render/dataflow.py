@@ -174,7 +174,8 @@ class RenderedDataflow:
         for arrangement in self._fragments.arrangements:
             self._store.remove(arrangement)
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._store.sweep((), of=f"{self._folder.name}-")
+        self._sweep()
+        self._store.clear(of=f"{self._folder.name}-")
 
     def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
         """Up to where to step. A large hydration ends with the as_of if a delta join takes part: so it is shared by all
