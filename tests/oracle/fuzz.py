@@ -5,6 +5,7 @@ pieces        other steps, rows in another order, few at a time: the same update
 compacted     eight buckets, compacted after each step: the same updates, and the index says the same
 restarted     begun anew in the middle: the same from there on
 interrupted   every step cut short at several points, then run twice at once: the same updates, and no file too many
+merged        batches merged in steps and beside them, settled and swept at any time: the same updates, no file too many
 in tasks      every step, or some of them, exchanged among several tasks: the same updates
 DuckDB        at every frontier its rows, where the case says that it means the same
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from tests.oracle.check import Case, Wrong, rounded
 from tests.oracle.in_process import InPieces, InProcessWorld, in_process, interrupted
 from tests.oracle.in_tasks import InTasks
+from tests.oracle.merged import merged
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.scripts import Script
 from tests.oracle.variants import Variant, built, compacted, from_time, restarted
@@ -31,6 +33,7 @@ WAYS: Mapping[str, Variant] = {
     "compacted": compacted,
     "restarted": restarted,
     "interrupted": interrupted,
+    "merged": merged,
     "in tasks": built(runner=InTasks, exchanging=Exchanging(3, from_rows=0)),
     "in tasks now and then": built(runner=InTasks, exchanging=Exchanging(2, from_rows=6)),
 }
