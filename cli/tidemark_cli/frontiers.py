@@ -46,9 +46,15 @@ def _row(c: CollectionFrontiers, now: int) -> list[str]:
         "<unknown>" if read is None else times.show(read),
         "<unknown>" if write is None else times.show(write),
         times.show_lag(now, write),
-        "True" if c.hydrated else "False",
+        _hydrated(c),
         ",".join(r.replica for r in c.replicas) or "<none>",
     ]
+
+
+def _hydrated(c: CollectionFrontiers) -> str:
+    """Whether it is, or how far."""
+    percent = _optional(c, "hydrated_percent")
+    return "True" if c.hydrated else "False" if percent is None else f"{percent}%"
 
 
 def _optional(message: Any, field: str) -> int | None:

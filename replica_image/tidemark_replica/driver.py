@@ -28,6 +28,7 @@ from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing, total
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
+from tidemark_replica.hydrating import Hydrating
 from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome, Pool, WakingJobs
@@ -81,6 +82,7 @@ class DataflowDriver:
         self._since: dict[GlobalId, Frontier] = {}
         self._working = Working(next(iter(dataflow.exports)), around.respond)
         self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
+        self._hydrating = Hydrating(dataflow.exports, around.io_jobs, around.respond)
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
         self._sinks = {e.id: self._sink(e) for e in dataflow.description.sink_exports}
@@ -92,6 +94,8 @@ class DataflowDriver:
             sink.advance()
             if isinstance(sink, ContinualTaskSink):
                 self._erroring[id].stand(sink.standing)
+        if self._job is not None and self._rendered is not None and not self._dataflow.hydrated:
+            self._hydrating.look(self._rendered.progress)
         if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
             return
         upper = self.input_frontier()
@@ -134,6 +138,7 @@ class DataflowDriver:
         self._working.retell()
         for erroring in self._erroring.values():
             erroring.retell()
+        self._hydrating.retell()
 
     def drop(self, id: GlobalId) -> Response | None:
         sink = self._sinks.get(id)
@@ -256,8 +261,7 @@ class DataflowDriver:
         self._dataflow.progress(reached)
         if hydrating:
             self._around.metrics.hydrated()
-            for id in self._dataflow.exports:
-                self._around.respond(Status(id, "hydration", {"state": "hydrated"}))
+            self._hydrating.ended()
 
     def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, dict[int, Errors]]) -> None:
         for id, by_time in changes.items():
@@ -281,6 +285,7 @@ class DataflowDriver:
             self._refused(str(error))
             return
         self._backoff.failed()
+        self._hydrating.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, error)
         fields = {"message": str(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
         for id in self._dataflow.exports:

@@ -69,6 +69,11 @@ class Scripted(GatewayServicer):
                 replicas=[pb.ReplicaFrontiers(replica="r1")],
             ),
         ]
+        early = [pb.OperatorHydration(name="read orders", percent=80), pb.OperatorHydration(name="join", percent=4)]
+        new = pb.ReplicaFrontiers(replica="r1", hydrated_percent=42, operators=early)
+        collections.append(
+            pb.CollectionFrontiers(namespace="default", name="new", kind="index", hydrated_percent=42, replicas=[new])
+        )
         return pb.FrontiersReply(now=10_000, collections=collections if request.namespace == "default" else [])
 
     def Explain(self, request: pb.ExplainRequest, context: grpc.ServicerContext) -> pb.ExplainReply:
@@ -129,11 +134,23 @@ def test_frontiers_shows_lag_as_kubectl_shows_ages(gateway: Scripted, capsys: py
     assert main(["frontiers"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
 
-    assert [line[0] for line in lines] == ["NAME", "delays", "tpch.orders"]
+    assert [line[0] for line in lines] == ["NAME", "delays", "new", "tpch.orders"]
     assert lines[1][-3:] == ["finished", "True", "r1"]
-    assert lines[2][-3:] == ["0.5s", "False", "<none>"]
+    assert lines[2][-2:] == ["42%", "r1"]
+    assert lines[3][-3:] == ["0.5s", "False", "<none>"]
     assert main(["frontiers", "-n", "empty"]) == 0
     assert capsys.readouterr().out == "No collections found in namespace empty.\n"
+
+
+def test_frontiers_as_json_has_the_operators_of_a_hydration(
+    gateway: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with its percentage, by replica."""
+    assert main(["frontiers", "-o", "json"]) == 0
+    found = {c["name"]: c for c in json.loads(capsys.readouterr().out)["collections"]}
+
+    operators = found["new"]["replicas"][0]["operators"]
+    assert operators == [{"name": "read orders", "percent": 80}, {"name": "join", "percent": 4}]
 
 
 def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:

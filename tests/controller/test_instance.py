@@ -215,6 +215,25 @@ def test_errors_are_news_once() -> None:
     assert world.hear(R1, Status(INDEX, "erroring", {"errors": "1"})) == []
 
 
+def test_progress_of_a_hydration_is_known_until_it_has_ended_and_is_no_news() -> None:
+    """Of several replicas the furthest; statuses are built every second, so nobody need be woken."""
+    world = World()
+    world.install(as_of=300)
+    world.connect(R1, R2)
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+
+    for replica, percent in ((R1, "7"), (R2, "42")):
+        said = Status(INDEX, "hydration", {"state": "hydrating", "percent": percent})
+        assert world.hear(replica, said) == []
+    assert index.hydrating is not None
+    assert index.hydrating.percent == 42
+
+    world.hear(R1, Frontiers(INDEX, write=at(450), input=at(450), output=at(450)))
+    assert index.hydrating is None
+    assert index.replicas[R2].hydrating is not None
+
+
 def test_must_the_first_answer_wins_and_the_hold_goes_after_the_cancellation() -> None:
     """A peek holds its index; the answer cancels it everywhere; the second answer is ignored."""
     world = World(upper=900)

@@ -75,7 +75,9 @@ class InProcessRunner:
     def attempt(self, work: Work) -> None:
         """From the leaves to the report."""
         frame = work.prepared.fragment.stage
+        work.begins(frame, 1)
         attempt = self.stage(work.description, next(ATTEMPTS), Slots((), ()))
+        attempt.count(frame.name, frame.tree)
         for _ in attempt.evaluate(frame.tree):
             pass
         attempt.report(frame.name)

@@ -26,6 +26,7 @@ class InTasks(InProcessRunner):
         stage = exchanged(work.prepared.fragment.stage, self.shapes.layouts, at_once=work.at_once)
         if stage is None or not exchanging.is_large(work.reads):
             return super().run(work)
+        work.begins(stage, exchanging.tasks)
         self._computed(stage, work, exchanging.tasks)
         return believed(work.description.parent, pipelines_of(stage), work.what, exchanging.tasks)
 
@@ -37,6 +38,7 @@ class InTasks(InProcessRunner):
         attempt = next(ATTEMPTS)
         slots = Dealt(rows, work.description.parent, attempt) if frame.inputs else Slots((), ())
         stage = self.stage(work.description, attempt, slots, share)
+        stage.count(frame.name, frame.tree)
         yielded = list(stage.evaluate(frame.tree))
         stage.report(frame.name)
         return yielded

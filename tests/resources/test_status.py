@@ -154,3 +154,18 @@ def test_moving_frontiers_can_wait_and_everything_else_cannot() -> None:
     assert not urgent(old, dataflow_document(Frontier.at(2000)))
     assert urgent(old, dataflow_document(Frontier.at(1000), ready=False))
     assert urgent(old, dataflow_document(Frontier.at(1000), hydrated=False))
+
+
+def test_a_hydration_that_moves_on_can_wait_and_its_end_cannot() -> None:
+    """Percentages are counters, in the replicas' part as in the message of the condition."""
+
+    def document(percent: int, verdict: Verdict) -> dict[str, object]:
+        exports = [ExportStatus("e", INDEX, replicas=(ReplicaExport("r1", False, None, percent),))]
+        return dataflow_status(Now({}, 1, NOW_MS), [verdict], exports, None)
+
+    old = document(7, no("Hydrated", "Hydrating", "7%; 0 of 1 exports are hydrated"))
+
+    assert "'hydratedPercent': 7" in str(old)
+    assert not urgent(old, document(42, no("Hydrated", "Hydrating", "42%; 0 of 1 exports are hydrated")))
+    assert urgent(old, document(42, no("Hydrated", "NoReplicaOnline", "r1 is gone")))
+    assert urgent(old, document(42, yes("Hydrated", "Hydrated")))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidemark_operator.controller.hydrating import Hydrating, hydrating
 from tidemark_operator.controller.read_policy import before, bounded, trailing
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
@@ -40,6 +41,11 @@ class OnReplica:
     @property
     def hydrated(self) -> bool:
         return self.output is not None and (self.as_of < self.output or self.output.is_empty)
+
+    @property
+    def hydrating(self) -> Hydrating | None:
+        """How far it is before it is hydrated, where the replica has said so."""
+        return None if self.hydrated else hydrating(self.statuses.get("hydration", {}))
 
     @property
     def is_gone(self) -> bool:
@@ -117,6 +123,12 @@ class Collection:
             if replica.hydrated:
                 return True
         return False
+
+    @property
+    def hydrating(self) -> Hydrating | None:
+        """How far the furthest replica is, before one has hydrated."""
+        known = [h for r in self.replicas.values() if (h := r.hydrating) is not None]
+        return max(known, default=None) if not self.hydrated else None
 
     @property
     def input(self) -> Frontier | None:

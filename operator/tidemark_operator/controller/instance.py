@@ -51,8 +51,8 @@ from tidemark_protocol.responses import (
 )
 from tidemark_protocol.storage import IngestionDescription
 
-QUIET = frozenset({"steps", "arrangements"})
-"""Kinds of Status that no condition shows: they come again and again."""
+QUIET = frozenset({"steps", "arrangements", "hydration"})
+"""Kinds of Status that come again and again: no condition shows them, or within the budget of writes."""
 
 
 class Instance:

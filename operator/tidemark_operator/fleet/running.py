@@ -241,7 +241,7 @@ class RunningInstance:
         self.counts.received(responses)
         for response in responses:
             self._notify(self.core.receive(replica, connection, response, now))
-        if any(isinstance(r, Status) and r.kind == "hydration" for r in responses) and replica in self.replicas:
+        if any(map(is_hydrated, responses)) and replica in self.replicas:
             self.replicas[replica].connection.probe_now.set()
         self.flush()
 
@@ -299,6 +299,11 @@ class RunningInstance:
 
 def _is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
     return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
+
+
+def is_hydrated(response: Response) -> bool:
+    """Whether it says that a dataflow has come to the end of its hydration."""
+    return isinstance(response, Status) and response.kind == "hydration" and response.fields.get("state") == "hydrated"
 
 
 def now_ms() -> int:

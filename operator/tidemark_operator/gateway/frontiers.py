@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
-from tidemark_operator.controller.collection import Collection
+from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.fleet.running import now_ms
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, ReplicaFrontiers
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, OperatorHydration, ReplicaFrontiers
 
 
 def frontiers(world: World, namespace: str, all_namespaces: bool) -> FrontiersReply:
@@ -60,15 +61,26 @@ def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers
             input=_number(collection.input if collection else None),
             output=_number(collection.output if collection else None),
             hydrated=collection is not None and collection.hydrated,
+            hydrated_percent=collection.hydrating.percent if collection and collection.hydrating else None,
             replicas=_replicas(collection) if collection else (),
         )
 
 
 def _replicas(collection: Collection) -> list[ReplicaFrontiers]:
-    return [
-        ReplicaFrontiers(replica=name, write=_number(on.write), input=_number(on.input), output=_number(on.output))
-        for name, on in sorted(collection.replicas.items())
-    ]
+    return [_replica(name, on) for name, on in sorted(collection.replicas.items())]
+
+
+def _replica(name: ReplicaId, on: OnReplica) -> ReplicaFrontiers:
+    hydrating = on.hydrating
+    operators = hydrating.operators if hydrating else ()
+    return ReplicaFrontiers(
+        replica=name,
+        write=_number(on.write),
+        input=_number(on.input),
+        output=_number(on.output),
+        hydrated_percent=hydrating.percent if hydrating else None,
+        operators=[OperatorHydration(name=operator, percent=percent) for operator, percent in operators],
+    )
 
 
 def _number(frontier: Frontier | None) -> int | None:

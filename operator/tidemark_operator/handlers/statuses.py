@@ -27,6 +27,8 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.release import release
 
+SHOWN_OPERATORS = 6
+
 _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
     INSTANCES: (ComputeInstance.parse, (READY,)),
     REPLICAS: (ComputeReplica.parse, replica_conditions.TYPES),
@@ -183,6 +185,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         scheduled=installed is not None and live and installed.scheduled,
         exports=len(collections),
         exports_hydrated=sum(c.hydrated for c in collections),
+        hydration=_hydration(collections),
         exports_in_error=tuple(text for c in collections for text in _errors(c)),
     )
     verdicts = dataflow_conditions.dataflow_conditions(facts)
@@ -215,7 +218,8 @@ def _exports(state: DataflowState, collections: list[Collection], book: ShardBoo
                 output_frontier=c.output if c else None,
                 hydrated=c.hydrated if c else False,
                 replicas=tuple(
-                    status.ReplicaExport(name, on.hydrated, on.write) for name, on in sorted(c.replicas.items())
+                    status.ReplicaExport(name, on.hydrated, on.write, on.hydrating.percent if on.hydrating else None)
+                    for name, on in sorted(c.replicas.items())
                 )
                 if c
                 else (),
@@ -248,6 +252,17 @@ def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
     names, description = import_names(world.registry, state.key.namespace), installed.description
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
     return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
+
+
+def _hydration(collections: Sequence[Collection]) -> str:
+    """How far a dataflow is, its exports being computed together: the whole, and the operators that are not done."""
+    known = [h for c in collections if (h := c.hydrating) is not None]
+    if not known:
+        return ""
+    furthest = max(known)
+    busy = [f"{name} {percent}%" for name, percent in furthest.operators if percent < 100]
+    more = [f"{len(busy) - SHOWN_OPERATORS} more"] if len(busy) > SHOWN_OPERATORS else []
+    return f"{furthest.percent}%" + (f" ({', '.join(busy[:SHOWN_OPERATORS] + more)})" if busy else "")
 
 
 def _errors(collection: Collection) -> list[str]:

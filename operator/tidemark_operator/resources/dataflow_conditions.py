@@ -16,6 +16,8 @@ from tidemark_operator.resources.conditions import Verdict, because, no, unknown
 from tidemark_operator.resources.instance_conditions import READY, InstanceFacts, instance_found, runs_nothing
 
 PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
+HYDRATING = "Hydrating"
+"""The reason whose message moves all the time."""
 ERRORING, PROGRESSING = "Erroring", "Progressing"
 TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRESSING)
 
@@ -73,6 +75,8 @@ class DataflowFacts:
     scheduled: bool = False
     exports: int = 0
     exports_hydrated: int = 0
+    hydration: str = ""
+    """How far the furthest hydration is, in words."""
     exports_in_error: tuple[str, ...] = ()
     """Exports that hold errors: `name: code` for each."""
 
@@ -125,7 +129,8 @@ def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
     if not scheduled.holds:
         return because(HYDRATED, scheduled)
     if facts.exports_hydrated < facts.exports:
-        return no(HYDRATED, "Hydrating", f"{facts.exports_hydrated} of {facts.exports} exports are hydrated")
+        counted = f"{facts.exports_hydrated} of {facts.exports} exports are hydrated"
+        return no(HYDRATED, HYDRATING, f"{facts.hydration}; {counted}" if facts.hydration else counted)
     return yes(HYDRATED, "Hydrated")
 
 

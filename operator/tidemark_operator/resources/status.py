@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark_operator.resources.conditions import Verdict, merge_conditions
+from tidemark_operator.resources.dataflow_conditions import HYDRATING
 from tidemark_operator.resources.frontier import Reported, frontier_status, meet, timestamp
 from tidemark_operator.resources.instance_conditions import InstanceFacts
 from tidemark_protocol.types import Column
@@ -54,6 +55,8 @@ class ReplicaExport:
     replica: str
     hydrated: bool
     write_frontier: Reported = None
+    hydrated_percent: int | None = None
+    """Before it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +224,18 @@ def invalid_status(now: Now, verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status must be written at once: more than frontiers and counters moved."""
+    """Whether a status must be written at once: more than frontiers, counters and percentages moved."""
     return bool(_settled(old) != _settled(new))
 
 
-_MOVING = frozenset({"readFrontier", "writeFrontier", "inputFrontier", "outputFrontier", "files"})
+_MOVING = frozenset({"readFrontier", "writeFrontier", "inputFrontier", "outputFrontier", "hydratedPercent", "files"})
 
 
 def _settled(value: Any) -> Any:
     """A status without what moves all the time."""
     if isinstance(value, Mapping):
-        return {name: _settled(below) for name, below in value.items() if name not in _MOVING}
+        moving = _MOVING | {"message"} if value.get("reason") == HYDRATING else _MOVING
+        return {name: _settled(below) for name, below in value.items() if name not in moving}
     if isinstance(value, list | tuple):
         return [_settled(below) for below in value]
     return value
@@ -255,6 +259,7 @@ def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
     return _present(
         name=replica.replica,
         hydrated=replica.hydrated,
+        hydratedPercent=replica.hydrated_percent,
         writeFrontier=frontier_status(replica.write_frontier, now_ms),
     )
 

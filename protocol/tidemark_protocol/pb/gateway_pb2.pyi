@@ -49,7 +49,7 @@ class FrontiersRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., all_namespaces: _Optional[bool] = ...) -> None: ...
 
 class CollectionFrontiers(_message.Message):
-    __slots__ = ("namespace", "name", "kind", "id", "read", "write", "input", "output", "hydrated", "replicas")
+    __slots__ = ("namespace", "name", "kind", "id", "read", "write", "input", "output", "hydrated", "replicas", "hydrated_percent")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class CollectionFrontiers(_message.Message):
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     HYDRATED_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    HYDRATED_PERCENT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     kind: str
@@ -70,19 +71,32 @@ class CollectionFrontiers(_message.Message):
     output: int
     hydrated: bool
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaFrontiers]
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., read: _Optional[int] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ..., hydrated: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaFrontiers, _Mapping]]] = ...) -> None: ...
+    hydrated_percent: int
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., read: _Optional[int] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ..., hydrated: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaFrontiers, _Mapping]]] = ..., hydrated_percent: _Optional[int] = ...) -> None: ...
+
+class OperatorHydration(_message.Message):
+    __slots__ = ("name", "percent")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PERCENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    percent: int
+    def __init__(self, name: _Optional[str] = ..., percent: _Optional[int] = ...) -> None: ...
 
 class ReplicaFrontiers(_message.Message):
-    __slots__ = ("replica", "write", "input", "output")
+    __slots__ = ("replica", "write", "input", "output", "hydrated_percent", "operators")
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    HYDRATED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    OPERATORS_FIELD_NUMBER: _ClassVar[int]
     replica: str
     write: int
     input: int
     output: int
-    def __init__(self, replica: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
+    hydrated_percent: int
+    operators: _containers.RepeatedCompositeFieldContainer[OperatorHydration]
+    def __init__(self, replica: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ..., hydrated_percent: _Optional[int] = ..., operators: _Optional[_Iterable[_Union[OperatorHydration, _Mapping]]] = ...) -> None: ...
 
 class FrontiersReply(_message.Message):
     __slots__ = ("collections", "now")

@@ -32,6 +32,7 @@ from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import sink_file
 from tidemark_replica.render.merging import Merging
+from tidemark_replica.render.progress import HydrationProgress, Progress
 from tidemark_replica.render.run import StepRun, rows_at_most
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging
@@ -60,11 +61,14 @@ class RenderedDataflow:
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
         self.running: StepId | None = None
+        self._progress: HydrationProgress | None = None
         for arrangement, layout in fragments.arrangements.items():
             store.install(Manifest.empty(arrangement, layout, description.as_of))
         columns = {e.id: e.columns for e in description.index_exports}
         self._indexes = {id: IndexTrace(id, store, a, columns[id]) for id, a in fragments.indexes.items()}
         self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
+        imports = {index.arrangement: id for id, index in imported.items()}
+        self._ids = imports | {arrangement: id for id, arrangement in fragments.indexes.items()}
         self._watched = tuple({a for each in self._prepared for a in each.watched})
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
@@ -123,6 +127,9 @@ class RenderedDataflow:
             with self._store.pin(*names) as pinned, full_disk_is_told(folder):
                 folder.mkdir(parents=True)
                 done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache)
+                if step.hydrates:
+                    self._progress = HydrationProgress(self._fragments.fragments, done.rows, self._ids)
+                    done.watch(self._progress)
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:
@@ -132,11 +139,16 @@ class RenderedDataflow:
             self._left_behind(folder)
             raise
         finally:
-            self.running = None
+            self.running, self._progress = None, None
             self._runner.end()
         return StepOutcome(
             step, done.written, tuple(done.merges), self._deltas(step, done.published), folder, done.jobs
         )
+
+    def progress(self) -> Progress | None:
+        """How far the hydration under way is; None while there is none. On any thread; reads a few small files."""
+        progress = self._progress
+        return None if progress is None else progress.look()
 
     def commit(self, outcome: StepOutcome) -> None:
         step = outcome.step

@@ -5,7 +5,7 @@ A fragment none of whose leaves has anything to say costs no job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
 from tidemark_replica.render.description import Description, Published, Report
+from tidemark_replica.render.frames import StageFrame
+from tidemark_replica.render.progress import HydrationProgress
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner, Work
 
@@ -46,6 +48,11 @@ class StepRun:
         self.merges: list[Merged] = []
         self._published: dict[str, Published] = {}
         self._jobs_before = runner.jobs
+        self._progress: HydrationProgress | None = None
+
+    def watch(self, progress: HydrationProgress) -> None:
+        """What becomes of it is to be told."""
+        self._progress = progress
 
     def run(self, prepared: Prepared | PreparedLoop) -> None:
         """Run a fragment, or see that there is nothing to run."""
@@ -56,17 +63,26 @@ class StepRun:
 
     def _run_fragment(self, prepared: Prepared) -> None:
         fragment = prepared.fragment
-        reads = sum(map(self._rows, prepared.speakers))
+        reads = sum(map(self.rows, prepared.speakers))
         rows = None if self._step.hydrates else reads
         if rows == 0:
             return
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
         what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
-        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what))
+        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, self._begins(fragment.name)))
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
+        if self._progress is not None:
+            self._progress.ended(fragment.name)
+
+    def _begins(self, fragment: str) -> Callable[[StageFrame, int], None]:
+        def begins(stage: StageFrame, tasks: int) -> None:
+            if self._progress is not None:
+                self._progress.begins(fragment, stage, tasks, self._folder)
+
+        return begins
 
     def _run_loop(self, prepared: PreparedLoop) -> None:
         """Rounds of jobs, to the end."""
@@ -86,6 +102,8 @@ class StepRun:
         self.written |= fixpoint.written
         self.merges += fixpoint.merges
         self._published |= fixpoint.leaving
+        if self._progress is not None:
+            self._progress.ended(loop.name)
 
     @property
     def jobs(self) -> int:
@@ -117,7 +135,7 @@ class StepRun:
             busy=self._busy,
         )
 
-    def _rows(self, node: p.Pipeline) -> int:
+    def rows(self, node: p.Pipeline) -> int:
         """How many updates a leaf, or a kernel of its own accord, has for this step, at most.
 
         0 is a promise, except at hydration: then there are none.

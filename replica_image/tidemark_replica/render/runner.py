@@ -8,7 +8,7 @@ commit does not depend on, where its fragments ran.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from tidemark_replica.render import description
 from tidemark_replica.render.description import Report, report_name
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.fragments import Fragment, LoopFragment
-from tidemark_replica.render.frames import nodes_of
+from tidemark_replica.render.frames import StageFrame, nodes_of
 from tidemark_replica.render.pipeline import IndexSource, Kernel, Pipeline, Published, PublishedErrors, Source
 from tidemark_replica.render.prepare import prepare
 
@@ -77,6 +77,8 @@ class Work:
     """Whether all of it happens at one time: a hydration that ends with the as_of."""
     what: str
     """For messages."""
+    begins: Callable[[StageFrame, int], None] = lambda stage, tasks: None
+    """Called with the shape in which it runs, and in how many tasks."""
 
 
 def _speaks(node: Pipeline) -> bool:

@@ -48,6 +48,7 @@ class SparkRunner:
         """One job."""
         self.jobs += 1
         shape = self._shapes.of(work)
+        work.begins(shape.stage, shape.tasks)
         self._run(work, shape.plan)
         return believed(work.description.parent, pipelines_of(shape.stage), work.what, shape.tasks)
 

@@ -44,6 +44,7 @@ from tidemark_replica.arrangement.upkeep import in_step
 from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged
+from tidemark_replica.render.counting import Count, Counting
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
 from tidemark_replica.render.exchange import Dealt, deal
 from tidemark_replica.render.files import UpdatesFile, read_updates
@@ -69,6 +70,7 @@ _CACHES: dict[Path, BatchCache] = {}
 def run_stage(name: str, tree: p.Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
     """The function that `mapInArrow` calls; `rows` are the JVM's (of no meaning when there are no slots)."""
     stage = Stage.in_task(feed, rows)
+    stage.count(name, tree)
     yield from stage.evaluate(tree)
     stage.report(name)
 
@@ -85,6 +87,7 @@ class Stage:
         self._spools: dict[str, Path] = {}
         self._fed_back: list[FedBack] = []
         self._settled: list[Fixpoint] = []
+        self._counting: Counting | None = None
 
     @classmethod
     def in_task(cls, feed: Feed, rows: Iterable[Any]) -> Self:
@@ -98,22 +101,34 @@ class Stage:
         slots = Dealt(rows, description.parent, attempt) if feed.exchanged else Slots(feed.slots, rows)
         return cls(description, attempt, slots, Share(share, feed.tasks))
 
+    def count(self, name: str, tree: p.Pipeline) -> None:
+        """A hydration tells how far it is."""
+        if self._description.hydrates:
+            self._counting = Counting(self._folder, name, self._context.share.index, self._attempt, tree)
+
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
         """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
         evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
+        count = Count() if self._counting is None else self._counting.of(tree)
         for batch in evaluate(self, tree):
             self._check_wanted()
+            count.rows += batch.num_rows
             yield batch
+        count.ended = True
 
     def _check_wanted(self) -> None:
         """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
             if not self._context.writer.is_wanted:
                 raise StepGone(f"nobody waits for step {self._description.step} any more")
+            if self._counting is not None:
+                self._counting.tell()
             self._looked = time.monotonic()
 
     def report(self, name: str) -> None:
         """All input has been consumed: tell the driver."""
+        if self._counting is not None:
+            self._counting.finish()
         self.finish().write(self._folder, name, self._context.share.index)
 
     def finish(self) -> Report:

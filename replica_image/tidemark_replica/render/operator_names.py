@@ -1,0 +1,59 @@
+"""What operators are called where people read of them: by what they do, and by the name of what they read or keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
+from tidemark_replica.arrangement.kernels.changes import ChangesSpec
+from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec
+from tidemark_replica.arrangement.kernels.groups import GroupsSpec
+from tidemark_replica.arrangement.kernels.partial_sums import PartialSumsSpec
+from tidemark_replica.arrangement.kernels.path import KeepSpec
+from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
+from tidemark_replica.arrangement.kernels.temporal import TemporalSpec
+from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec
+from tidemark_replica.arrangement.kernels.top_k import TopKSpec
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render import pipeline as p
+
+_KERNELS: Mapping[type, str] = {
+    AtLimitSpec: "limit of iterations",
+    ChangesSpec: "changes",
+    ExtremesSpec: "min/max",
+    GroupsSpec: "groups",
+    KeepSpec: "arrange",
+    PartialSumsSpec: "partial sums",
+    ReduceSpec: "reduce",
+    TemporalSpec: "temporal filter",
+    ThresholdSpec: "threshold",
+    TopKSpec: "top-k",
+}
+
+
+def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> str | None:
+    """None for what keeps nothing and reads nothing from outside: it is as far as its input. `ids` are of indexes."""
+    match node:
+        case p.Source(id):
+            return f"read {plain_name(id)}"
+        case p.IndexSource(arrangement):
+            return f"read {plain_name(ids[arrangement])}"
+        case p.ArrangeKernel(arrangement):
+            return f"index {plain_name(ids[arrangement])}" if arrangement in ids else "arrange"
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
+            return "join"
+        case p.Kernel(spec):
+            return _KERNELS.get(type(spec))
+        case p.AtChanges():
+            return "at changes"
+        case p.Settle():
+            return "recursion"
+        case _:
+            return None
+
+
+def plain_name(id: GlobalId) -> str:
+    """Of `owner/name/...` the name."""
+    parts = id.split("/")
+    return parts[1] if len(parts) > 1 else id

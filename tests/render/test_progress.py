@@ -1,0 +1,186 @@
+"""How far a hydration is: what tasks count, and what is made of it operator by operator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.histories import History
+from tests.oracle.in_process import in_process
+from tests.oracle.in_tasks import InTasks
+from tests.oracle.plans import GET_T, GET_U, counted, joined
+from tests.oracle.tables import TU
+from tidemark_protocol.frontier import Frontier
+from tidemark_replica.render import counting, pipeline
+from tidemark_replica.render.counting import Count, Counting, progress_name, read_counts
+from tidemark_replica.render.description import Report
+from tidemark_replica.render.exchanged import exchanged
+from tidemark_replica.render.fragments import Fragment, Fragments
+from tidemark_replica.render.frames import ExchangeFrame, StageFrame
+from tidemark_replica.render.lower import lower_dataflow
+from tidemark_replica.render.progress import HydrationProgress, Progress
+from tidemark_replica.render.shapes import Exchanging
+
+TASKS = 2
+ROWS = {"t": 1000, "u": 3000}
+
+
+def lowered(folder: Path) -> Fragments:
+    """Counts by a, of a join of t and u on a."""
+    with in_process(folder, TU, History(dict.fromkeys(TU, ()), 1, 1)) as made:
+        return lower_dataflow(made.describe(counted(joined(GET_T, GET_U))), {}, "token")
+
+
+def rows_of(node: pipeline.Pipeline) -> int:
+    return ROWS[node.id] if isinstance(node, pipeline.Source) else 0
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> tuple[HydrationProgress, StageFrame, Path]:
+    """Its hydration in several tasks, the shape it has, and the folder in which they tell."""
+    fragments = lowered(tmp_path / "home")
+    (fragment,) = fragments.fragments
+    assert isinstance(fragment, Fragment)
+    stage = exchanged(fragment.stage, fragments.arrangements, at_once=True)
+    assert stage is not None
+    indexes = {arrangement: id for id, arrangement in fragments.indexes.items()}
+    progress = HydrationProgress(fragments.fragments, rows_of, indexes)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return progress, stage, folder
+
+
+def tell(folder: Path, stage: StageFrame, share: int, rows: int, *, attempt: int = 1) -> None:
+    """Every operator of the stage has handed on so many rows."""
+    counts = [[rows, False] for _ in pipeline.nodes_of(stage.tree)]
+    (folder / progress_name(stage.name, share, attempt)).write_text(json.dumps(counts))
+
+
+def senders(stage: StageFrame) -> dict[str, StageFrame]:
+    """The stages before the exchange, by what they read."""
+    (exchange,) = stage.inputs
+    assert isinstance(exchange, ExchangeFrame)
+    leaves = {s: n for s in exchange.inputs for n in pipeline.nodes_of(s.tree) if isinstance(n, pipeline.Source)}
+    return {leaf.id: sender for sender, leaf in leaves.items()}
+
+
+def percents(progress: HydrationProgress) -> dict[str, int]:
+    return {o.name: int(o.percent) for o in progress.look().operators}
+
+
+def test_what_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+    """All operators are named from the start, those that keep something and those that read."""
+    progress, stage, folder = watched
+    assert percents(progress) == {"read t": 0, "read u": 0, "join": 0, "reduce": 0, "index out": 0}
+
+    progress.begins("fragment0", stage, TASKS, folder)
+    assert set(percents(progress).values()) == {0}
+
+
+def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+    """Of attempts of one task the furthest; a task that has told nothing has read nothing."""
+    progress, stage, folder = watched
+    progress.begins("fragment0", stage, TASKS, folder)
+    read = senders(stage)
+    tell(folder, read["t"], 0, 100)
+    tell(folder, read["t"], 0, 250, attempt=2)
+    tell(folder, read["u"], 0, 600)
+    tell(folder, read["u"], 1, 300)
+
+    found = percents(progress)
+    assert (found["read t"], found["read u"], found["join"]) == (25, 30, 0)
+
+
+def test_behind_an_exchange_an_operator_is_as_far_as_what_was_sent(
+    watched: tuple[HydrationProgress, StageFrame, Path],
+) -> None:
+    """And nowhere at 100 before all tasks have come to their end; the whole goes by the rows that are read below."""
+    progress, stage, folder = watched
+    progress.begins("fragment0", stage, TASKS, folder)
+    for table, sender in senders(stage).items():
+        for share in range(TASKS):
+            tell(folder, sender, share, ROWS[table] // TASKS)
+    assert max(percents(progress).values()) == 99
+
+    for sender in senders(stage).values():
+        for share in range(TASKS):
+            Report(1, {}, (), {}).write(folder, sender.name, share)
+    tell(folder, stage, 0, 400)
+    found = percents(progress)
+    assert (found["read t"], found["read u"]) == (100, 100)
+    assert 0 < found["join"] < 99
+    assert 100 * 2 / 5 < progress.look().percent < 100
+
+    progress.ended("fragment0")
+    assert set(percents(progress).values()) == {100}
+    assert progress.look().percent == 100
+
+
+def test_a_file_cut_short_says_nothing(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+    """As a crash of the machine leaves it."""
+    progress, stage, folder = watched
+    progress.begins("fragment0", stage, TASKS, folder)
+    (folder / progress_name(senders(stage)["t"].name, 0, 1)).write_text("[[12, fal")
+
+    assert percents(progress)["read t"] == 0
+
+
+def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of its tree, and no more often than twice a second."""
+    now = [0.0]
+    monkeypatch.setattr(counting.time, "monotonic", lambda: now[0])
+    source = pipeline.Constants("c", ())
+    tree = pipeline.Drain(pipeline.Negated(source))
+    counted_here = Counting(tmp_path, "stage1", 0, 7, tree)
+    counted_here.of(source).rows += 5
+    counted_here.tell()
+    assert read_counts(tmp_path, "stage1", 0) is None
+
+    now[0] = 0.6
+    counted_here.of(source).ended = True
+    counted_here.tell()
+    counted_here.of(source).rows += 5
+    counted_here.tell()
+    assert read_counts(tmp_path, "stage1", 0) == (Count(), Count(), Count(5, True))
+
+
+def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress is for people."""
+    now = [0.0]
+    monkeypatch.setattr(counting.time, "monotonic", lambda: now[0])
+    gone = Counting(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
+    now[0] = 1.0
+    gone.tell()
+    gone.finish()
+
+
+def test_a_hydration_that_runs_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at after every task, it goes up and not back, and no operator is at its end before its tasks are."""
+    monkeypatch.setattr(counting, "TELL_SECONDS", 0.0)
+    looks: list[Progress] = []
+
+    class Watched(InTasks):
+        def _task(self, *task: Any) -> list[Any]:
+            yielded = super()._task(*task)
+            if (look := dataflow.progress()) is not None:
+                looks.append(look)
+            return yielded
+
+    rows = {name: tuple(((n % 5, n, "x"), 0, 1) for n in range(40)) for name in TU}
+    history = History(rows, 0, 1)
+    with in_process(tmp_path, TU, history) as made:
+        description = made.describe(counted(joined(GET_T, GET_U)))
+        dataflow = made.build(description, runner=Watched, exchanging=Exchanging(TASKS, 1))
+        assert dataflow.progress() is None
+        dataflow.run(dataflow.plan_step(Frontier.at(1), made.inputs(dataflow, 1))).release()
+        assert dataflow.progress() is None
+        dataflow.drop()
+
+    found = [look.percent for look in looks]
+    assert found == sorted(found)
+    assert 0 < found[0] < 50 < found[-1] <= 100
+    assert {o.name: o.percent for o in looks[-1].operators}["read t"] == 100
+    assert "reduce" in {o.name for o in looks[-1].operators}
