@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.samples import ID
 from tidemark_operator.controller.hydrating import Hydrating as Heard
 from tidemark_operator.controller.hydrating import hydrating
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response, Status
 from tidemark_replica import hydrating as module
 from tidemark_replica.hydrating import MOST_OPERATORS, Hydrating, fields_of
 from tidemark_replica.jobs import Done, Failed, Job
 from tidemark_replica.render.progress import OperatorProgress, Progress
+
+ID = GlobalId("d/i")
 
 
 class AtOnce:
