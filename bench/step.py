@@ -1,4 +1,4 @@
-"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,peers]`.
+"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,exchange,peers]`.
 
 Views over TPC-H, then deltas of 100 lines, half of them retractions. A step is timed from the commit of its input to
 that of its index. What is compared takes turns, so that whatever else the machine does hits all alike. Before any time
@@ -8,6 +8,7 @@ is reported, answers have been compared with DuckDB's, and DuckDB's with those o
     plans      empty_job_ratio_SHAPE                            a step over an empty Spark job of one task
     recompute  spark_recompute_ratio_SIZE, duckdb_ratio_SIZE    computing anew over a step
     shapes     task_driver_ratio_ROWS                           one Spark task over the worker beside the driver
+    exchange   exchange_ratio_PLAN_ROWS                         one task over several with exchanges
     peers      pathway_100_ratio, pathway_10k_ratio             Pathway's step over ours
                dd_100_ratio, dd_10k_ratio                       ours over differential-dataflow's
 
@@ -17,17 +18,17 @@ Ratios are of medians by the clock; each also comes by CPU time (state_cpu_ratio
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.harness.context import bench_parser, context, load, report
 from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
 from bench.peers.absent import PEERS
-from bench.steps import peers, plans, recompute, shapes, state
-from bench.steps.setting import Options, setting
+from bench.steps import exchange, peers, plans, recompute, shapes, state
+from bench.steps.setting import Options, Setting, setting
 
-PARTS = ("state", "plans", "recompute", "shapes", "peers")
+PARTS = ("state", "plans", "recompute", "shapes", "exchange", "peers")
 QUICK = {
     "rows": "6000,12000",
     "lines": 12000,
@@ -36,8 +37,18 @@ QUICK = {
     "delta_rows": 10,
     "large_rows": 40,
     "shape_rows": "10,40",
+    "exchange_rows": "40",
     "large_steps": 1,
     "warm_up": 1,
+}
+
+
+_PARTS: Mapping[str, Callable[[Setting], Figures]] = {
+    "state": state.figures,
+    "plans": plans.figures,
+    "recompute": recompute.figures,
+    "shapes": shapes.figures,
+    "exchange": exchange.figures,
 }
 
 
@@ -53,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         large_steps=given.large_steps,
         large_rows=given.large_rows,
         shape_rows=_numbers(given.shape_rows),
+        exchange_rows=_numbers(given.exchange_rows),
         spark_memory=given.spark_memory,
         peers=given.peers,
         warm_up=given.warm_up,
@@ -76,6 +88,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--large-rows", type=int, default=10_000, help="rows of a large delta (%(default)s)")
     parser.add_argument("--large-steps", type=int, default=10, help="large deltas that are timed (%(default)s)")
     parser.add_argument("--shape-rows", default="100,1000,10000,30000", help="deltas taken both ways (%(default)s)")
+    parser.add_argument(
+        "--exchange-rows", default="10000,30000,100000,300000", help="deltas in one and several tasks (%(default)s)"
+    )
     parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that computes anew (%(default)s)")
     given = parser.parse_args(arguments)
@@ -89,9 +104,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _run(options: Options, parts: Sequence[str]) -> tuple[Figures, dict[str, str]]:
     figures, absent = Figures(), dict[str, str]()
     with setting(options) as given:
-        for name, part in (("state", state), ("plans", plans), ("recompute", recompute), ("shapes", shapes)):
+        for name, part in _PARTS.items():
             if name in parts:
-                figures |= part.figures(given)
+                figures |= part(given)
         if "peers" in parts:
             of_peers, absent = peers.figures(given)
             figures |= of_peers

@@ -26,6 +26,7 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, errors, row_columns
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
+from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
 
@@ -85,13 +86,21 @@ class View:
         sources: Mapping[str, Source],
         workers: StepWorkers | None = None,
         rows_most: float = ROWS_MOST,
+        exchanging: Exchanging | None = None,
     ) -> None:
-        """`workers` take small steps, as in a replica; without them every step is Spark jobs."""
+        """`workers` take small steps, as in a replica; without them every step is Spark jobs. `exchanging`: when these
+        have several tasks, if not as in a replica."""
         self._sources = {GlobalId(name): source for name, source in sources.items()}
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
         self._dataflow: SteppedDataflow = build(
-            description, session, self._store, folder / "scratch", workers=workers, rows_most=rows_most
+            description,
+            session,
+            self._store,
+            folder / "scratch",
+            workers=workers,
+            rows_most=rows_most,
+            exchanging=exchanging,
         )
         self._as_of = description.as_of
         self.jobs = 0

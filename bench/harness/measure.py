@@ -18,6 +18,7 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
+from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
 
@@ -33,6 +34,8 @@ class Engine:
     workers: StepWorkers | None = None
     rows_most: float = ROWS_MOST
     """Updates of a step that they take."""
+    exchanging: Exchanging | None = None
+    """When a step has several tasks; None: as in a replica."""
 
     @property
     def shape(self) -> str:
@@ -78,7 +81,9 @@ class Run:
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
         description = describe(engine.plan, query.sql, shards, world.now, key)
-        self.view = View(engine.session, home, description, sources, engine.workers, engine.rows_most)
+        self.view = View(
+            engine.session, home, description, sources, engine.workers, engine.rows_most, engine.exchanging
+        )
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
         self.measured = Measured(query, engine.shape, world.label, hydration, rows)

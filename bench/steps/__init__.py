@@ -1,5 +1,6 @@
 """The parts of `bench.step`.
 
 state      one row of state per line, at several sizes        plans      views of three shapes beside an empty job
-recompute  Spark and DuckDB computing the view anew           peers      Pathway and differential-dataflow
+recompute  Spark and DuckDB computing the view anew           shapes     one Spark task, or the worker beside the driver
+exchange   one task, or several with exchanges               peers      Pathway and differential-dataflow
 """

@@ -29,6 +29,7 @@ class Options:
     large_steps: int = 0
     large_rows: int = 0
     shape_rows: Sequence[int] = ()
+    exchange_rows: Sequence[int] = ()
     spark_memory: str = "1g"
     peers: str = ""
     warm_up: int = 5
