@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tidemark_replica.memory import TASKS_KEEP, allocation
+
 LOG = logging.getLogger(__name__)
 
 # Each as measured: a step is many small jobs, so start-up costs of code and of plans count, and peak throughput less.
@@ -46,6 +48,8 @@ def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
     builder = SparkSession.builder.master(master).appName("tidemark-replica")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
+    for name, value in allocation(TASKS_KEEP).items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
     builder = builder.config("spark.driver.memory", driver_memory)
     temporary = scratch / "spark"
     temporary.mkdir(parents=True, exist_ok=True)

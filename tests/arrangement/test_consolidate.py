@@ -5,8 +5,11 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, colliding, contents, random_column, updates
-from tidemark_replica.arrangement.consolidate import consolidate, sum_diffs
+from tidemark_replica.arrangement.consolidate import consolidate, consolidate_sorted, sum_diffs
 from tidemark_replica.arrangement.errors import DiffOverflow
+from tidemark_replica.arrangement.kernels.arrange import sorted_rows
+from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.trace import file_updates
 from tidemark_replica.arrangement.updates import make_updates
 
 
@@ -50,3 +53,24 @@ def test_large_diffs_that_cancel_are_fine() -> None:
     """Only the sum must fit, not what it passes through."""
     diffs = np.array([2**62, 2**62, -(2**62), -(2**62), 2**63 - 1, -(2**63), 5])
     assert sum_diffs(diffs, np.array([0, 4, 6])).tolist() == [0, -1, 5]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_of_a_file_are_added_up_where_they_are_one(seed: int) -> None:
+    """Keys of one row and of many, equal rows apart, hashes that collide, one time or several, with errs or without."""
+    rng = np.random.default_rng(seed)
+    rows, keys, times = int(rng.choice([1, 60, 3000])), int(rng.choice([1, 40, 100_000])), int(rng.choice([1, 3]))
+    texts = ["a", "b", "c"]
+    pairs = list(zip(texts, colliding(pa.array(texts)), strict=True))  # one hash, three keys
+    at = rng.integers(0, keys, rows)
+    columns = [pa.array([pairs[k % 3][0] for k in at]), pa.array([k if k > 2 else pairs[k][1] for k in at.tolist()])]
+    errors = pa.array([None if x or seed % 2 else "oops" for x in rng.integers(0, 9, rows)], pa.string())
+    columns = [*columns, random_column(rng, pa.decimal128(15, 2), rows)]
+    batch = make_updates(columns, rng.integers(0, times, rows), rng.integers(-1, 2, rows), errors)
+    layout = Layout.of_rows([c.type for c in columns], [0, 1])
+
+    made = consolidate_sorted(sorted_rows(batch, layout), layout, 0)
+
+    assert contents(file_updates(made, layout)) == contents(batch)
+    assert made.num_rows == len(contents(batch))
+    assert (np.diff(file_hashes(made).astype(np.float64)) >= 0).all()

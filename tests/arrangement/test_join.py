@@ -1,6 +1,7 @@
 """The join kernel against nested loops, over random histories cut into steps and chunks in every way."""
 
 from collections import Counter
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -216,3 +217,15 @@ def test_updates_outside_the_step_are_refused(tmp_path: Path) -> None:
             list(join(driver.context(5, 10), SPEC, [(Side.LEFT, updates(LEFT_TYPES, [(("x", 1, None), time, 1)]))]))
     with pytest.raises(MalformedUpdates, match="expected updates of schema"):
         list(join(driver.context(5, 10), SPEC, [(Side.RIGHT, updates(LEFT_TYPES, []))]))
+
+
+def test_a_hydration_keeps_nothing_that_was_taken_back(tmp_path: Path) -> None:
+    """All its times are one: of a history of corrections only what is left is state."""
+    driver = Driver(tmp_path, *manifests(), chunk_rows=1 << 10)
+    context = driver.context(0, 1, hydration=True)
+    corrected = [(("x", 1, Decimal(n)), 0, diff) for n in range(100) for diff in (1, -1)]
+    left = updates(LEFT_TYPES, [*corrected, (("x", 1, Decimal(7)), 0, 1)])
+    assert sum(out.num_rows for out in join(context, SPEC, [(Side.LEFT, left)])) == 0
+    driver.commit(context)
+
+    assert driver.manifests[LEFT].rows == 1

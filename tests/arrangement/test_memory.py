@@ -30,7 +30,7 @@ def rows(count):
         yield make_updates([keys, text], np.zeros(1 << 15, np.int64), np.ones(1 << 15, np.int64))
 
 layout = Layout.of_rows((pa.int64(), pa.string()), (0,))
-driver = Driver(Path(sys.argv[1]), Manifest.empty(A, layout, 0), chunk_rows=1 << 15, merging=False)
+driver = Driver(Path(sys.argv[1]), Manifest.empty(A, layout, 0), chunk_rows=1 << 13, merging=False)
 context = driver.context(0, 1, hydration=True)
 import pyarrow.compute
 for _ in arrange(context, A, rows(int(sys.argv[2]))):

@@ -135,7 +135,7 @@ def any_null(columns: Sequence[Array], rows: int) -> Bools | None:
 def take(columns: Sequence[Array], rows: Ints) -> list[Array]:
     """The same rows of every column."""
     indices = pa.array(rows)
-    return [c.take(indices) for c in columns]
+    return [pa.nulls(len(rows), c.type) if c.null_count == len(c) else c.take(indices) for c in columns]
 
 
 def _bits(a: Array) -> NDArray[np.uint8]:

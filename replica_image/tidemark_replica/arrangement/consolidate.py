@@ -40,12 +40,53 @@ def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
     rows = advance(rows, layout, since)
     if layout.order is not None:
         return _consolidate_by_value(rows, layout)
-    identity = [rows.column(i) for i in layout.identity]
-    weights = [np.asarray(rows.column(i).to_numpy()) for i in layout.weights]
-    first, sums = _sum_by_identity(identity, weights, checked=not layout.accumulators)
-    order = order_by_hash(file_hashes(rows)[first])
-    kept = take(rows.columns[: layout.tag + 1], first[order])
-    return pa.RecordBatch.from_arrays([*kept, *(pa.array(s[order]) for s in sums)], schema=layout.schema)
+    order = order_by_hash(file_hashes(rows))
+    columns = take(rows.columns[: layout.tag + 1], order)
+    weights = [np.asarray(rows.column(i).to_numpy())[order] for i in layout.weights]
+    kept, sums = _sum_neighbours(columns, weights, layout)
+    if len(kept) < len(order):
+        columns, sums = take(columns, kept), [s[kept] for s in sums]
+    return pa.RecordBatch.from_arrays([*columns, *map(pa.array, sums)], schema=layout.schema)
+
+
+def _sum_neighbours(columns: Sequence[Array], weights: Sequence[Ints], layout: Layout) -> tuple[Ints, Sequence[Ints]]:
+    """Of rows that ascend by hash those that stay, and all rows' weights, added up where a row stands for several.
+
+    Only rows of one hash can be equal, so of others no more is looked at.
+    """
+    hashes = np.asarray(columns[0].to_numpy())
+    alike = hashes[1:] == hashes[:-1]
+    tied = np.zeros(len(hashes), np.bool_)
+    tied[1:] = alike
+    tied[:-1] |= alike
+    stays = np.zeros(len(hashes), np.bool_)
+    for w in weights:
+        stays |= w != 0
+    at = np.flatnonzero(tied)
+    if len(at) == 0:
+        return np.flatnonzero(stays), weights
+    identity = [c for i, c in enumerate(columns) if i in layout.identity and not _is_one(c, i, layout)]
+    identity = identity if len(at) == len(hashes) else take(identity, at)
+    first, sums = _sum_by_identity(identity, [w[at] for w in weights], checked=not layout.accumulators)
+    stays[at] = False
+    stays[at[first]] = True
+    if len(first) < len(at):
+        weights = [w.copy() for w in weights]
+        for w, s in zip(weights, sums, strict=True):
+            w[at[first]] = s
+    return np.flatnonzero(stays), weights
+
+
+def _is_one(column: Array, position: int, layout: Layout) -> bool:
+    """Whether a time or a tag is the same in all rows, as it is after a hydration: then it tells none apart."""
+    if position < layout.time:
+        return False
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    if not pa.types.is_integer(column.type):
+        return False
+    values = np.asarray(column.to_numpy())
+    return bool((values == values[0]).all())
 
 
 def _consolidate_by_value(rows: Any, layout: Layout) -> Any:

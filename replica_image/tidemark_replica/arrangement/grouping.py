@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.columns import equal_rows, take
 from tidemark_replica.arrangement.ordering import ranks
 from tidemark_replica.arrangement.updates import Array, Hashes, Ints
 
-_SMALL = 64
+_SMALL, _MANY = 64, 1 << 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +44,37 @@ class Groups:
 def order_by_hash(hashes: Hashes) -> Ints:
     """A stable order by hash.
 
-    Sorting values is several times faster than sorting an index, so the row number takes the place of the hash's low
-    bits; should two hashes differ in those bits only and come out the wrong way round, the index is sorted after all.
+    Few: sorting values is faster than sorting an index, so the row number takes the place of the hash's low bits. Many:
+    sorting by 16 bits goes by counting, so twice that for the upper half. Should hashes differ only in bits that were
+    not looked at and come out the wrong way round, they are sorted after all.
     """
     n = len(hashes)
     if n < _SMALL:
         return np.argsort(hashes, kind="stable")
+    return _by_upper_half(hashes) if n >= _MANY else _tagged(hashes)
+
+
+def _tagged(hashes: Hashes) -> Ints:
+    n = len(hashes)
     mask = np.uint64((1 << (n - 1).bit_length()) - 1)
     tagged = (hashes & ~mask) | np.arange(n, dtype=np.uint64)
     tagged.sort()
     order = (tagged & mask).view(np.int64)
     ordered = hashes[order]
     return np.argsort(hashes, kind="stable") if (ordered[1:] < ordered[:-1]).any() else order
+
+
+def _by_upper_half(hashes: Hashes) -> Ints:
+    first = np.argsort((hashes >> np.uint64(32)).astype(np.uint16), kind="stable")
+    order = first[np.argsort((hashes >> np.uint64(48)).astype(np.uint16)[first], kind="stable")]
+    ordered = hashes[order]
+    differ = np.flatnonzero(((ordered[1:] ^ ordered[:-1]) - np.uint64(1)) < np.uint64((1 << 32) - 1))
+    if len(differ) == 0:
+        return order
+    halves = ordered >> np.uint64(32)
+    mixed = np.flatnonzero(np.isin(halves, halves[differ]))
+    order[mixed] = order[mixed][np.argsort(ordered[mixed], kind="stable")]
+    return order
 
 
 def group_rows(hashes: Hashes, columns: Sequence[Array]) -> Groups:
@@ -75,7 +94,12 @@ def group_rows(hashes: Hashes, columns: Sequence[Array]) -> Groups:
 
 def _compare_neighbours(hashes: Hashes, columns: Sequence[Array], order: Ints) -> tuple[Ints, np.ndarray]:
     ordered = hashes[order]
-    ties = np.flatnonzero(ordered[1:] == ordered[:-1])
+    alike = ordered[1:] == ordered[:-1]
+    ties = np.flatnonzero(alike)
     if len(ties) == 0:
         return ties, np.ones(0, np.bool_)
-    return ties, equal_rows(take(columns, order[ties]), take(columns, order[ties + 1]), len(ties))
+    if 2 * len(ties) < len(alike):
+        return ties, equal_rows(take(columns, order[ties]), take(columns, order[ties + 1]), len(ties))
+    rows = take(columns, order)
+    same = equal_rows([c.slice(0, len(alike)) for c in rows], [c.slice(1) for c in rows], len(alike))
+    return ties, same[ties]

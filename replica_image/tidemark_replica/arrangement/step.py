@@ -28,6 +28,7 @@ from tidemark_replica.arrangement.trace import Trace
 StepId = NewType("StepId", str)
 
 CHUNK_ROWS = 1 << 18
+HYDRATION_CHUNKS = 4
 
 
 class BatchWriter:
@@ -152,6 +153,11 @@ class StepContext:
     chunk_rows: int = CHUNK_ROWS
     until: int | None = None
     """The dataflow's: updates from then on are left out."""
+
+    @property
+    def run_rows(self) -> int:
+        """How many rows are sorted together before they are written: of a hydration more, so that less is merged."""
+        return self.chunk_rows * HYDRATION_CHUNKS if self.is_hydration else self.chunk_rows
 
     @property
     def limit(self) -> int:

@@ -123,6 +123,8 @@ class Trace:
 
     def _near(self, keys: Keys) -> list[BatchRef]:
         """The batches of the buckets that the keys lie in."""
+        if self.manifest.buckets == 1:
+            return list(self.manifest.batches)
         buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
         return [b for b in self.manifest.batches if b.bucket in buckets]
 

@@ -22,10 +22,21 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.hashing import hashes_with_errors
 from tidemark_replica.arrangement.share import Share, shares
-from tidemark_replica.arrangement.updates import Ints, Updates, errors, rechunk, row_columns, row_types
+from tidemark_replica.arrangement.updates import (
+    Ints,
+    Updates,
+    diffs,
+    errors,
+    make_updates,
+    rechunk,
+    row_columns,
+    row_types,
+    times,
+)
 from tidemark_replica.render.files import UpdatesFile, read_updates
 
 DDL = "share int, slot int, payload binary"
+_SAME = (b"time", b"diff")
 _SCHEMA = pa.schema([("share", pa.int32()), ("slot", pa.int32()), ("payload", pa.binary())])
 
 
@@ -57,7 +68,8 @@ class Dealt:
             yield from self._waiting.pop(slot).read()
         for batch in self._rows:
             for to, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
-                for updates in pa.ipc.open_stream(payload.as_buffer()):
+                for packed in pa.ipc.open_stream(payload.as_buffer()):
+                    updates = unfolded(packed)
                     if to == slot:
                         yield updates
                     else:
@@ -96,17 +108,37 @@ class _Waiting:
         self._path.unlink()
 
 
-def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Updates]]:
+def folded(updates: Updates) -> Any:
+    """Without the columns that say the same of every row, which the schema says instead: at a hydration all rows come
+    at one time, once each, and none is an error.
+    """
+    at, diff, error = times(updates), diffs(updates), errors(updates)
+    if updates.num_columns == len(_SAME) + 1 or updates.num_rows == 0 or error.null_count < len(error):
+        return updates
+    if (at != at[0]).any() or (diff != diff[0]).any():
+        return updates
+    rows = pa.RecordBatch.from_arrays(row_columns(updates), names=[f"c{i}" for i in range(updates.num_columns - 3)])
+    return rows.replace_schema_metadata(dict(zip(_SAME, (str(int(at[0])), str(int(diff[0]))), strict=True)))
+
+
+def unfolded(rows: Any) -> Updates:
+    """The updates again."""
+    same = rows.schema.metadata
+    if same is None:
+        return rows
+    at, diff = (np.full(rows.num_rows, int(same[name])) for name in _SAME)
+    return make_updates(rows.columns, at, diff)
+
+
+def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Any]]:
     if key is None or own.of == 1:
-        yield own.index, chunk
+        yield own.index, folded(chunk)
         return
-    to = _shares_of(chunk, key, own.of)
-    order = np.argsort(to, kind="stable")
-    rows, ends = chunk.take(pa.array(order)), np.searchsorted(to[order], np.arange(own.of + 1))
+    to, rows = _shares_of(chunk, key, own.of), folded(chunk)
     for share in range(own.of):
-        begin, end = int(ends[share]), int(ends[share + 1])
-        if end > begin:
-            yield share, rows.slice(begin, end - begin)
+        chosen = np.flatnonzero(to == share)
+        if len(chosen):
+            yield share, rows if len(chosen) == len(to) else rows.take(pa.array(chosen))
 
 
 def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
@@ -115,7 +147,7 @@ def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
     return shares(hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows), of)
 
 
-def _packed(batches: Sequence[Updates]) -> Any:
+def _packed(batches: Sequence[Any]) -> Any:
     """A payload each: they are written where the column has them, into room that need not grow."""
     room = pa.allocate_buffer(sum(_size(updates) for updates in batches))
     sink, ends = pa.FixedSizeBufferWriter(room), [0]
@@ -127,7 +159,7 @@ def _packed(batches: Sequence[Updates]) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(batches), [None, offsets, room])
 
 
-def _size(updates: Updates) -> int:
+def _size(updates: Any) -> int:
     """What an Arrow stream of these takes, at most."""
     framing = 1024
     return int(pa.ipc.get_record_batch_size(updates)) + int(updates.schema.serialize().size) + framing

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidemark_replica.memory import STEPS_KEEP, allocation
 from tidemark_replica.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.step_worker")
@@ -41,7 +42,11 @@ class WorkerProcess:
                 [*command, str(theirs.fileno())],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
+                env={
+                    **os.environ,
+                    **allocation(STEPS_KEEP),
+                    "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
+                },
             )
         except OSError as cause:
             ours.close()

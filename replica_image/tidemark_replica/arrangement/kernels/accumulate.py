@@ -80,9 +80,9 @@ class Cells:
 
     @staticmethod
     def of(groups: Ints, group_count: int, times: Ints) -> "Cells":
+        if len(times) and (times == times[0]).all():
+            return Cells(groups, np.arange(group_count), np.full(group_count, times[0]))
         distinct, which = np.unique(times, return_inverse=True)
-        if len(distinct) == 1:
-            return Cells(groups, np.arange(group_count), np.full(group_count, distinct[0]))
         cells, of_row = np.unique(groups * len(distinct) + which, return_inverse=True)
         return Cells(of_row, cells // len(distinct), distinct[cells % len(distinct)])
 

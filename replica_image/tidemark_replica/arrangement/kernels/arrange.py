@@ -37,7 +37,7 @@ def arrange(context: StepContext, arrangement: ArrangementId, updates: Iterable[
     layout = context.manifest(arrangement).layout
     runs = StepRuns(context, arrangement)
     check = partial(_check, context, layout)
-    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows, check):
+    for _, chunk in rechunk(((None, u) for u in updates), context.run_rows, check):
         consolidated = consolidate(chunk)
         if consolidated.num_rows:
             runs.add(sorted_rows(consolidated, layout))

@@ -24,6 +24,7 @@ import pyarrow as pa
 from tidemark_replica.arrangement.columns import canonical
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.half_join import HalfJoin, Lookup
+from tidemark_replica.arrangement.kernels.intake import settled
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
@@ -104,10 +105,10 @@ class _DeltaJoin:
         def check(_: None, updates: Updates) -> None:
             check_updates(updates, read.types, self._context.lower, self._context.upper)
 
-        for _, chunk in rechunk(((None, u) for u in stream), self._context.chunk_rows, check):
+        for _, chunk in rechunk(((None, u) for u in stream), self._context.run_rows, check):
             oks, errs = split_errors(chunk)
             clean = make_updates([canonical(c) for c in row_columns(oks)], times(oks), diffs(oks))
-            yield clean, as_error_rows(errs, self._spec.types)
+            yield settled(self._context, clean), as_error_rows(errs, self._spec.types)
 
     def _arrange(self, read: DeltaInput, oks: Updates) -> None:
         for arrangement in read.arrangements if oks.num_rows else ():

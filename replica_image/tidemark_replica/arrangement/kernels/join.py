@@ -27,6 +27,7 @@ import pyarrow as pa
 from tidemark_replica.arrangement.columns import any_null, canonical, take
 from tidemark_replica.arrangement.errors import DiffOverflow, OutOfFrontier
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
+from tidemark_replica.arrangement.kernels.intake import settled
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.nested import row_bytes
@@ -86,11 +87,9 @@ class JoinSpec:
 
 
 def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[Side, Updates]]) -> Iterator[Updates]:
-    """Join both sides' updates, in any interleaving."""
+    """Join both sides' updates, in any interleaving; at a hydration long stretches of one side make it cheaper."""
     stage = _Stage(context, spec)
-    joined = (
-        out for side, chunk in rechunk(updates, context.chunk_rows, stage.check) for out in stage.feed(side, chunk)
-    )
+    joined = (out for side, chunk in rechunk(updates, context.run_rows, stage.check) for out in stage.feed(side, chunk))
     for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
         yield packed
     stage.commit()
@@ -122,6 +121,7 @@ class _Stage:
         oks, errs = split_errors(chunk)
         if errs.num_rows:
             yield as_error_rows(errs, self._types)
+        oks = settled(self._context, oks)
         if oks.num_rows == 0:
             return
         clean = make_updates([canonical(c) for c in row_columns(oks)], times(oks), diffs(oks), errors(oks))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.half_join import HalfJoin, Lookup
-from tidemark_replica.arrangement.kernels.intake import chunks
+from tidemark_replica.arrangement.kernels.intake import chunks, settled
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
@@ -77,8 +77,9 @@ def half_join(
 
 def _arranged(context: StepContext, spec: KeepSpec, updates: Iterable[Updates], runs: StepRuns) -> Iterator[Updates]:
     layout = context.manifest(spec.arrangement).layout
-    for oks, errs in chunks(context, updates, spec.types):
+    for oks, errs in chunks(context, updates, spec.types, context.run_rows):
         if errs.num_rows and spec.errors:
             yield as_error_rows(errs, spec.output_types)
-        if oks.num_rows:
-            runs.add(sorted_rows(oks, layout))
+        kept = settled(context, oks)
+        if kept.num_rows:
+            runs.add(sorted_rows(kept, layout))
