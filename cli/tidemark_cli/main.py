@@ -3,6 +3,8 @@
     kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
     kubectl tidemark frontiers
     kubectl tidemark explain delays
+    kubectl tidemark subscribe delays
+    kubectl tidemark copy delays --to delays/2026-01-31 --format parquet
     kubectl tidemark why delays
 
 Rows go to standard output, everything else to standard error; an error is one line and exit status 1.
@@ -16,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_cli import explain, frontiers, gateway, query, times, why
+from tidemark_cli import copying, explain, frontiers, gateway, query, subscribe, times, why
 from tidemark_cli.errors import CliError
 from tidemark_protocol.pb.gateway_pb2 import QueryRequest
 from tidemark_protocol.release import release
@@ -38,11 +40,12 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     reason = commands.add_parser("why", help="what holds a frontier back", description="What holds a frontier back.")
     reason.add_argument("name", metavar="NAME", help="a Dataflow or DataSource, or an export or table of one")
-    for command in (ask, show, reason):
+    follow, write = subscribe.add_to(commands), copying.add_to(commands)
+    for command in (ask, show, reason, follow, write):
         command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
     tell = commands.add_parser("explain", help="the plan of a view", description="The plan of a view, as a tree.")
     tell.add_argument("subject", metavar="NAME|SQL", help="a Dataflow, or a SELECT as a Dataflow could have it")
-    for command in (ask, show, tell, reason):
+    for command in (ask, show, tell, reason, follow, write):
         command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
         command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
         command.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
@@ -60,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
         elif options.command == "why":
             why.run(found, options.namespace, options.name, options.output, sys.stdout)
+        elif options.command == "subscribe":
+            subscribe.run(found, subscribe.asked(options), options.output, sys.stdout)
+        elif options.command == "copy":
+            copying.run(found, copying.asked(options), options.output, sys.stdout)
         elif options.command == "explain":
             explain.run(found, options.namespace, options.subject, sys.stdout)
         else:

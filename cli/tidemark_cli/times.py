@@ -12,7 +12,7 @@ from tidemark_cli.errors import CliError
 EMPTY = 2**63 - 1
 
 
-def parse(text: str) -> int:
+def parse(text: str, option: str = "--as-of") -> int:
     """The time in milliseconds; raises CliError."""
     if text.isdigit():
         return int(text)
@@ -20,7 +20,7 @@ def parse(text: str) -> int:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise CliError(
-            f"--as-of {text!r} is neither milliseconds since 1970 nor a time as 2026-01-31T12:00:00"
+            f"{option} {text!r} is neither milliseconds since 1970 nor a time as 2026-01-31T12:00:00"
         ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 

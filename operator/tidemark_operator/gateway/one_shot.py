@@ -38,7 +38,7 @@ def prepare(
 ) -> tuple[Dataflow, Peek]:
     """What to create, and what to ask of it; raises QueryRefused where its inputs cannot be read at such a time."""
     described, _ = describe(name, planned.planned, {})
-    spans = list(_spans(running, import_names(registry, running.namespace), described))
+    spans = spans_of(registry, running, described)
     time = choose_time(spans, when) if spans else Time(now_ms() if when.as_of is None else when.as_of)
     description = replace(at(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
@@ -49,6 +49,11 @@ def _peek(description: DataflowDescription, planned: PlannedOneShot, time: Time)
     every = MapFilterProject.identity(tuple(ColumnType(c.type, c.nullable) for c in index.columns))
     columns = (*planned.columns, *index.columns[len(planned.columns) :])
     return Peek(str(uuid.uuid4()), IndexTarget(index.id), time, every, planned.finishing, columns)
+
+
+def spans_of(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[Span]:
+    """How far each input is; raises QueryRefused for one that nobody knows."""
+    return list(_spans(running, import_names(registry, running.namespace), description))
 
 
 def _spans(running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription) -> Iterator[Span]:

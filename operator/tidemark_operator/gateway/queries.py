@@ -83,12 +83,12 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     """Plans the query, and waits until it can be answered; raises QueryRefused, PlannerUnavailable, Forbidden."""
     if asked.strict and asked.as_of is not None:
         raise QueryRefused("--strict asks for the freshest time that has everything, --as-of for another: choose one")
-    namespace, place = asked.namespace, asked.instance or _only_instance(world, asked.namespace)
+    namespace, place = asked.namespace, asked.instance or only_instance(world, asked.namespace)
     planned = await statements.meaning(namespace, asked.sql, place)
     if isinstance(planned, Refused):
         await access.see_objects(namespace)  # a refusal names what there is
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    await _allow(world, access, namespace, _reads(planned))
+    await allow(world, access, namespace, _reads(planned))
     least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
@@ -102,7 +102,7 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     return prepared
 
 
-async def _allow(world: World, access: Access, namespace: str, reads: Sequence[GlobalId]) -> None:
+async def allow(world: World, access: Access, namespace: str, reads: Sequence[GlobalId]) -> None:
     """Raises Forbidden. What is known of objects is status, not rows."""
     sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
     await access.see_rows(namespace, parents(sources, dataflows, reads))
@@ -136,20 +136,20 @@ def _query(
 ) -> Query:
     """Of the frontiers as they are known now; raises QueryRefused."""
     if isinstance(planned, PlannedOneShot):
-        running = _running(world, namespace, place)
+        running = running_on(world, namespace, place)
         dataflow, peek = one_shot.prepare(world.registry, running, name, planned, when)
         return Query(peek, running, dataflow=dataflow)
     readable = find(world, namespace, planned.relation)
     return Query(peek_of(planned, readable, choose_time([readable], when)), readable.instance, readable.name)
 
 
-def _only_instance(world: World, namespace: str) -> str | None:
+def only_instance(world: World, namespace: str) -> str | None:
     """The instance of a namespace that has one."""
     names = [key.name for key, _ in world.cache.all(INSTANCES, namespace)]
     return names[0] if len(names) == 1 else None
 
 
-def _running(world: World, namespace: str, instance: str | None) -> RunningInstance:
+def running_on(world: World, namespace: str, instance: str | None) -> RunningInstance:
     """Where a query with operators runs."""
     if instance is None:
         raise QueryRefused(

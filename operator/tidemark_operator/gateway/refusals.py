@@ -8,11 +8,12 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused
+from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused, SubscribeEnded
 from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
 
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
+    (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
     (Unreviewed, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),

@@ -22,6 +22,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.running import MAX_RESULT_BYTES, now_ms
 from tidemark_operator.gateway.access import Access, Doorkeeper
 from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Room
+from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.listening import Listening
@@ -29,6 +30,7 @@ from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
 from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.gateway.subscribes import Subscribes
 from tidemark_operator.gateway.why import Cause, why
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.reviews import Reviews
@@ -51,6 +53,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._door = Doorkeeper(self._token, Reviews(world.kube))
         self._statements = Statements(world.registry, world.planner)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
+        self._subscribes, self._copies = Subscribes(world), Copies(world)
         self._server = grpc.aio.server(options=GRPC_OPTIONS, maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -88,6 +91,15 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                         yield gateway_pb2.QueryReply(arrow=result.data[start : start + CHUNK_BYTES])
         if isinstance(result, PeekError):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, result.message)
+
+    async def Subscribe(self, request: Any, context: Any) -> None:
+        """The header, then batches, as the client takes them."""
+        async with refusals(context):
+            await self._subscribes.serve(await self._admit(context), request, context)
+
+    async def Copy(self, request: Any, context: Any) -> Any:
+        async with refusals(context):
+            return await self._copies.serve(await self._admit(context), request)
 
     async def Frontiers(self, request: Any, context: Any) -> Any:
         async with refusals(context):

@@ -1,0 +1,69 @@
+"""Copies: what a subject holds at one time, as files below the instance's storage.
+
+plan ──► dataflow with until = as_of + 1 on all replicas ──► the first that has put the files in their place answers
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.transient import Subject, dataflow, plan
+from tidemark_operator.handlers.world import World
+from tidemark_protocol.copies import FORMATS, copies_folder, copy_location
+from tidemark_protocol.dataflow import CopyToSink
+from tidemark_protocol.ids import Time
+from tidemark_protocol.pb import gateway_pb2
+from tidemark_protocol.responses import CopyToFailed
+from tidemark_protocol.types import Column
+
+COPIES = 4
+
+
+class Copies:
+    """All that run at a time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running = 0
+
+    async def serve(self, access: Access, request: Any) -> Any:
+        """Once it is done; raises QueryRefused, and what planning raises."""
+        if self._running >= COPIES:
+            raise QueryRefused(f"{COPIES} copies run already, and no more do at a time: try again")
+        self._running += 1
+        try:
+            return await self._serve(access, request)
+        finally:
+            self._running -= 1
+
+    async def _serve(self, access: Access, request: Any) -> Any:
+        as_of = request.as_of if request.HasField("as_of") else None
+        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        ready = await plan(self._world, access, subject, "copy")
+        _check_format(request.format, ready.columns)
+        location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
+        made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
+        until = Time(made.description.as_of + 1)
+        made = replace(made, description=replace(made.description, until=until))
+        result = await ready.instance.clients.copy(made)
+        if isinstance(result, CopyToFailed):
+            raise QueryRefused(result.message)
+        return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
+
+    @staticmethod
+    def _location(namespace: str, storage: str, to: str) -> str:
+        try:
+            return copy_location(copies_folder(storage, namespace), to)
+        except ValueError as error:
+            raise QueryRefused(str(error)) from None
+
+
+def _check_format(format: str, columns: tuple[Column, ...]) -> None:
+    if format not in FORMATS:
+        raise QueryRefused(f"{format!r:.40} is no format of a copy: choose one of {', '.join(FORMATS)}")
+    for column in columns:
+        if format == "csv" and (column.type.is_array or column.type.is_struct or column.type.name == "binary"):
+            raise QueryRefused(f"CSV has no form for {column.name}, of type {column.type}: copy it as parquet")

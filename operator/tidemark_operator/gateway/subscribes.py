@@ -1,0 +1,82 @@
+"""Subscribes: what a subject holds, then how it changes, to one client, for as long as it listens.
+
+    plan ──► dataflow on all replicas ──► merged batches ──► Subscription (bounded) ──► the client, as it takes them
+
+A client that goes away, or is too slow, ends it on the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
+from tidemark_operator.handlers.world import World
+from tidemark_protocol.dataflow import SubscribeSink
+from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.pb import gateway_pb2
+
+SUBSCRIBES = 16
+CHUNK_BYTES = 1024 * 1024
+
+
+class Subscribes:
+    """All that run at a time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running = 0
+
+    async def serve(self, access: Access, request: Any, context: Any) -> None:
+        """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
+        raises."""
+        if self._running >= SUBSCRIBES:
+            raise QueryRefused(f"{SUBSCRIBES} subscribes run already, and no more do at a time: end one first")
+        self._running += 1
+        try:
+            await self._serve(access, request, context)
+        finally:
+            self._running -= 1
+
+    async def _serve(self, access: Access, request: Any, context: Any) -> None:
+        as_of = request.as_of if request.HasField("as_of") else None
+        up_to = request.up_to if request.HasField("up_to") else None
+        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        ready = await plan(self._world, access, subject, "subscribe")
+        sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
+        made = await dataflow(self._world, ready, sink, as_of)
+        _check(made.description.as_of, up_to)
+        made = replace(made, description=replace(made.description, until=sink.up_to))
+        async with ready.instance.clients.subscribe(made) as subscription:
+            await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+            while True:
+                news = await subscription.next()
+                for batch in _messages(news) if news.batch.updates or request.progress else ():
+                    await context.write(gateway_pb2.SubscribeReply(batch=batch))
+                if news.batch.upper.is_empty:
+                    return
+
+
+def _check(as_of: int, up_to: int | None) -> None:
+    if up_to is not None and not as_of < up_to <= MAX_TIME:
+        raise QueryRefused(f"it would end before {up_to}, and begins with what there is at {as_of}: end it later")
+
+
+def _header(ready: Ready, as_of: int) -> Any:
+    names, types = [c.name for c in ready.columns], [str(c.type) for c in ready.columns]
+    return gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
+
+
+def _messages(news: SubscribeAdvanced) -> Iterator[Any]:
+    """The batch in messages of a size that gRPC takes."""
+    (lower, part), data = news.lower, news.batch.updates
+    bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
+    assert bounds["lower"] < EMPTY_SENTINEL
+    for start in range(0, max(len(data), 1), CHUNK_BYTES):
+        more = start + CHUNK_BYTES < len(data)
+        yield gateway_pb2.SubscribeBatch(**bounds, arrow=data[start : start + CHUNK_BYTES], more=more)

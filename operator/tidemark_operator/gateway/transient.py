@@ -1,0 +1,104 @@
+"""Subscribes and copies: a subject, planned as a view, with a sink that is there for one client.
+
+    NAME | SQL ──► planner ──► description: the plan, and one sink ──► as_of, like a query's ──► created ──► dropped
+
+Nothing of it is stored: an operator that ends takes them with it, and replicas drop what no operator names.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.moments import When, choose_time
+from tidemark_operator.gateway.one_shot import spans_of
+from tidemark_operator.gateway.queries import allow, only_instance, running_on, when_complete
+from tidemark_operator.handlers.world import World
+from tidemark_operator.planning.assemble import Named
+from tidemark_operator.resources.diagnostics import describe
+from tidemark_protocol.dataflow import ClientSink, DataflowDescription, SinkExport
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.types import Column
+
+RESULT = "result"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is asked for: SQL, or the name of a table or export; `instance`: where it runs, empty: the only one."""
+
+    namespace: str
+    text: str
+    instance: str = ""
+    as_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A subject that can be run: `columns` of its rows, and `name` of the dataflow."""
+
+    name: Named
+    planned: Planned
+    instance: RunningInstance
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.planned.exports[0].columns
+
+
+async def plan(world: World, access: Access, subject: Subject, what: str) -> Ready:
+    """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
+    namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
+    unique = f"{what}-{uuid.uuid4()}"
+    name = Named(unique, unique)
+    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
+    known = catalogue(sources, dataflows, instance=place)
+    views = (ViewRequest(RESULT, sql_of(subject.text)),)
+    exports = (ExportRequest(RESULT, "materializedView", RESULT),)
+    planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
+    if isinstance(planned, Refused):
+        await access.see_objects(namespace)  # a refusal names what there is
+        raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
+    await allow(world, access, namespace, planned.references)
+    return Ready(name, planned, running_on(world, namespace, place))
+
+
+async def dataflow(world: World, ready: Ready, sink: ClientSink, as_of: int | None) -> Dataflow:
+    """The dataflow, as of a time at which its inputs can be read; raises QueryRefused. To be created at once: what is
+    held while nobody reads it yet is held by nobody."""
+    description = _described(ready, sink)
+    time = await when_complete(lambda: _time(world, ready.instance, description, When(as_of)))
+    return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
+
+
+def sql_of(text: str) -> str:
+    """SQL as it is; of a name, all of its rows."""
+    if len(text.split()) != 1:
+        return text
+    return f"SELECT * FROM {'.'.join(f'`{part}`' for part in text.replace('`', '').split('.'))}"
+
+
+def _described(ready: Ready, sink: ClientSink) -> DataflowDescription:
+    planned = ready.planned
+    return DataflowDescription(
+        name=ready.name.name,
+        source_imports=planned.source_imports,
+        index_imports=planned.index_imports,
+        objects=planned.objects,
+        index_exports=(),
+        sink_exports=(SinkExport(GlobalId(ready.name.id_prefix + RESULT), planned.exports[0].on, sink),),
+        as_of=Time(0),
+        settings=planned.settings,
+    )
+
+
+def _time(world: World, running: RunningInstance, description: DataflowDescription, when: When) -> Time:
+    spans = spans_of(world.registry, running, description)
+    return choose_time(spans, when) if spans else Time(now_ms() if when.as_of is None else when.as_of)

@@ -1,0 +1,219 @@
+"""Subscribes and copies over two replicas, either of which may die at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.e2e.system import System, wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+ORDERS = "SELECT o_orderkey, o_orderstatus, CAST(o_totalprice AS string) AS price FROM tpch.orders"
+# some 150,000 rows at one time: many batches, each ending within that time
+WIDE = """SELECT l_orderkey, l_linenumber, l_comment, n_nationkey, n_comment
+FROM tpch.lineitem JOIN tpch.nation ON n_nationkey < 12"""
+Row = tuple[Any, ...]
+
+
+class Following:
+    """A subscribe under way, and what it has said; each line is read as it comes."""
+
+    def __init__(self, system: System, subject: str, *options: str) -> None:
+        command = [sys.executable, "-m", "tidemark_cli", "subscribe", subject, "-n", system.namespace, "-o", "json"]
+        self.process = subprocess.Popen(
+            [*command, *options, "--gateway-file", str(system.home / "gateway.json")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.changes: list[tuple[int, Row, int]] = []
+        self.progress: list[int | None] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            if "__progress" in said:
+                self.progress.append(said["__progress"])
+            else:
+                time, diff, *row = said.values()
+                self.changes.append((time, tuple(row), diff))
+
+    def end(self, how: int = signal.SIGINT) -> int:
+        self.process.send_signal(how)
+        return self.wait()
+
+    def wait(self) -> int:
+        status = self.process.wait(240)
+        self._reader.join(60)
+        return status
+
+    def before(self, time: int) -> Counter[Row]:
+        """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
+        told = [(t, row) for t, row, _ in self.changes]
+        assert max(Counter(told).values(), default=0) <= 1, "a change was told twice"
+        assert [t for t, _ in told] == sorted(t for t, _ in told)
+        total: Counter[Row] = Counter()
+        for t, row, diff in self.changes:
+            if t < time:
+                total[row] += diff
+        return Counter({row: count for row, count in total.items() if count})
+
+
+@contextmanager
+def following(system: System, subject: str, *options: str) -> Iterator[Following]:
+    made = Following(system, subject, *options)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.wait()
+
+
+@pytest.fixture(scope="module")
+def both(system: System) -> System:
+    """The system with a second replica, both of them at work."""
+    system.apply(
+        "ComputeReplica", "r2", {"instance": "default", "resources": {"limits": {"cpu": 2, "memory": "1536Mi"}}}
+    )
+    for name in ("r1", "r2"):
+        system.wait_condition("computereplica", name, "Ready")
+    count = ("query", "SELECT count(*) FROM tpch.orders", "-n", system.namespace)
+    wait_for("an answer", lambda: system.tidemark(*count).returncode == 0, system.log)
+    return system
+
+
+def pid_of(system: System, replica: str) -> int:
+    """The replica's process; homes are named by uid."""
+    uid = system.get("computereplica", replica)["metadata"]["uid"]
+    (pid,) = (pid for home, pid in system.replica_pids().items() if uid in home)
+    return pid
+
+
+def contents(system: System, table: str, at: int, *columns: str) -> Counter[Row]:
+    """Off the Delta table."""
+    rows = system.contents("tpch", table, at).to_pylist()
+    total: Counter[Row] = Counter()
+    for row in rows:
+        total[tuple(str(row[c]) if c == "o_totalprice" else row[c] for c in columns)] += row["__diff"]
+    return total
+
+
+def test_crash_a_subscribe_goes_on_without_gap_or_duplicate_when_replicas_are_killed(both: System) -> None:
+    """SIGKILL, first to one, and when that is back, to the other: the changes add up to the table all the same."""
+    with following(both, ORDERS, "--progress") as followed:
+        for replica in ("r1", "r2"):
+            seen = len(followed.progress)
+            wait_for("changes", lambda seen=seen: len(followed.progress) > seen + 3, both.log)
+            os.kill(pid_of(both, replica), signal.SIGKILL)
+            seen = len(followed.progress)
+            wait_for("more changes", lambda seen=seen: len(followed.progress) > seen + 5, both.log)
+            both.wait_condition("computereplica", replica, "Ready")
+        upper = followed.progress[-1]
+        assert upper is not None
+        expected = contents(both, "orders", upper - 1, "o_orderkey", "o_orderstatus", "o_totalprice")
+        assert followed.end() == 130
+
+    assert len({t for t, _, _ in followed.changes}) > 5
+    assert followed.before(upper) == expected
+
+
+def test_crash_a_subscribe_whose_leader_dies_within_its_snapshot_tells_each_row_once(both: System) -> None:
+    """The snapshot is in many batches; a replica is killed after the first of its lines."""
+    at = both.query("SELECT count(*) AS n FROM tpch.lineitem")["as_of"]
+    with following(both, WIDE, "--as-of", str(at), "--up-to", str(at + 1)) as followed:
+        wait_for("the first rows", lambda: followed.changes or followed.process.poll() is not None, both.log)
+        os.kill(pid_of(both, "r1"), signal.SIGKILL)
+        assert followed.wait() == 0, both.log()
+
+    lines = contents(both, "lineitem", at, "l_orderkey", "l_linenumber", "l_comment")
+    told = followed.before(at + 1)
+    assert sum(told.values()) == 12 * sum(lines.values())
+    assert Counter({row[:3]: 0 for row in told}).keys() == lines.keys()
+    assert {t for t, _, _ in followed.changes} == {at}
+    both.wait_condition("computereplica", "r1", "Ready")
+
+
+def test_subscribes_end_where_and_why_they_should(both: System) -> None:
+    """At up_to, at an error of the data, at a text that is refused; without the snapshot only changes are told."""
+    at = both.query("SELECT count(*) AS n FROM tpch.orders")["as_of"]
+    with following(both, "tpch.nation", "--as-of", str(at), "--up-to", str(at + 1)) as followed:
+        assert followed.wait() == 0
+        assert sum(followed.before(at + 1).values()) == 25
+    with following(both, ORDERS, "--no-snapshot", "--as-of", str(at), "--up-to", str(at + 3000)) as followed:
+        assert followed.wait() == 0, both.log()
+        assert all(at < t < at + 3000 for t, _, _ in followed.changes)
+    for subject, options, said in (
+        ("SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", (), "the subscribe is in error: EXPRESSION_FAILED"),
+        ("SELECT n_nam FROM tpch.nation", (), "n_nam"),
+        ("nowhere", (), "nowhere"),
+        ("tpch.nation", ("--up-to", "5"), "end it later"),
+    ):
+        done = both.tidemark("subscribe", subject, "-n", both.namespace, *options)
+        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+    at = both.query("SELECT count(*) AS n FROM tpch.orders")["as_of"]
+    shown = both.tidemark("subscribe", "tpch.region", "-n", both.namespace, "--as-of", str(at), "--up-to", str(at + 1))
+    assert shown.stdout.splitlines()[0].split()[:3] == ["__time", "__diff", "r_regionkey"]
+    assert len(shown.stdout.splitlines()) == 6
+
+
+def test_a_subscribe_that_ends_leaves_nothing_on_replicas(both: System) -> None:
+    """Ctrl-C: the folders of its dataflow go."""
+    wait_for("earlier ones to go", lambda: not scratch(both), both.log)
+    with following(both, ORDERS, "--progress") as followed:
+        wait_for("progress", lambda: followed.progress, both.log)
+        assert scratch(both)
+        assert followed.end() == 130
+    wait_for("its files to go", lambda: not scratch(both), both.log)
+
+
+def scratch(system: System) -> set[str]:
+    """The folders of dataflows in the replicas' scratch."""
+    return {str(p) for p in (system.home / "operator" / "replicas").glob("*/scratch/*/dataflows/*")}
+
+
+def test_a_copy_is_the_table_at_one_time(both: System) -> None:
+    """Parquet and CSV, the same rows; what exists is not touched; nothing is left of what failed."""
+    sql = "SELECT o_orderkey, o_orderstatus, o_clerk FROM tpch.orders WHERE o_orderkey < 500"
+    copied = both.tidemark("copy", sql, "--to", "day/one", "--format", "parquet", "-o", "json", "-n", both.namespace)
+    assert copied.returncode == 0, copied.stderr + both.log()
+    said = json.loads(copied.stdout)
+    rows = [tuple(r.values()) for f in Path(said["location"]).glob("*.parquet") for r in pq.read_table(f).to_pylist()]
+    expected = contents(both, "orders", said["as_of"], "o_orderkey", "o_orderstatus", "o_clerk")
+    assert Counter(rows) == Counter({row: n for row, n in expected.items() if row[0] < 500})
+    assert said["rows"] == len(rows)
+
+    at = ("--as-of", str(said["as_of"]))
+    text = both.tidemark("copy", sql, "--to", "day/two", "--format", "csv", "-o", "json", *at, "-n", both.namespace)
+    assert text.returncode == 0, text.stderr + both.log()
+    folder = Path(json.loads(text.stdout)["location"])
+    lines = [line for f in folder.glob("*.csv") for line in f.read_text().splitlines()[1:]]
+    assert sorted(lines) == sorted(",".join(map(str, row)) for row in rows)
+
+    for options, subject, why in (
+        (("--to", "day/one"), sql, "exists"),
+        (("--to", "/etc/x"), sql, "is written below"),
+        (("--to", "s3://bucket/x"), sql, "s3:// is not supported"),
+        (("--to", "../x"), sql, "no place"),
+        (("--to", "bad"), "SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", "is in error: EXPRESSION_FAILED"),
+    ):
+        done = both.tidemark("copy", subject, *options, "--format", "parquet", "-n", both.namespace)
+        assert (done.returncode, why in done.stderr) == (1, True), done.stderr
+    folder = both.shards / both.namespace / "_copies"
+    assert sorted(str(p.relative_to(folder)) for p in folder.glob("*/*")) == ["day/one", "day/two"]
+    wait_for("attempts to end", lambda: not list((folder / ".staging").glob("*")), both.log)
