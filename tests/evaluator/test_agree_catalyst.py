@@ -140,7 +140,7 @@ def random_expr(rng: random.Random, of: str, depth: int) -> ScalarExpr:
     if name == "is_null":
         return call(name, (left,), BOOLEAN)
     if name == "in":
-        choices = [A, B, Literal("1", BIGINT), Literal(None, BIGINT), Literal("0", BIGINT)]
+        choices: list[ScalarExpr] = [A, B, Literal("1", BIGINT), Literal(None, BIGINT), Literal("0", BIGINT)]
         return call(name, (left, *rng.sample(choices, rng.randint(1, 4))), BOOLEAN)
     return call(name, (left, right), BOOLEAN)
 
