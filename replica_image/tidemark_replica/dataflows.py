@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -163,7 +164,11 @@ class Dataflows:
         self, wanted: Sequence[DataflowDescription], allowed: Mapping[GlobalId, Frontier]
     ) -> tuple[Verdict, ...]:
         """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`: how far
-        the client says that exports may be compacted."""
+        the client says that exports may be compacted. Raises StageViolation, with nothing done, where an id is created
+        twice."""
+        ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
+        if twice := [id for id, count in ids.items() if count > 1]:
+            raise StageViolation(f"{twice[0]} is created twice")
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
         here = [Candidate(d.description, d.sinces, d.reads_from) for d in kept.values()]
         verdicts = reconcile(here, wanted, allowed)

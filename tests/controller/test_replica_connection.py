@@ -15,7 +15,7 @@ from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, Notice
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import commands as c
 from tidemark_protocol.describe import description_to_proto
@@ -23,7 +23,15 @@ from tidemark_protocol.frames import Unpacker, pack_responses
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
-from tidemark_protocol.responses import DescribedShard, Description, Frontiers, PeekResponse, PeekRows, Response
+from tidemark_protocol.responses import (
+    DescribedCollection,
+    DescribedShard,
+    Description,
+    Frontiers,
+    PeekResponse,
+    PeekRows,
+    Response,
+)
 
 R1 = ReplicaId("r1")
 BOUND_SECONDS = 20.0
@@ -36,6 +44,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.epoch = epoch
         self.streams: list[list[c.Command]] = []
         self.described = self.nonsense = 0
+        self.collections: tuple[DescribedCollection, ...] = ()
         self.heard = asyncio.Event()
         self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
 
@@ -59,7 +68,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
             return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
         self.described += 1
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
-        return description_to_proto(Description("incarnation", self.epoch, 0, (), (), shards))
+        return description_to_proto(Description("incarnation", self.epoch, 0, (), self.collections, shards))
 
     async def CommandResponseStream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         commands: list[c.Command] = []
@@ -273,6 +282,25 @@ def test_a_frontier_that_was_shown_is_where_a_new_operator_begins(play: Callable
         assert collection is not None
         assert (collection.write, collection.replicas[R1].write) == (at(480), at(400))
         assert collection.next_since() < Frontier.at(400)
+
+    play(scenario)
+
+
+def test_must_not_believe_a_description_beyond_the_clock(play: Callable[..., None]) -> None:
+    """As little as a report: sinces would follow, and nobody could ever read again."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        ahead = now_ms() + 3_600_000
+        replica.collections = (DescribedCollection(INDEX, at(300), at(ahead)),)
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+
+        collection = instance.core.dataflows.collection(INDEX)
+        assert collection is not None
+        assert collection.write is not None
+        assert at(0) < collection.write < at(ahead)
 
     play(scenario)
 

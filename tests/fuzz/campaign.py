@@ -11,22 +11,29 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import grpc
+from google.protobuf.message import DecodeError
+
 from tests.controller.worlds import INDEX, VIEW
 from tests.fuzz.edges import ConfigChanged, ControllerEdge, ReplicaEdge
 from tests.fuzz.garbler import Garbler
-from tests.protocol.samples import dataflow
+from tests.protocol.samples import INGESTION, dataflow
 from tests.protocol.test_wire import COMMANDS, RESPONSES
 from tests.replica.plans import COLUMNS, copies, shard, transient
+from tidemark_protocol import codec, wire
 from tidemark_protocol import commands as c
-from tidemark_protocol import wire
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.describe import description_from_proto, description_to_proto
+from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frames import pack_commands
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, Time, WriterTerm
+from tidemark_protocol.ids import Epoch, ShardId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Frontiers
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description, Frontiers
 from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.server import decode_source
 
 LONGEST = 12
 GENERATION = 200
@@ -58,11 +65,30 @@ _COMMANDS = [wire.command_to_proto(m) for m in _SAID]
 _FRONTIERS = [
     Frontiers(id, *kinds) for id in (INDEX, VIEW) for kinds in ((Frontier.at(400),) * 3, (None, None, Frontier.at(500)))
 ]
+_DESCRIPTION = description_to_proto(
+    Description(
+        "incarnation",
+        Epoch(3, 4),
+        7,
+        (DescribedDataflow((INDEX, VIEW), "digest", Time(9)),),
+        (DescribedCollection(INDEX, Frontier.at(9), Frontier.empty()),),
+        (DescribedShard(ShardId("s1"), True, Frontier.at(9), Frontier.at(0), WriterTerm(1), "gone"),),
+    )
+)
+_SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))
 _RESPONSES = [wire.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 4)]
 
 
 class Broken(AssertionError):
     """A frame did what none may do."""
+
+
+def _described(data: bytes) -> None:
+    description_from_proto(pb.DescribeResponse.FromString(data))
+
+
+def _inspected(data: bytes) -> None:
+    decode_source(pb.InspectSourceRequest.FromString(data).source)
 
 
 @dataclass
@@ -88,10 +114,8 @@ class Campaign:
     def _converse(self, name: str) -> None:
         chance = random.Random(name)
         try:
-            if chance.random() < 0.75:
-                self._with_replica(chance)
-            else:
-                self._with_controller(chance)
+            kinds = (self._with_replica, self._with_controller, self._beside_the_stream)
+            chance.choices(kinds, (70, 22, 8))[0](chance)
         except Exception as error:
             raise Broken(f"conversation {name}: {type(error).__name__}: {error}") from error
 
@@ -124,6 +148,16 @@ class Campaign:
         for _ in range(chance.randrange(1, LONGEST)):
             if self._count(self._controller.take(garbler.frame())):
                 return
+
+    def _beside_the_stream(self, chance: random.Random) -> None:
+        """What a replica says of itself, and what it is asked of a source."""
+        for sample, take in ((_DESCRIPTION, _described), (_SOURCE, _inspected)):
+            garbler = Garbler(chance, [sample], "")
+            try:
+                take(garbler.single())
+                self._count(None)
+            except (ProtocolError, DecodeError):
+                self._count(grpc.StatusCode.INVALID_ARGUMENT)
 
     def _count(self, refused: object) -> bool:
         self.frames += 1

@@ -38,6 +38,11 @@ class Garbler:
             data = self._bytes(data)
         return data
 
+    def single(self) -> bytes:
+        """One message without a frame, as calls beside the stream have them."""
+        data: bytes = self._message().SerializeToString()
+        return self._bytes(data) if self._chance.random() < 0.4 else data
+
     def _frame(self) -> pb.Frame:
         messages = [self._message() for _ in range(self._chance.choice((0, 1, 1, 1, 2, 5)))]
         version = FRAME_VERSION if self._chance.random() < 0.95 else self._chance.choice((0, 2, 99, 2**32 - 1))
@@ -77,18 +82,21 @@ class Garbler:
         if self._chance.random() < 0.05:
             message.ClearField(field.name)
         elif field.is_repeated:
-            self._change_map(message, field)
+            self._change_repeated(message, field)
         elif field.message_type is not None:
             self._change(getattr(message, field.name))
         else:
             setattr(message, field.name, self._scalar(field, getattr(message, field.name)))
 
-    def _change_map(self, message: Message, field: FieldDescriptor) -> None:
-        values = getattr(message, field.name)
-        key = self._chance.choice(TEXTS)
-        kind = field.message_type.fields_by_name["value"] if field.message_type else field
-        if hasattr(values, "keys"):
-            values[key] = self._scalar(kind, values.get(key) if key in values else None)
+    def _change_repeated(self, message: Message, field: FieldDescriptor) -> None:
+        """One of them; of a map, another value under some key; of numbers and texts, one more."""
+        values, kind = getattr(message, field.name), field.message_type
+        if kind is None:
+            values.append(self._scalar(field, None))
+        elif kind.GetOptions().map_entry:
+            values[self._chance.choice(TEXTS)] = self._scalar(kind.fields_by_name["value"], None)
+        elif len(values):
+            self._change(values[self._chance.randrange(len(values))])
 
     def _scalar(self, field: FieldDescriptor, old: Any) -> Any:
         if field.type == FieldDescriptor.TYPE_BYTES:

@@ -94,6 +94,21 @@ def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
     assert greeted().take(frame(command)) == REFUSED
 
 
+@pytest.mark.parametrize("installed", [False, True])
+def test_must_refuse_what_is_created_twice_in_the_initialization(installed: bool) -> None:
+    """Whether it is there already or not; what is there stays, and is there for the next client."""
+    edge = greeted()
+    assert edge.take(frame(*([CreateDataflow(VIEW)] if installed else []), COMPLETE)) is None
+    edge.connect()
+    again = [Hello("nonce 2", Epoch(1, 2)), CREATE, CreateDataflow(VIEW), CreateDataflow(VIEW), COMPLETE]
+    assert edge.take(frame(*again)) == OUT_OF_PLACE
+    assert len(list(edge._dataflows)) == installed
+
+    edge.connect()
+    assert edge.take(frame(Hello("nonce 3", Epoch(1, 3)), CREATE, CreateDataflow(VIEW), COMPLETE)) is None
+    assert len(list(edge._dataflows)) == 1
+
+
 @pytest.mark.parametrize(
     "plan",
     [b'{"@":"InstanceConfig","instance":"\\ud800","storage_location":""}', b"[" * 100_000, b"\xff", b"{}"],

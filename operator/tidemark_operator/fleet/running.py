@@ -21,7 +21,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
+from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
@@ -218,7 +218,7 @@ class RunningInstance:
             self.core.shards.described(shard)
         self._listener.restore(self, description)
         self._notify(self.core.connect(replica, connection, now_ms()))
-        self.core.dataflows.seed({c.id: c.write for c in description.collections})
+        self.core.dataflows.seed({c.id: bounded(c.write, now_ms()) for c in description.collections})
         self._listener.replica_changed(self, replica)
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
