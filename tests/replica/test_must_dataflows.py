@@ -273,6 +273,6 @@ def test_must_say_last_words_of_what_is_dropped_before_its_end() -> None:
 
     scene.dataflows.create(transient("s", SubscribeSink(COLUMNS)))
     scene.drivers[1].last_words = words
-    scene.dataflows.reconcile([transient("s", SubscribeSink(COLUMNS))])
+    scene.dataflows.reconcile([transient("s", SubscribeSink(COLUMNS))], {})
     assert scene.hear() == []
     assert scene.drivers[1].calls == ["stop"]
