@@ -68,6 +68,8 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
         lambda i: sum(not d.scheduled for o in i.core.dataflows.owners() if (d := i.core.dataflows.get(o))),
     ),
     "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks)),
+    "subscribes": ("Clients that follow a query", lambda i: i.clients.subscribes),
+    "copies": ("Copies not yet answered", lambda i: i.clients.copies),
     "queued_commands": ("Commands that wait for replicas to take them", lambda i: i.core.queued),
     "hydrations_waiting": ("Dataflows that wait for their turn to hydrate, on all replicas", lambda i: i.core.gated),
     "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),

@@ -25,6 +25,7 @@ ORDERS = "SELECT o_orderkey, o_orderstatus, CAST(o_totalprice AS string) AS pric
 # some 150,000 rows at one time: many batches, each ending within that time
 WIDE = """SELECT l_orderkey, l_linenumber, l_comment, n_nationkey, n_comment
 FROM tpch.lineitem JOIN tpch.nation ON n_nationkey < 12"""
+FOREVER = "SELECT a.l_comment FROM tpch.lineitem a, tpch.lineitem b, tpch.lineitem c WHERE a.l_comment < b.l_comment"
 Row = tuple[Any, ...]
 
 
@@ -172,14 +173,22 @@ def test_subscribes_end_where_and_why_they_should(both: System) -> None:
     assert len(shown.stdout.splitlines()) == 6
 
 
-def test_a_subscribe_that_ends_leaves_nothing_on_replicas(both: System) -> None:
-    """Ctrl-C: the folders of its dataflow go."""
+def test_what_is_given_up_leaves_nothing_on_replicas(both: System) -> None:
+    """Ctrl-C, of a subscribe and of a copy: the folders of their dataflows go, and no file comes to be."""
     wait_for("earlier ones to go", lambda: not scratch(both), both.log)
     with following(both, ORDERS, "--progress") as followed:
         wait_for("progress", lambda: followed.progress, both.log)
         assert scratch(both)
         assert followed.end() == 130
     wait_for("its files to go", lambda: not scratch(both), both.log)
+
+    command = [sys.executable, "-m", "tidemark_cli", "copy", FOREVER, "--to", "never", "--format", "csv"]
+    copying = subprocess.Popen([*command, "-n", both.namespace, "--gateway-file", str(both.home / "gateway.json")])
+    wait_for("the copy to run", lambda: scratch(both), both.log)
+    copying.send_signal(signal.SIGINT)
+    assert copying.wait(60) == 130
+    wait_for("its files to go", lambda: not scratch(both), both.log)
+    assert not (both.shards / both.namespace / "_copies" / "never").exists()
 
 
 def scratch(system: System) -> set[str]:

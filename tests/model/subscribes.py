@@ -107,7 +107,8 @@ class Client:
         new = [row for row in rows if row >= lower]
         before = upper if self.sink.up_to is None else min(upper, (int(self.sink.up_to), 0))
         expected = contents(self.description.as_of, self.sink.with_snapshot, lower, before)
-        assert new == expected, f"of {self.owner} {new} was told in [{lower}, {upper}), and {expected} is there"
+        wrong = sorted(set(new) ^ set(expected))[:3]
+        assert new == expected, f"of {self.owner} was told in [{lower}, {upper}) what is not so: {wrong} ..."
 
 
 class Clients:

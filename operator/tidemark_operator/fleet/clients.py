@@ -41,6 +41,14 @@ class Clients:
         self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}
         self._copies: dict[GlobalId, tuple[str, asyncio.Future[CopyToDone | CopyToFailed]]] = {}
 
+    @property
+    def subscribes(self) -> int:
+        return len(self._subscriptions)
+
+    @property
+    def copies(self) -> int:
+        return len(self._copies)
+
     @asynccontextmanager
     async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
         """Its batches. Left, it is dropped on the replicas."""

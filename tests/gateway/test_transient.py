@@ -1,0 +1,62 @@
+"""What subscribes and copies are asked for, and in which messages a batch goes to its client."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.worlds import EMPTY, at
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.copies import _check_format
+from tidemark_operator.gateway.subscribes import CHUNK_BYTES, _check, _messages
+from tidemark_operator.gateway.transient import sql_of
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import SubscribeBatch
+from tidemark_protocol.types import BIGINT, Column, SqlType
+
+
+@pytest.mark.parametrize(
+    ("subject", "sql"),
+    [
+        ("delays", "SELECT * FROM `delays`"),
+        ("tpch.line-items", "SELECT * FROM `tpch`.`line-items`"),
+        ("`by-nation`", "SELECT * FROM `by-nation`"),
+        ("SELECT 1", "SELECT 1"),
+        ("a`; DROP", "a`; DROP"),
+    ],
+)
+def test_a_name_means_all_of_its_rows(subject: str, sql: str) -> None:
+    """Names may have dashes; what has blanks is SQL, for the planner to judge."""
+    assert sql_of(subject) == sql
+
+
+@pytest.mark.parametrize(
+    ("type", "format"), [(SqlType.array(BIGINT), "csv"), (SqlType("binary"), "csv"), (BIGINT, "xls")]
+)
+def test_what_a_format_has_no_form_for_is_refused_before_anything_runs(type: SqlType, format: str) -> None:
+    """With the column, or the formats that there are."""
+    with pytest.raises(QueryRefused, match=r"copy it as parquet|choose one of parquet, csv"):
+        _check_format(format, (Column("x", type),))
+    _check_format("parquet", (Column("x", type),))
+
+
+@pytest.mark.parametrize("up_to", [0, 10, 2**63 - 1])
+def test_an_end_before_the_beginning_is_refused(up_to: int) -> None:
+    """And one that is no time."""
+    with pytest.raises(QueryRefused, match="end it later"):
+        _check(10, up_to)
+    _check(10, 11)
+    _check(10, None)
+
+
+def test_a_batch_goes_in_messages_that_fit() -> None:
+    """All with its bounds: the lower is where the client is, which may be within the batch."""
+    data = bytes(2 * CHUNK_BYTES + 1)
+    news = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(0), EMPTY, data), (at(7), 5))
+    messages = list(_messages(news))
+
+    assert b"".join(m.arrow for m in messages) == data
+    assert [m.more for m in messages] == [True, True, False]
+    assert {(m.lower, m.lower_part, m.upper) for m in messages} == {(7, 5, 2**63 - 1)}
+    (empty,) = _messages(SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(8)), (at(7), 5)))
+    assert (empty.arrow, empty.more) == (b"", False)
