@@ -145,18 +145,31 @@ def test_merging_costs_logarithmically_often(rows: int) -> None:
 
 def test_an_idle_arrangement_collapses_its_history(tmp_path: Path) -> None:
     """When since passes a batch's last time it is rewritten once, and what has cancelled is gone."""
-    driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
-    context = driver.context(0, 10)
-    rows = [((1,), t, 1 if t % 2 else -1) for t in range(8)] + [((2,), 3, 1)]
-    list(arrange(context, A, [updates([pa.int64()], rows)]))
-    driver.commit(context)
-    assert driver.manifests[A].rows == 9
+    driver, last = collapsible(tmp_path, SMALL_ROWS)
+    assert driver.manifests[A].rows == SMALL_ROWS + 1
 
-    compacted = driver.merged(driver.manifests[A].allow_compaction(9))
+    compacted = driver.merged(driver.manifests[A].allow_compaction(last))
 
     assert compacted.rows == 1
     assert plan_merges(compacted) == ()
     assert driver.merged(compacted) is compacted
+
+
+def test_a_small_batch_of_several_times_waits_for_the_next_merge(tmp_path: Path) -> None:
+    """A dataflow that is a few ticks behind writes one at every step, and would rewrite it at the next."""
+    driver, last = collapsible(tmp_path, 8)
+
+    assert plan_merges(driver.manifests[A].allow_compaction(last)) == ()
+
+
+def collapsible(folder: Path, updates_of_one: int) -> tuple[Driver, int]:
+    """An arrangement of one batch: a row that comes and goes so often, and another; and its last time."""
+    driver = Driver(folder, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0))
+    context = driver.context(0, updates_of_one + 2)
+    rows = [((1,), t, 1 if t % 2 else -1) for t in range(updates_of_one)] + [((2,), 3, 1)]
+    list(arrange(context, A, [updates([pa.int64()], rows)]))
+    driver.commit(context)
+    return driver, updates_of_one + 1
 
 
 def test_a_merge_that_cancels_everything_leaves_no_file(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ Where a step ran in several tasks, each wrote a batch for its own range of hashe
 do not overlap count as one here.
 
 A merge consolidates and advances times to `since`. A batch whose times have all become one since it was written is
-rewritten alone, once: otherwise an idle arrangement would keep its history for ever.
+rewritten alone, once: otherwise an idle arrangement would keep its history for ever. Small ones wait for a merge: a
+step over several times would rewrite what the one before it wrote.
 
 Planning is pure; `merge` does the work, in any process; `apply` puts its result in the place of what it merged.
 """
@@ -107,8 +108,8 @@ def _crowded(sizes: Sequence[int]) -> int | None:
 
 
 def _collapses(batch: BatchRef, since: int) -> bool:
-    """Whether its times, once several, are all one by now."""
-    return batch.first_time < batch.last_time <= since
+    """Whether its times, once several, are all one by now, and it is worth the while."""
+    return batch.rows >= SMALL_ROWS and batch.first_time < batch.last_time <= since
 
 
 def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest:
