@@ -2,7 +2,7 @@
 
     every second, each at a moment of its own:   Frontiers of all exports that it has, ShardFrontiers of their inputs
 
-Every stream is a replica. It is told of dataflows as any replica is; one that is scheduled is hydrated at once.
+Every stream is a replica that outlived its operator: what it is told to have it has, hydrated.
 """
 
 from __future__ import annotations
@@ -65,11 +65,10 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
 
 
 class Replica:
-    """What it was told to compute."""
+    """What it was told to have."""
 
     def __init__(self) -> None:
-        self._dataflows: dict[str, DataflowDescription] = {}
-        self._scheduled: dict[str, None] = {}
+        self._has: dict[str, None] = {}
         self._fresh: list[str] = []
         self._shards: dict[str, None] = {}
 
@@ -77,15 +76,13 @@ class Replica:
         kind = command.WhichOneof("kind")
         if kind == "create_dataflow":
             description = _description(command.create_dataflow.description)
-            self._dataflows.update(dict.fromkeys(description.export_ids, description))
-        elif kind == "schedule" and command.schedule.id in self._dataflows:
-            self._scheduled[command.schedule.id] = None
-            self._fresh.append(command.schedule.id)
-            imports = self._dataflows[command.schedule.id].source_imports
-            self._shards.update(dict.fromkeys(i.shard.shard_id for i in imports))
+            self._has.update(dict.fromkeys(description.export_ids))
+            self._shards.update(dict.fromkeys(i.shard.shard_id for i in description.source_imports))
+        elif kind == "initialization_complete":
+            self._fresh += self._has
 
     def fresh(self) -> Iterator[Any]:
-        """What was scheduled since it was asked last."""
+        """What a new client is told first."""
         ids, self._fresh = self._fresh, []
         return _frontiers(ids)
 
@@ -94,7 +91,7 @@ class Replica:
         now = now_ms()
         for id in self._shards:
             yield pb.Response(shard_frontiers=pb.ShardFrontiers(id=id, upper=now + 1, since=0))
-        yield from _frontiers(self._scheduled)
+        yield from _frontiers(self._has)
 
 
 async def _listen(frames: Any, replica: Replica, woken: asyncio.Event) -> None:

@@ -131,9 +131,10 @@ class RunningInstance:
         self.flush()
 
     def flush(self) -> None:
-        """Wakes the connections that have something to send."""
-        for state in self.replicas.values():
-            state.wake.set()
+        """Wakes the connections that have something to send, or that are none of ours any more."""
+        for replica, state in self.replicas.items():
+            if self.core.has_news(replica):
+                state.wake.set()
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Asks any replica that answers; raises Waiting where none does."""
