@@ -212,6 +212,15 @@ def test_a_table_of_a_dataflow_does_not_only_grow_whatever_its_plan_says() -> No
     assert {r.name: r.monotonic for r in catalogue([], [state]).relations} == {"v": False, "i": True}
 
 
+def test_a_table_of_a_dataflow_has_no_unique_key_whatever_its_plan_says() -> None:
+    """Readers stay as they are when an edit takes the key away; and where it brings one, the rows before it are there
+    at times that can still be read."""
+    unique = (replace(VIEW, unique=True), INDEX)
+    state = dataflow_state("d", replace(PLANNED, exports=unique))
+
+    assert {r.name: r.keys for r in catalogue([], [state]).relations} == {"v": (), "i": ((0,),)}
+
+
 def test_users_are_those_whose_active_plan_reads_the_object() -> None:
     """In order of name; another namespace does not count."""
     registry = Registry()

@@ -6,8 +6,9 @@ Dataflow d, active           d.<export>     a shard (materialized view), or an i
 
 Queries read any of them. A plan imports shards of all instances, and indexes of its own.
 
-That rows are only ever added is true of an index for as long as there is one. It is not of a shard: an edit of the
-SQL corrects what the shard held, in times that readers of the new SQL may still begin before.
+What is derived from SQL, a unique key or that rows are only ever added, is true of an index for as long as there is
+one. It is not of a shard: an edit whose columns stay keeps the shard and leaves its readers alone, whatever the new SQL
+has of that; and readers of the new SQL may still begin at times before the shard was corrected.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
             id=id,
             columns=export.columns,
             shard=shard,
-            keys=(export.key,) if export.unique else (),
+            keys=(export.key,) if export.unique and shard is None else (),
             monotonic=export.monotonic and shard is None,
             short=len(revision.exports) == 1,
             index_key=export.key if export.kind == "index" else None,
