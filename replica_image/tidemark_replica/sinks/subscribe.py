@@ -125,7 +125,8 @@ class SubscribeSink:
         self._staged.popleft().release()
         self._batches = None
         if goal.end > self._reached:
-            self._tell(SubscribeBatch(self.write_frontier, goal.end.frontier))
+            lower = self._reached
+            self._tell(SubscribeBatch(lower.frontier, goal.end.frontier, lower_part=lower.part))
         if goal.error is not None:
             self._fail(goal.error)
 
