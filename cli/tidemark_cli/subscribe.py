@@ -42,6 +42,7 @@ def add_to(commands: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--progress", action="store_true", help="tell also up to when all changes have been told")
     parser.add_argument("--instance", default="", help="where it runs, if there are several ComputeInstances")
+    parser.add_argument("--replica", default="", help="the one that tells it, and with which it ends (any)")
     return parser
 
 
@@ -55,6 +56,7 @@ def asked(options: argparse.Namespace) -> SubscribeRequest:
         up_to=times.parse(options.up_to, "--up-to") if options.up_to else None,
         without_snapshot=not options.snapshot,
         progress=options.progress,
+        replica=options.replica,
     )
 
 

@@ -26,9 +26,9 @@ EMPTY = Frontier.empty()
 class Scene:
     """What the client has been told, as bounds."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: ReplicaId | None = None) -> None:
         self.book = SubscribeBook()
-        self.book.add(S)
+        self.book.add(S, target)
         self.told: list[tuple[str, str]] = []
         self.error: str | None = None
 
@@ -139,6 +139,23 @@ def test_an_error_is_told_when_those_without_one_are_gone() -> None:
     scene.loses(R2, (R1,))
 
     assert (scene.told, scene.error) == ([("{0}", "{}")], "division by zero")
+
+
+def test_must_tell_a_targeted_subscribe_by_its_target_alone_and_end_it_with_that() -> None:
+    """Others compute it, and their holds follow; they neither lead nor take over, and their errors are their own."""
+    scene = Scene(target=R2)
+    assert scene.says(R1, 0, 10) == Frontier.at(10)
+    assert scene.says(R2, 0, 7) == Frontier.at(7)
+    scene.says(R1, 10, None, "disk full")
+    scene.loses(R1, (R2,))
+    scene.says(R2, 7, 9)
+    assert scene.told == [("{0}", "{7}"), ("{7}", "{9}")]
+    scene.loses(R2, ())
+    assert (scene.told[-1], scene.error) == (("{9}", "{}"), "replica r2, which tells it, was lost")
+
+    scene = Scene(target=R2)
+    scene.says(R2, 0, None, "disk full")
+    assert scene.error == "disk full"
 
 
 def test_what_is_forgotten_is_not_heard() -> None:

@@ -24,13 +24,15 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 
 @dataclass
 class Dataflow:
-    """One installed dataflow; `owner` is the resource that it belongs to."""
+    """One installed dataflow; `owner` is the resource that it belongs to. `target`: of a subscribe, the one replica
+    whose stream is told."""
 
     owner: str
     description: DataflowDescription
     lag_ms: int
     scheduled: bool = False
     dropped: bool = False
+    target: ReplicaId | None = None
 
     @property
     def inputs(self) -> tuple[ShardId, ...]:

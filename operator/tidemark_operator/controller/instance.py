@@ -99,7 +99,7 @@ class Instance:
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)
-        self._transients.add(dataflow.description)
+        self._transients.add(dataflow.description, dataflow.target)
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 

@@ -34,6 +34,7 @@ class SubscribeAdvanced:
 
 @dataclass
 class _Subscribe:
+    target: ReplicaId | None = None
     told: Position = _START
     sent: dict[ReplicaId, Position | None] = field(default_factory=dict)
     """How far each replica has sent; None: no more is believed of it."""
@@ -44,8 +45,9 @@ class SubscribeBook:
     def __init__(self) -> None:
         self._subscribes: dict[GlobalId, _Subscribe] = {}
 
-    def add(self, id: GlobalId) -> None:
-        self._subscribes[id] = _Subscribe()
+    def add(self, id: GlobalId, target: ReplicaId | None = None) -> None:
+        """`target`: the one replica whose stream is told."""
+        self._subscribes[id] = _Subscribe(target)
 
     def has(self, id: GlobalId) -> bool:
         return id in self._subscribes
@@ -72,18 +74,20 @@ class SubscribeBook:
             subscribe.failed[replica] = batch.error
             return Frontier.empty(), self._all_failed(set(connected))
         subscribe.sent[replica] = upper
-        if upper <= subscribe.told:
+        if upper <= subscribe.told or subscribe.target not in (None, replica):
             return batch.upper, []
         news = SubscribeAdvanced(response.id, batch, subscribe.told)
         subscribe.told = upper
         return batch.upper, [news]
 
     def forget(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> list[SubscribeAdvanced]:
-        """The replica's connection ended: on the next one it begins anew. All others may have failed."""
+        """The replica's connection ended: on the next one it begins anew. All others may have failed. A subscribe that
+        is told by this one alone has ended."""
         for subscribe in self._subscribes.values():
             subscribe.sent.pop(replica, None)
             subscribe.failed.pop(replica, None)
-        return self._all_failed(set(connected))
+        its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
+        return [*self.fail(its, f"replica {replica}, which tells it, was lost"), *self._all_failed(set(connected))]
 
     def fail(self, ids: Iterable[GlobalId], why: str) -> list[SubscribeAdvanced]:
         """No replica will go on with them."""
@@ -98,9 +102,9 @@ class SubscribeBook:
 
     def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
         """The errors of those that no replica goes on with."""
-        failed = [
-            (id, next(iter(s.failed.values())))
-            for id, s in self._subscribes.items()
-            if connected and connected <= s.failed.keys()
-        ]
+        failed = []
+        for id, subscribe in self._subscribes.items():
+            asked = connected if subscribe.target is None else {subscribe.target}
+            if asked and asked <= subscribe.failed.keys():
+                failed.append((id, subscribe.failed[min(asked)]))
         return [news for id, why in failed for news in self.fail([id], why)]

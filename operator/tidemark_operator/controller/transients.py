@@ -35,10 +35,10 @@ class Transients:
     def __init__(self) -> None:
         self._subscribes, self._copies = SubscribeBook(), CopyBook()
 
-    def add(self, description: DataflowDescription) -> None:
+    def add(self, description: DataflowDescription, target: ReplicaId | None = None) -> None:
         for export in description.sink_exports:
             if isinstance(export.sink, SubscribeSink):
-                self._subscribes.add(export.id)
+                self._subscribes.add(export.id, target)
             elif isinstance(export.sink, CopyToSink):
                 self._copies.add(export.id)
 

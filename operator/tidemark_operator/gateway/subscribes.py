@@ -18,7 +18,7 @@ from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
 
 SUBSCRIBES = 16
@@ -51,7 +51,8 @@ class Subscribes:
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await dataflow(self._world, ready, sink, as_of)
         _check(made.description.as_of, up_to)
-        made = replace(made, description=replace(made.description, until=sink.up_to))
+        target = _target(ready, request.replica)
+        made = replace(made, description=replace(made.description, until=sink.up_to), target=target)
         async with ready.instance.clients.subscribe(made) as subscription:
             await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
             while True:
@@ -65,6 +66,15 @@ class Subscribes:
 def _check(as_of: int, up_to: int | None) -> None:
     if up_to is not None and not as_of < up_to <= MAX_TIME:
         raise QueryRefused(f"it would end before {up_to}, and begins with what there is at {as_of}: end it later")
+
+
+def _target(ready: Ready, replica: str) -> ReplicaId | None:
+    if replica and replica not in ready.instance.online:
+        there = ", ".join(ready.instance.online)
+        raise QueryRefused(
+            f"replica {replica} of ComputeInstance {ready.instance.name} does not answer now; {there} do"
+        )
+    return ReplicaId(replica) if replica else None
 
 
 def _header(ready: Ready, as_of: int) -> Any:

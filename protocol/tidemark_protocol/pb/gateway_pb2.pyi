@@ -121,7 +121,7 @@ class ExplainReply(_message.Message):
     def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress")
+    __slots__ = ("namespace", "subject", "instance", "as_of", "up_to", "without_snapshot", "progress", "replica")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class SubscribeRequest(_message.Message):
     UP_TO_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     subject: str
     instance: str
@@ -136,7 +137,8 @@ class SubscribeRequest(_message.Message):
     up_to: int
     without_snapshot: bool
     progress: bool
-    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ...) -> None: ...
+    replica: str
+    def __init__(self, namespace: _Optional[str] = ..., subject: _Optional[str] = ..., instance: _Optional[str] = ..., as_of: _Optional[int] = ..., up_to: _Optional[int] = ..., without_snapshot: _Optional[bool] = ..., progress: _Optional[bool] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class SubscribeHeader(_message.Message):
     __slots__ = ("as_of", "column_names", "column_types")
