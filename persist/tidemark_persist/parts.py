@@ -81,24 +81,27 @@ def read_part(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
             "takes longer than the grace period of vacuum)"
         ) from error
-    with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source) as file:
+    # of few rows: to hand them over to threads, or to ask for statistics, would take longer than to read them
+    few = 0 <= part.rows <= batch_rows
+    with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:
         wanted = list(columns) if columns is not None else file.schema_arrow.names
-        first, of = turn
-        groups = [g for g in range(first, file.num_row_groups, of) if _may_hold(file.metadata.row_group(g), part)]
+        groups = list(range(turn[0], file.num_row_groups, turn[1]))
+        if not few:
+            groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
-        threads = not 0 <= part.rows <= batch_rows  # for a few rows, handing them over would take longer than reading
-        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched, use_threads=threads):
-            kept = within(batch, part.lower, part.upper).select(wanted)
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched, use_threads=not few):
+            kept = within(batch, part.lower, part.upper)
             if kept.num_rows:
-                yield kept
+                yield kept if kept.schema.names == wanted else kept.select(wanted)
 
 
 def within(updates: Any, lower: Time, upper: Time) -> Any:
     """The rows of a batch or table whose time is in `[lower, upper)`."""
     times = updates.column(TIME)
-    bounds = pc.min_max(times).as_py()
-    if updates.num_rows and lower <= bounds["min"] and bounds["max"] < upper:
-        return updates
+    if updates.num_rows:
+        found = times.to_numpy()
+        if lower <= found.min() and found.max() < upper:
+            return updates
     return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
 
 

@@ -54,10 +54,9 @@ class Storage:
     @cached_property
     def local_path(self) -> Path | None:
         """The folder, if the location is on this machine's disk."""
-        url = urlparse(self.location)
-        if url.scheme == "file":
-            return Path(unquote(url.path))
-        return Path(self.location) if "://" not in self.location else None
+        if not self.location.startswith("file:"):
+            return Path(self.location) if "://" not in self.location else None
+        return Path(unquote(urlparse(self.location).path))
 
     @cached_property
     def fs(self) -> Any:
@@ -140,6 +139,8 @@ class Storage:
 
     def open_input(self, path: str) -> Any:
         """A seekable file for Parquet."""
+        if self.local_path is not None:
+            return pa.OSFile(f"{self.local_path}/{path}", "rb")
         return self.fs.open_input_file(path)
 
     def open_output(self, path: str) -> Any:

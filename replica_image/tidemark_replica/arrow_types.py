@@ -7,6 +7,7 @@ array<int> -> list<element: int32>                           struct<a:int> -> st
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ _NAMES = {arrow: name for name, arrow in _SIMPLE.items()}
 _SAME = {pa.large_string(): "string", pa.string_view(): "string", pa.large_binary(): "binary"}
 
 
+@lru_cache(maxsize=1024)
 def arrow_type(type: SqlType) -> pa.DataType:
     """The Arrow type of a column; raises TypeNotSupported for types that no column has (intervals)."""
     if type.is_decimal:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.arrangement.exact import exactly, spark_average
 from tests.arrangement.histories import unscaled
-from tidemark_replica.arrangement.numbers import averages, digits, floats
+from tidemark_replica.arrangement.numbers import averages, digits, floats, small
 
 
 def as_int(number: list[np.ndarray], i: int) -> int:
@@ -57,6 +57,37 @@ def test_decimal_digits_are_exact_and_checked(precision: int, scale: int) -> Non
             assert result[i].as_py() == (unscaled(v * w, scale) if valid[i] else None)
     result.validate(full=True)
     assert 0 < fits.sum() < len(fits)
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(5, 5), (15, 2), (18, 0), (25, 4), (38, 6)])
+@pytest.mark.parametrize("bits", [20, 40, 59, 63, 80])
+def test_agree_small_sums_with_digits(precision: int, scale: int, bits: int) -> None:
+    """Where 64 bits do, sums and averages are those that digits give; where they do not, digits are asked."""
+    rng = np.random.default_rng(precision + bits)
+    values = [v for v in integers(rng, bits, 200) if abs(v) < 10**precision]
+    column = pa.array([unscaled(v, scale) for v in values], pa.decimal128(precision, scale))
+    weights = rng.choice([-3, -1, 1, 2, 7, 1000], len(values))
+    parts = np.stack([d * weights for d in digits.of_decimal(column)])
+    totals = [v * w for v, w in zip(values, weights.tolist(), strict=True)]
+    found = small.total(parts)
+    assert (found is not None) or max(map(abs, totals)) >= 2**60
+    if found is None:
+        return
+    assert found.tolist() == totals
+    carried, valid = digits.carry(parts, 5), rng.integers(0, 5, len(values)) > 0
+    wide = min(precision + 10, 38)
+    slow, fits = digits.to_decimal(carried, wide, scale, valid)
+    quick, quick_fits = small.decimals(found, wide, scale, valid)
+    assert quick.equals(slow)
+    assert (fits if quick_fits is None else quick_fits == fits).all()
+    counts = rng.integers(1, 10**6, len(values))
+    to = min(precision + 4, 38), min(scale + 4, 38)
+    slow, fits = averages.decimal_average(carried, counts, scale, *to, valid)
+    if (made := small.averages(found, counts, scale, *to, valid)) is not None:
+        assert made[0].equals(slow)
+        assert (fits if made[1] is None else made[1] == fits).all()
+    else:
+        assert max(map(abs, totals)) * 10**4 >= 2**60
 
 
 def doubles(rng: np.random.Generator, kind: int, n: int) -> np.ndarray:

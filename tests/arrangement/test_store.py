@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -172,7 +171,7 @@ def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> N
         store.install(Manifest.empty(arrangement, LAYOUT, 0))
     late = attempt(store, 1, commit=False)
     store.commit(store.current(b), Manifest.empty(b, LAYOUT, 0).append(late.batches, 0, 1))
-    other = [replace(ref, file="a/other.arrow") for ref in late.batches]
+    other = [ref._replace(file="a/other.arrow") for ref in late.batches]
     with pytest.raises(DiskLimitExceeded, match="arrangement a grew"):
         store.commit(store.current(A), Manifest.empty(A, LAYOUT, 0).append(other, 0, 1))
     assert store.current(A).batches == ()

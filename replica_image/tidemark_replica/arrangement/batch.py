@@ -3,34 +3,36 @@
     <name>.arrow   record batch 0 | record batch 1 | ... | footer       a *segment* per record batch
                    hashes ascend through the whole file; a key of very many rows may go on in the next segment
 
-A file is written under a temporary name and renamed, never changed and only ever unlinked: a mapping outlives its
-file, but a file cut short under a mapping would kill the process. It is scratch, so nothing is synced to disk.
+A file is written under a temporary name and renamed, or if it is small at once; it is never changed and only ever
+unlinked: a mapping outlives its file, but a file cut short under a mapping would kill the process. Nobody looks for a
+file before a BatchRef names it, which is made when all of it is there. It is scratch, so nothing is synced to disk.
 """
 
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from tidemark_replica.arrangement.columns import fixed
 from tidemark_replica.arrangement.errors import BatchUnreadable
 from tidemark_replica.arrangement.full_disk import full_disk_is_told
+from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.hashing import ERRS_HASH
 from tidemark_replica.arrangement.layout import Layout, file_hashes
-from tidemark_replica.arrangement.updates import Hashes
+from tidemark_replica.arrangement.small_batches import KEPT_BYTES, SmallBatches
+from tidemark_replica.arrangement.updates import Hashes, bytes_at_most
+from tidemark_replica.arrangement.value_order import file_order
 
-KEPT_BYTES = 1 << 16
-"""A batch that takes no more memory than that stays open from when it is written."""
 
-
-@dataclass(frozen=True, slots=True)
-class BatchRef:
-    """A batch as manifests name it."""
+class BatchRef(NamedTuple):
+    """A batch as manifests name it. A tuple, since a step tells of every batch it may read: JSON takes it as it is."""
 
     file: str
     """Relative to the store's directory."""
@@ -51,15 +53,10 @@ class BatchRef:
     last_hash: int
     """The least and the greatest hash in it."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _REF}
 
-    @staticmethod
-    def from_json(value: dict[str, Any]) -> "BatchRef":
-        return BatchRef(**value)
-
-
-_REF = tuple(field.name for field in fields(BatchRef))
+def batches_from_json(values: Iterable[Any]) -> tuple[BatchRef, ...]:
+    """What JSON made of batches."""
+    return tuple(map(BatchRef._make, values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,11 @@ class Segment:
     hashes: Hashes
     rows: Any
     bytes: int
-    """Of the rows; to ask Arrow takes long enough to be noticed in a small step."""
+    """Of the rows, about; to ask Arrow takes long enough to be noticed in a small step."""
 
     @staticmethod
     def of(rows: Any) -> "Segment":
-        return Segment(file_hashes(rows), rows, rows.nbytes)
+        return Segment(file_hashes(rows), rows, bytes_at_most(rows))
 
     def between(self, after: np.uint64 | None, last: np.uint64 | None) -> Any:
         """The rows with `after` < hash <= `last`; None leaves that side open."""
@@ -91,41 +88,85 @@ class Span:
     since: int
 
 
+def is_small(rows: Any) -> bool:
+    """Whether a batch is one to be kept open."""
+    return bool(rows.get_total_buffer_size() <= KEPT_BYTES)
+
+
 def write_batch(
     directory: Path, file: str, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
 ) -> BatchRef | None:
     """Write segments (record batches, ascending by hash) as one file; None, and no file, when they hold no rows."""
-    path = directory / file
-    temporary = path.with_suffix(".tmp")
+    path = f"{directory}/{file}"
+    temporary = path.removesuffix(".arrow") + ".tmp"
+    written = _Written()
     try:
-        with full_disk_is_told(directory):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            rows, errors, *within = _write(temporary, layout, segments)
-        size = temporary.stat().st_size
-        if rows:
-            os.rename(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if rows == 0:
+        writing = pa.RecordBatchFileWriter
+        with full_disk_is_told(directory), _created(temporary) as sink, writing(sink, layout.schema) as writer:
+            for segment in segments:
+                if segment.num_rows:
+                    writer.write_batch(segment)
+                    written.add(segment, layout)
+        size = os.stat(temporary).st_size
+    except BaseException:
+        _remove(temporary)
+        raise
+    if not written.rows:
+        _remove(temporary)
         return None
-    first, last, *hashes = within
-    return BatchRef(file, bucket, span.lower, span.upper, span.since, rows, errors, first, last, size, *hashes)
+    os.rename(temporary, path)
+    return written.ref(size, file, bucket, span)
 
 
-def _write(path: Path, layout: Layout, segments: Iterable[Any]) -> tuple[int, int, int, int, int, int]:
-    """(rows, errors among them, the least and the greatest time, the least and the greatest hash)."""
-    rows, errors, first, last, least, greatest = 0, 0, 2**63 - 1, 0, 0, 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, layout.schema) as writer:
-        for segment in segments:
-            if segment.num_rows == 0:
-                continue
-            writer.write_batch(segment)
-            times, hashes = segment.column(layout.time).to_numpy(), file_hashes(segment)
-            least, greatest = least if rows else int(hashes[0]), int(hashes[-1])
-            rows += segment.num_rows
-            errors += int(np.searchsorted(hashes, ERRS_HASH, "right"))
-            first, last = min(first, int(times.min())), max(last, int(times.max()))
-    return rows, errors, first, last, least, greatest
+def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
+    """The same of one segment with few rows: put together in memory, and written at once, under its own name."""
+    memory = pa.BufferOutputStream()
+    with pa.RecordBatchFileWriter(memory, layout.schema) as writer:
+        writer.write_batch(rows)
+    written, data, path = _Written(), memory.getvalue(), f"{directory}/{file}"
+    written.add(rows, layout)
+    try:
+        with full_disk_is_told(directory), _created(path) as sink:
+            sink.write(data)
+    except BaseException:
+        _remove(path)
+        raise
+    return written.ref(data.size, file, bucket, span)
+
+
+class _Written:
+    """What a file's segments hold: what its BatchRef says."""
+
+    def __init__(self) -> None:
+        self.rows, self.errors = 0, 0
+        self.times, self.hashes = (2**63 - 1, 0), (0, 0)
+
+    def add(self, segment: Any, layout: Layout) -> None:
+        """The next one."""
+        times, hashes = fixed(segment.column(layout.time)), file_hashes(segment)
+        self.hashes = (self.hashes[0] if self.rows else int(hashes[0]), int(hashes[-1]))
+        self.times = (min(self.times[0], int(times.min())), max(self.times[1], int(times.max())))
+        self.errors += int(np.searchsorted(hashes, ERRS_HASH, "right"))
+        self.rows += len(hashes)
+
+    def ref(self, size: int, file: str, bucket: int, span: Span) -> BatchRef:
+        """The batch."""
+        within = self.rows, self.errors, *self.times, size, *self.hashes
+        return BatchRef(file, bucket, span.lower, span.upper, span.since, *within)
+
+
+def _created(path: str) -> Any:
+    """A file to be written, in a folder that is made when the first one is."""
+    try:
+        return pa.OSFile(path, "wb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return pa.OSFile(path, "wb")
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def open_batch(directory: Path, ref: BatchRef, layout: Layout, *, random_access: bool = False) -> tuple[Segment, ...]:
@@ -171,6 +212,7 @@ class BatchCache:
         self._limit = limit
         self._random_access = random_access
         self._open: OrderedDict[str, tuple[Segment, ...]] = OrderedDict()
+        self._small = SmallBatches()
         self._misses = 0
 
     def segments(self, ref: BatchRef, layout: Layout) -> tuple[Segment, ...]:
@@ -186,10 +228,24 @@ class BatchCache:
         self._add(ref.file, segments)
         return segments
 
-    def keep(self, ref: BatchRef, rows: Any) -> None:
-        """What this process has just written as `ref`, one segment of few bytes: it need not be opened any more."""
-        if rows.get_total_buffer_size() <= KEPT_BYTES:
-            self._add(ref.file, (Segment.of(rows),))
+    def together(self, refs: Sequence[BatchRef], layout: Layout) -> tuple[Segment, ...]:
+        """The segments of neighbours; several are small (`small_batches`), and come as one."""
+        if len(refs) == 1:
+            return self.segments(refs[0], layout)
+
+        def in_order(rows: Any) -> Segment:
+            order = order_by_hash(file_hashes(rows)) if layout.order is None else file_order(rows, layout).order
+            return Segment.of(rows.take(pa.array(order)))
+
+        return (self._small.together(refs, lambda ref: self.segments(ref, layout), in_order),)
+
+    def keep(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...] | None:
+        """What this process has just written as `ref`, one segment: if it is small it need not be opened any more."""
+        if not is_small(rows):
+            return None
+        segments = (Segment.of(rows),)
+        self._add(ref.file, segments)
+        return segments
 
     def _add(self, file: str, segments: tuple[Segment, ...]) -> None:
         self._open[file] = segments

@@ -8,6 +8,7 @@ The bytes under a NULL are garbage: no view is read there without its validity.
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,15 @@ _FIXED = {
     pa.timestamp("us"): np.int64,
     pa.timestamp("us", "UTC"): np.int64,
 }
+_DTYPES = {t.id: np.dtype(dtype) for t, dtype in _FIXED.items()}
+"""By the type's number: to hash a type costs more than to read a short column."""
+_SEVERAL, _FEW = 3, 1 << 12
+"""So many columns of few rows are taken sooner at once than one by one."""
+_BYTES = frozenset({pa.string().id, pa.binary().id})
+_FLOATS = frozenset({pa.float32().id, pa.float64().id})
+_PLAIN = frozenset(_DTYPES) - _FLOATS
+"""Of these equal values have equal bits."""
+_BOOLEAN, _DECIMAL, _STRUCT, _LIST = pa.bool_().id, pa.decimal128(1).id, pa.struct([]).id, pa.list_(pa.null()).id
 
 
 def check_type(t: pa.DataType) -> None:
@@ -52,7 +62,7 @@ def check_type(t: pa.DataType) -> None:
 
 def is_bytes(t: pa.DataType) -> bool:
     """Strings and binaries: the same buffers, the same equality."""
-    return bool(pa.types.is_string(t) or pa.types.is_binary(t))
+    return t.id in _BYTES
 
 
 def validity(a: Array) -> Bools | None:
@@ -62,14 +72,15 @@ def validity(a: Array) -> Bools | None:
 
 def fixed(a: Array) -> NDArray[np.generic]:
     """The values of a fixed-width column (not a decimal), without a copy where Arrow allows it."""
-    if pa.types.is_boolean(a.type):
+    id, rows = a.type.id, len(a)
+    if id == _BOOLEAN:
         return _bits(a)
-    dtype = _FIXED.get(a.type)
+    dtype = _DTYPES.get(id)
     if dtype is None:
         raise UnsupportedType(f"{a.type} is not a fixed-width type of arrangements")
-    if len(a) == 0:
+    if rows == 0:
         return np.empty(0, dtype)
-    return np.frombuffer(a.buffers()[1], dtype, len(a), a.offset * np.dtype(dtype).itemsize)
+    return np.frombuffer(a.buffers()[1], dtype, rows, a.offset * dtype.itemsize)
 
 
 def decimal_words(a: Array) -> tuple[Ints, Ints]:
@@ -86,16 +97,15 @@ def string_bytes(a: Array) -> tuple[Ints, Ints, NDArray[np.uint8]]:
         none = np.zeros(len(a), np.int64)
         return none, none, np.empty(0, np.uint8)
     offsets = np.frombuffer(a.buffers()[1], np.int32, len(a) + 1, 4 * a.offset).astype(np.int64)
-    return offsets[:-1], np.diff(offsets), np.frombuffer(a.buffers()[2], np.uint8)
+    return offsets[:-1], offsets[1:] - offsets[:-1], np.frombuffer(a.buffers()[2], np.uint8)
 
 
 def canonical(a: Array) -> Array:
     """One representative of equal values: -0.0 becomes 0.0 and every NaN the same NaN, also inside nested values."""
-    if is_nested(a.type):
-        return with_inner(a, canonical)
-    if not pa.types.is_floating(a.type):
-        return a
-    values = np.asarray(fixed(a), dtype=np.dtype(_FIXED[a.type]))
+    id = a.type.id
+    if id not in _FLOATS:
+        return with_inner(a, canonical) if is_nested(a.type) else a
+    values = np.asarray(fixed(a))
     clean = values + values.dtype.type(0)
     clean[np.isnan(clean)] = np.nan
     word = np.uint32 if values.dtype == np.float32 else np.uint64
@@ -122,6 +132,17 @@ def equal_rows(left: Sequence[Array], right: Sequence[Array], rows: int) -> Bool
     return result
 
 
+def equal_at(left: Sequence[Array], here: Ints, right: Sequence[Array], there: Ints) -> Bools:
+    """Pair by pair of rows `here` and `there`, whether all columns are equal."""
+    result = np.ones(len(here), np.bool_)
+    for a, b in zip(left, right, strict=True):
+        if a.type.id in _PLAIN and a.null_count == 0 and b.null_count == 0:
+            result &= fixed(a)[here] == fixed(b)[there]
+        else:
+            result &= _equal(a.take(pa.array(here)), b.take(pa.array(there)))
+    return result
+
+
 def any_null(columns: Sequence[Array], rows: int) -> Bools | None:
     """Rows with a NULL in one of the columns; None when there are none."""
     result: Bools | None = None
@@ -135,7 +156,15 @@ def any_null(columns: Sequence[Array], rows: int) -> Bools | None:
 def take(columns: Sequence[Array], rows: Ints) -> list[Array]:
     """The same rows of every column."""
     indices = pa.array(rows)
-    return [pa.nulls(len(rows), c.type) if c.null_count == len(c) else c.take(indices) for c in columns]
+    if len(columns) < _SEVERAL or len(rows) > _FEW:
+        return [pa.nulls(len(rows), c.type) if c.null_count == len(c) else c.take(indices) for c in columns]
+    taken: list[Array] = pa.RecordBatch.from_arrays(columns, names=_names(len(columns))).take(indices).columns
+    return taken
+
+
+@cache
+def _names(columns: int) -> list[str]:
+    return [str(i) for i in range(columns)]
 
 
 def _bits(a: Array) -> NDArray[np.uint8]:
@@ -156,18 +185,21 @@ def _equal(a: Array, b: Array) -> Bools:
 
 
 def _equal_values(a: Array, b: Array) -> Bools:
-    if pa.types.is_list(a.type):
+    id = a.type.id
+    if id == _LIST:
         return _equal_lists(a, b)
-    if pa.types.is_struct(a.type):
+    if id == _STRUCT:
         return equal_rows(fields(a), fields(b), len(a))
-    if pa.types.is_decimal128(a.type):
+    if id == _DECIMAL:
         (low_a, high_a), (low_b, high_b) = decimal_words(a), decimal_words(b)
         return np.asarray((low_a == low_b) & (high_a == high_b))
-    if is_bytes(a.type):
-        return np.asarray(pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False))
+    if id in _BYTES:
+        found = pc.equal(a, b)
+        found = pc.fill_null(found, False) if found.null_count else found
+        return np.asarray(found.to_numpy(zero_copy_only=False))
     x, y = fixed(a), fixed(b)
     same = np.asarray(x == y)
-    if pa.types.is_floating(a.type):
+    if id in _FLOATS:
         same |= (x != x) & (y != y)
     return same
 

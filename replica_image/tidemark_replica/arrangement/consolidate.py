@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import canonical, take
+from tidemark_replica.arrangement.columns import canonical_rows, take
 from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
 from tidemark_replica.arrangement.hashing import identity_hashes
-from tidemark_replica.arrangement.layout import Layout, file_hashes
-from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, row_columns
+from tidemark_replica.arrangement.layout import Layout, file_hashes, sums_column, sums_in
+from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, times
 from tidemark_replica.arrangement.value_order import file_order
 
 _LOW = np.int64(0xFFFFFFFF)
@@ -28,11 +28,20 @@ _32 = np.int64(32)
 
 def consolidate(updates: Updates) -> Updates:
     """Updates with at most one per (row, error, time), none with diff 0; floats in their canonical form."""
-    columns = [canonical(c) for c in row_columns(updates)]
-    time, error = updates.column(len(columns)), updates.column(len(columns) + 2)
-    first, (sums,) = _sum_by_identity([*columns, time, error], [diffs(updates)], checked=True)
+    updates = canonical_rows(updates)
+    *columns, time, _, error = updates.columns
+    identity = columns if _is_one_time(times(updates)) else [*columns, time]
+    identity = identity if error.null_count == len(error) else [*identity, error]
+    found = _sum_by_identity(identity, diffs(updates))
+    if found is None:
+        return updates
+    first, sums = found
     *kept, time, error = take([*columns, time, error], first)
     return make_updates(kept, np.asarray(time.to_numpy()), sums, error)
+
+
+def _is_one_time(times: Ints) -> bool:
+    return len(times) == 0 or bool(times.min() == times.max())
 
 
 def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
@@ -40,16 +49,18 @@ def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
     rows = advance(rows, layout, since)
     if layout.order is not None:
         return _consolidate_by_value(rows, layout)
+    *columns, last = rows.columns
     order = order_by_hash(file_hashes(rows))
-    columns = take(rows.columns[: layout.tag + 1], order)
-    weights = [np.asarray(rows.column(i).to_numpy())[order] for i in layout.weights]
+    columns = take(columns, order)
+    weights = (sums_in(last) if layout.accumulators else np.asarray(last.to_numpy()))[order]
     kept, sums = _sum_neighbours(columns, weights, layout)
     if len(kept) < len(order):
-        columns, sums = take(columns, kept), [s[kept] for s in sums]
-    return pa.RecordBatch.from_arrays([*columns, *map(pa.array, sums)], schema=layout.schema)
+        columns, sums = take(columns, kept), sums[kept]
+    last = sums_column(sums) if layout.accumulators else pa.array(sums)
+    return pa.RecordBatch.from_arrays([*columns, last], schema=layout.schema)
 
 
-def _sum_neighbours(columns: Sequence[Array], weights: Sequence[Ints], layout: Layout) -> tuple[Ints, Sequence[Ints]]:
+def _sum_neighbours(columns: Sequence[Array], weights: Ints, layout: Layout) -> tuple[Ints, Ints]:
     """Of rows that ascend by hash those that stay, and all rows' weights, added up where a row stands for several.
 
     Only rows of one hash can be equal, so of others no more is looked at.
@@ -59,21 +70,20 @@ def _sum_neighbours(columns: Sequence[Array], weights: Sequence[Ints], layout: L
     tied = np.zeros(len(hashes), np.bool_)
     tied[1:] = alike
     tied[:-1] |= alike
-    stays = np.zeros(len(hashes), np.bool_)
-    for w in weights:
-        stays |= w != 0
+    stays = np.asarray(weights != 0 if weights.ndim == 1 else weights.any(axis=1))
     at = np.flatnonzero(tied)
     if len(at) == 0:
         return np.flatnonzero(stays), weights
     identity = [c for i, c in enumerate(columns) if i in layout.identity and not _is_one(c, i, layout)]
     identity = identity if len(at) == len(hashes) else take(identity, at)
-    first, sums = _sum_by_identity(identity, [w[at] for w in weights], checked=not layout.accumulators)
+    found = _sum_by_identity(identity, weights[at])
+    if found is None:
+        return np.flatnonzero(stays), weights
+    first, sums = found
     stays[at] = False
     stays[at[first]] = True
-    if len(first) < len(at):
-        weights = [w.copy() for w in weights]
-        for w, s in zip(weights, sums, strict=True):
-            w[at[first]] = s
+    weights = weights.copy()
+    weights[at[first]] = sums
     return np.flatnonzero(stays), weights
 
 
@@ -123,22 +133,21 @@ def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
     return total
 
 
-def _sum_by_identity(identity: Sequence[Array], weights: Sequence[Ints], *, checked: bool) -> tuple[Ints, list[Ints]]:
-    """The first row of each identity whose weights do not cancel, ascending, and its summed weights."""
-    groups = group_rows(identity_hashes(identity, len(weights[0])), identity)
-    if len(groups.starts) == len(groups.order):
-        first, sums = np.arange(len(groups.order)), list(weights)
-    else:
+def _sum_by_identity(identity: Sequence[Array], weights: Ints) -> tuple[Ints, Ints] | None:
+    """The first row of each identity whose weights do not cancel, ascending, and its summed weights.
+
+    None: all rows stay as they are. Diffs are checked for overflow; accumulators, of which a row has several, wrap
+    around.
+    """
+    groups = group_rows(identity_hashes(identity, len(weights)), identity)
+    sums, first = weights, None
+    if len(groups.starts) < len(groups.order):
         by_row = np.argsort(groups.first, kind="stable")
         first = groups.first[by_row]
-        sums = [_run_sums(w[groups.order], groups.starts, checked=checked)[by_row] for w in weights]
-    alive = np.zeros(len(first), np.bool_)
-    for s in sums:
-        alive |= s != 0
-    return (first, sums) if alive.all() else (first[alive], [s[alive] for s in sums])
-
-
-def _run_sums(weights: Ints, starts: Ints, *, checked: bool) -> Ints:
-    if checked:
-        return sum_diffs(weights, starts)
-    return np.asarray(np.add.reduceat(weights, starts))
+        ordered = weights[groups.order]
+        sums = sum_diffs(ordered, groups.starts) if ordered.ndim == 1 else np.add.reduceat(ordered, groups.starts)
+        sums = sums[by_row]
+    alive = sums != 0 if sums.ndim == 1 else sums.any(axis=1)
+    if alive.all():
+        return None if first is None else (first, sums)
+    return (np.flatnonzero(alive) if first is None else first[alive]), sums[alive]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.columns import equal_at, equal_rows, take
 from tidemark_replica.arrangement.ordering import ranks
 from tidemark_replica.arrangement.updates import Array, Hashes, Ints
 
@@ -35,9 +35,10 @@ class Groups:
 
     def ids(self) -> Ints:
         """For every row the number of its group."""
-        result = np.empty(len(self.order), np.int64)
-        sizes = np.diff(np.append(self.starts, len(self.order)))
-        result[self.order] = np.repeat(np.arange(len(self.starts)), sizes)
+        begins = np.zeros(len(self.order), np.int64)
+        begins[self.starts[1:]] = 1
+        result = np.empty_like(begins)
+        result[self.order] = np.cumsum(begins)
         return result
 
 
@@ -98,8 +99,8 @@ def _compare_neighbours(hashes: Hashes, columns: Sequence[Array], order: Ints) -
     ties = np.flatnonzero(alike)
     if len(ties) == 0:
         return ties, np.ones(0, np.bool_)
-    if 2 * len(ties) < len(alike):
-        return ties, equal_rows(take(columns, order[ties]), take(columns, order[ties + 1]), len(ties))
+    if 2 * len(ties) < len(alike) or len(order) < _MANY:
+        return ties, equal_at(columns, order[ties], columns, order[ties + 1])
     rows = take(columns, order)
     same = equal_rows([c.slice(0, len(alike)) for c in rows], [c.slice(1) for c in rows], len(alike))
     return ties, same[ties]

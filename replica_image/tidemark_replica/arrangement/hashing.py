@@ -13,7 +13,7 @@ their elements; structs are hashed as rows are.
 The hash is that of this process's state: it is never written anywhere that outlives the replica.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -38,10 +38,17 @@ ERRS_HASH = U(0)
 
 def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
     """The hash of every row over these columns; all rows alike when there are none."""
-    combined = np.full(rows, _GOLDEN, np.uint64)
+    if rows > _MANY or len(columns) < 2:
+        combined = np.full(rows, _GOLDEN, np.uint64)
+        for position, column in enumerate(columns):
+            combined += _spread(_words(column), position)
+        return mix(combined)
+    words = np.empty((len(columns), rows), np.uint64)  # of few rows it is operations that count
     for position, column in enumerate(columns):
-        combined += _spread(_words(column), position)
-    return mix(combined)
+        words[position] = _words(column)
+    words ^= words >> _S32
+    words *= _factors(len(columns))
+    return mix(np.add.reduce(words, axis=0) + _GOLDEN)
 
 
 def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
@@ -92,6 +99,11 @@ def factor(position: int) -> np.uint64:
     return np.uint64(mix(np.array([position], np.uint64))[0] | U(1))
 
 
+@cache
+def _factors(positions: int) -> Hashes:
+    return np.array([[factor(position)] for position in range(positions)], np.uint64)
+
+
 def mix(x: Hashes) -> Hashes:
     """A bijection on 64 bits in which every input bit moves every output bit (splitmix64)."""
     x = x + _GOLDEN
@@ -115,40 +127,51 @@ def bucket_edges(buckets: int) -> Hashes:
 
 def _words(a: Array) -> Hashes:
     """A word per value."""
-    words, valid = _value_words(a), validity(a)
-    return words if valid is None else np.where(valid, words, _NULL)
+    valid = None if a.null_count == len(a) > 0 else validity(a)
+    if valid is None:
+        return np.full(len(a), _NULL) if a.null_count else _value_words(a)
+    return np.where(valid, _value_words(a), _NULL)
 
 
 def _value_words(a: Array) -> Hashes:
-    if pa.types.is_list(a.type):
-        return _list_words(a)
-    if pa.types.is_struct(a.type):
-        return mix(hash_rows(fields(a), len(a)))  # (NULL) is not NULL
-    if is_bytes(a.type):
-        return _bytes_words(a)
-    if pa.types.is_decimal128(a.type):
-        low, high = decimal_words(a)
-        beyond_sign = (high ^ (low >> np.int64(63))).view(np.uint64)
-        words = low.view(np.uint64)
-        wide = np.flatnonzero(beyond_sign)
-        if len(wide):
-            words = words.copy()  # they may be the column's own
-            words[wide] = mix(words[wide] ^ mix(beyond_sign[wide]))
-        return words
-    if pa.types.is_floating(a.type):
-        with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
-            values = fixed(a).astype(np.float64) + 0.0
-        values[np.isnan(values)] = np.nan
-        return values.view(np.uint64)
+    return _WORDS.get(a.type.id, _integer_words)(a)
+
+
+def _integer_words(a: Array) -> Hashes:
     return fixed(a).astype(np.int64).view(np.uint64)
+
+
+def _float_words(a: Array) -> Hashes:
+    with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
+        values = fixed(a).astype(np.float64) + 0.0
+    values[np.isnan(values)] = np.nan
+    return values.view(np.uint64)
+
+
+def _decimal_words(a: Array) -> Hashes:
+    low, high = decimal_words(a)
+    beyond_sign = (high ^ (low >> np.int64(63))).view(np.uint64)
+    words = low.view(np.uint64)
+    if beyond_sign.any():
+        wide = np.flatnonzero(beyond_sign)
+        words = words.copy()  # they may be the column's own
+        words[wide] = mix(words[wide] ^ mix(beyond_sign[wide]))
+    return words
+
+
+def _struct_words(a: Array) -> Hashes:
+    return mix(hash_rows(fields(a), len(a)))  # (NULL) is not NULL
 
 
 def _bytes_words(a: Array) -> Hashes:
     starts, lengths, raw = string_bytes(a)
-    words = lengths.view(np.uint64) * _GOLDEN
-    if int(lengths.max(initial=0)) == 0:
+    words, longest = lengths.view(np.uint64) * _GOLDEN, int(lengths.max(initial=0))
+    if longest == 0:
         return mix(words)
     starts, view = _overlapping_words(starts, lengths, raw)
+    if longest <= 8:
+        words += _spread(view[starts] & _TAIL_MASKS[lengths], 0)
+        return mix(words)
     long = np.flatnonzero(lengths > _LONG)
     if len(long):
         words[long] += mix(_long_words(starts[long], lengths[long], view))
@@ -199,3 +222,13 @@ def _long_words(starts: Ints, lengths: Ints, view: Hashes) -> Hashes:
         salted = mix(words + mix(position.astype(np.uint64)))
         result[rows] = np.add.reduceat(salted, begins)
     return result
+
+
+_WORDS: dict[int, Callable[[Array], Hashes]] = {
+    **dict.fromkeys((pa.float32().id, pa.float64().id), _float_words),
+    **dict.fromkeys((pa.string().id, pa.binary().id), _bytes_words),
+    pa.decimal128(1).id: _decimal_words,
+    pa.list_(pa.null()).id: _list_words,
+    pa.struct([]).id: _struct_words,
+}
+"""How a type's values become words; all others are integers."""

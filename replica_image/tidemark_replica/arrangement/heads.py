@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.columns import equal_at, equal_rows, take
 from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.probe import Keys, key_ranges
@@ -109,12 +109,12 @@ class Heads:
         """Read every group until `enough` of it is here; at first `count` updates of every run."""
         counts = np.full(self.groups, count)
         ranked, pending = self.read(counts), counts > 0
-        rounds = 1
+        whole = True
         while (pending := pending & ~enough(ranked)).any():
             counts[pending] *= GROWTH
+            whole = bool(pending.all())
             ranked = self.read(np.where(pending, counts, 0))
-            rounds += 1
-        return ranked if rounds == 1 else self.read(counts)
+        return ranked if whole else self.read(counts)
 
 
 def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.int8] | None = None) -> Ranked:
@@ -162,10 +162,8 @@ def _locate(keys: Keys, segment: Segment, layout: Layout) -> tuple[Ints, Ints, I
     """The keys that a segment holds: their numbers, and where the rows of each begin and end."""
     groups, begins, ends = key_ranges(keys.hashes, segment.hashes)
     stored = [segment.rows.column(1 + k) for k in layout.key]
-    wanted = take(keys.columns, groups)
-    alone = equal_rows(wanted, take(stored, begins), len(groups)) & equal_rows(
-        wanted, take(stored, ends - 1), len(groups)
-    )
+    alone = equal_at(keys.columns, groups, stored, begins) & equal_at(keys.columns, groups, stored, ends - 1)
+    wanted = [] if alone.all() else take(keys.columns, groups)
     for i in np.flatnonzero(~alone).tolist():  # another key's rows have this hash as well
         begin, length = int(begins[i]), int(ends[i] - begins[i])
         mine = equal_rows(take(wanted, np.full(length, i)), [c.slice(begin, length) for c in stored], length)

@@ -3,11 +3,13 @@
 A file's rows are sorted by `__hash`, the hash of the key columns; errs rows have hash 0 and so come first.
 
     rows  (an indexed collection)   __hash | c0 ... cn-1 | __time, __error | __diff
-    sums  (a reduce's state)        __hash | c0 ... ck-1 | __time, __slot  | a0 ... am-1
+    sums  (a reduce's state)        __hash | c0 ... ck-1 | __time, __slot  | __sums
                                              identity                        weights
 
+`__sums` has all accumulators of a row side by side, 8 bytes each: one column, whatever their number.
+
 Both consolidate by one rule: rows of one identity are one row whose weights are the sums; a row whose weights are all
-zero is gone. A diff that overflows is refused. Accumulators `a` wrap around on purpose: they are digits of wider
+zero is gone. A diff that overflows is refused. Accumulators wrap around on purpose: they are digits of wider
 numbers (`kernels/digits.py`), sums of at most 2^30 contributions, so their final values always fit.
 
 Rows may be ordered by value too: those of one key are then sorted (`value_order.py`), so that the first ones of a group
@@ -28,7 +30,7 @@ from tidemark_protocol.reductions import OrderKey
 from tidemark_replica.arrangement.columns import check_type
 from tidemark_replica.arrangement.updates import DIFF, ERROR, TIME, Array, Hashes, Ints
 
-HASH, SLOT = "__hash", "__slot"
+HASH, SLOT, SUMS = "__hash", "__slot", "__sums"
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,9 @@ class Layout:
     def schema(self) -> pa.Schema:
         """The schema of a batch file."""
         second = (SLOT, pa.int32()) if self.accumulators else (ERROR, pa.string())
-        weights = [(f"a{i}", pa.int64()) for i in range(self.accumulators)] or [(DIFF, pa.int64())]
+        weights = (SUMS, sums_type(self.accumulators)) if self.accumulators else (DIFF, pa.int64())
         columns = [(f"c{i}", t) for i, t in enumerate(self.types)]
-        return pa.schema([(HASH, pa.uint64()), *columns, (TIME, pa.int64()), second, *weights])
+        return pa.schema([(HASH, pa.uint64()), *columns, (TIME, pa.int64()), second, weights])
 
     @cached_property
     def empty(self) -> Any:
@@ -88,9 +90,9 @@ class Layout:
         return self.time + 1
 
     @property
-    def weights(self) -> range:
-        """The positions of `__diff` or of the accumulators."""
-        return range(self.tag + 1, self.tag + 1 + max(1, self.accumulators))
+    def weights(self) -> tuple[int]:
+        """The position of `__diff` or `__sums`."""
+        return (self.tag + 1,)
 
     @property
     def identity(self) -> range:
@@ -101,10 +103,14 @@ class Layout:
         """The key's columns among the row's."""
         return [columns[k] for k in self.key]
 
-    def assemble(self, hashes: Hashes, columns: list[Array], times: Ints, tag: Array, weights: list[Ints]) -> Any:
-        """A record batch of a file's schema, in the order given."""
-        arrays = [pa.array(hashes), *columns, pa.array(times), tag, *(pa.array(w) for w in weights)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+    def assemble(self, hashes: Hashes, columns: list[Array], times: Ints, tag: Array, weights: Ints) -> Any:
+        """A record batch of a file's schema, in the order given; `weights` are diffs, or a row of accumulators each."""
+        last = sums_column(weights) if self.accumulators else pa.array(weights)
+        return pa.RecordBatch.from_arrays([pa.array(hashes), *columns, pa.array(times), tag, last], names=self._names)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return list(self.schema.names)
 
     @cached_property
     def text(self) -> str:
@@ -126,3 +132,23 @@ class Layout:
 def file_hashes(rows: Any) -> Hashes:
     """The hash column of a record batch of a file's schema."""
     return np.asarray(rows.column(0).to_numpy())
+
+
+def sums_type(accumulators: int) -> pa.DataType:
+    """The type of a column of so many accumulators."""
+    return pa.binary(8 * accumulators)
+
+
+def sums_column(sums: Ints) -> Array:
+    """Accumulators, a row each, as a column."""
+    rows, width = sums.shape
+    return pa.Array.from_buffers(sums_type(width), rows, [None, pa.py_buffer(np.ascontiguousarray(sums))])
+
+
+def sums_in(column: Array) -> Ints:
+    """A column's accumulators, a row each; a view."""
+    size = column.type.byte_width
+    if len(column) == 0:
+        return np.empty((0, size // 8), np.int64)
+    values = np.frombuffer(column.buffers()[1], np.int64, len(column) * size // 8, column.offset * size)
+    return values.reshape(len(column), size // 8)

@@ -14,10 +14,13 @@ import pyarrow.compute as pc
 
 from tidemark_replica.arrangement.updates import Array, Ints
 
+_BYTES = frozenset({pa.string().id, pa.binary().id})
+_NESTED = frozenset({pa.list_(pa.null()).id, pa.struct([]).id})
+
 
 def is_nested(t: pa.DataType) -> bool:
     """Arrays and structs."""
-    return bool(pa.types.is_list(t) or pa.types.is_struct(t))
+    return t.id in _NESTED
 
 
 def inner_types(t: pa.DataType) -> list[pa.DataType]:
@@ -82,10 +85,17 @@ def _mask(a: Array) -> Array | None:
 
 def row_bytes(columns: Sequence[Array], rows: int) -> Ints:
     """About how many bytes each row takes."""
-    total = np.zeros(rows, np.int64)
+    fixed = sum(_width(column.type) for column in columns)
+    total = np.full(rows, fixed, np.int64)
     for column in columns:
-        total += _value_bytes(column)
+        if _width(column.type) == 0:
+            total += _value_bytes(column)
     return total
+
+
+def _width(t: pa.DataType) -> int:
+    """How many bytes every value takes; 0: it depends."""
+    return 0 if t.id in _NESTED or t.id in _BYTES else max(t.bit_width // 8, 1)
 
 
 def _value_bytes(a: Array) -> Ints:
@@ -95,6 +105,6 @@ def _value_bytes(a: Array) -> Ints:
         return np.asarray(before[starts + lengths] - before[starts] + 4)
     if pa.types.is_struct(a.type):
         return row_bytes(fields(a), len(a))
-    if pa.types.is_string(a.type) or pa.types.is_binary(a.type):
+    if (width := _width(a.type)) == 0:
         return np.asarray(pc.fill_null(pc.binary_length(a), 0).to_numpy(zero_copy_only=False)).astype(np.int64) + 4
-    return np.full(len(a), max(a.type.bit_width // 8, 1), np.int64)
+    return np.full(len(a), width, np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.columns import equal_at, take
 from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.hashing import key_hashes
 from tidemark_replica.arrangement.layout import Layout
@@ -105,7 +105,7 @@ def _verified(
 ) -> tuple[Ints, Ints]:
     """The pairs whose keys are equal, not just their hashes, and whose time is early enough."""
     columns = [segment.rows.column(1 + k) for k in layout.key]
-    good = equal_rows(take(keys.columns, chosen), take(columns, stored), len(chosen))
+    good = equal_at(keys.columns, chosen, columns, stored)
     if before is not None:
         good &= np.asarray(segment.rows.column(layout.time).to_numpy())[stored] < before
     return (chosen, stored) if good.all() else (chosen[good], stored[good])

@@ -37,21 +37,20 @@ class StepRuns:
     def add(self, rows: Any) -> None:
         """Take in a chunk: rows of a file's schema, ascending by hash."""
         for bucket, part in by_bucket(rows, self._manifest.buckets):
-            ref = self._write(bucket, iter([part]))
-            if ref is None:
+            if part.num_rows == 0:
                 continue
+            context, manifest = self._context, self._manifest
+            ref = context.writer.write_run(manifest.arrangement, manifest.layout, bucket, context.span, part)
             runs = self._runs.setdefault(bucket, [])
-            self._context.cache.keep(ref, part)
             runs.append(_Run(ref, 0, self._readable(ref, part)))
             self._merge_full_levels(bucket, runs)
 
     def _readable(self, ref: BatchRef, part: Any) -> tuple[Segment, ...]:
         """A small run as it is in memory; a large one from its file, which the system may take out of memory."""
-        return (
-            (Segment.of(part),)
-            if part.nbytes < MAPPED_BYTES
-            else self._context.cache.segments(ref, self._manifest.layout)
-        )
+        cache = self._context.cache
+        if (kept := cache.keep(ref, part)) is not None:
+            return kept
+        return (Segment.of(part),) if part.nbytes < MAPPED_BYTES else cache.segments(ref, self._manifest.layout)
 
     def segments(self) -> Iterator[Segment]:
         """Everything taken in so far, to be probed."""

@@ -59,14 +59,15 @@ def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
     """The merges that bring every bucket's spine back into shape; often none."""
     merges = []
     since = min(manifest.since, manifest.upper - 1)  # no time may move to where later steps would not find it
-    for bucket in sorted({b.bucket for b in manifest.batches}):
-        spine = manifest.spine(bucket)
+    for spine in manifest.spines():
         levels = levels_of(spine)
         begin = newest_run([sum(b.rows for b in level) for level in levels])
         crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
         if crowded:
             merges.append(Merge(manifest.arrangement, crowded, since))
-        merges += [Merge(manifest.arrangement, (b,), since) for b in spine if b not in crowded and _collapses(b, since)]
+        for b in spine:  # its times, once several, are all one by now, and it is worth the while
+            if b.rows >= SMALL_ROWS and b.first_time < b.last_time <= since and b not in crowded:
+                merges.append(Merge(manifest.arrangement, (b,), since))
     return tuple(merges)
 
 
@@ -74,8 +75,9 @@ def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:
     """The batches as sorted runs, oldest first: those of one step that lie side by side are one."""
     levels: list[list[BatchRef]] = []
     step: list[list[BatchRef]] = []  # the newest levels: those of the same span
-    for batch in spine:
-        if not step or _span(step[0][0]) != _span(batch):
+    spans = [(batch.lower, batch.upper, batch.since) for batch in spine]
+    for batch, span, before in zip(spine, spans, [None, *spans], strict=False):
+        if span != before:
             step = []
         fitting = next((level for level in step if level[-1].last_hash < batch.first_hash), None)
         if fitting is None:
@@ -83,10 +85,6 @@ def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:
             levels.append(fitting := step[-1])
         fitting.append(batch)
     return levels
-
-
-def _span(batch: BatchRef) -> Span:
-    return Span(batch.lower, batch.upper, batch.since)
 
 
 def newest_run(sizes: Sequence[int]) -> int:
@@ -105,11 +103,6 @@ def newest_run(sizes: Sequence[int]) -> int:
 def _crowded(sizes: Sequence[int]) -> int | None:
     """The first batch that is less than twice as long as the next."""
     return next((i for i in range(len(sizes) - 1) if sizes[i] < 2 * sizes[i + 1]), None)
-
-
-def _collapses(batch: BatchRef, since: int) -> bool:
-    """Whether its times, once several, are all one by now, and it is worth the while."""
-    return batch.rows >= SMALL_ROWS and batch.first_time < batch.last_time <= since
 
 
 def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest:

@@ -8,6 +8,7 @@ or ran twice carry that step's name and an attempt of their own, so nobody ever 
 can sweep them away.
 """
 
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any, NewType
 
 import numpy as np
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, write_batch
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, is_small, write_batch, write_small_batch
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
 from tidemark_replica.arrangement.hashing import bucket_edges, key_hashes
 from tidemark_replica.arrangement.layout import Layout, file_hashes
@@ -50,7 +51,7 @@ class BatchWriter:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the step."""
-        return self._wanted is None or self._wanted.exists()
+        return self._wanted is None or os.path.exists(self._wanted)
 
     def while_wanted(self, parts: Iterable[Any]) -> Iterator[Any]:
         """The parts of something long, as long as somebody waits for it; raises StepGone from then on."""
@@ -76,9 +77,26 @@ class BatchWriter:
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
         """Write a batch for this step's own use."""
-        file = f"{arrangement}/{self.name}-{self._files}.arrow"
+        file = self._next_file(arrangement)
+        return self._kept(write_batch(self._directory, file, layout, bucket, span, self.while_wanted(segments)), file)
+
+    def write_run(self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
+        """The same of one segment that has rows."""
+        file = self._next_file(arrangement)
+        if is_small(rows):
+            ref: BatchRef | None = write_small_batch(self._directory, file, layout, bucket, span, rows)
+        else:
+            ref = write_batch(self._directory, file, layout, bucket, span, [rows])
+        assert ref is not None, "a run has rows"
+        self._kept(ref, file)
+        return ref
+
+    def _next_file(self, arrangement: ArrangementId) -> str:
         self._files += 1
-        ref = write_batch(self._directory, file, layout, bucket, span, self.while_wanted(segments))
+        return f"{arrangement}/{self.name}-{self._files}.arrow"
+
+    def _kept(self, ref: BatchRef | None, file: str) -> BatchRef | None:
+        """What has been written, if it is wanted and may stay."""
         if not self.is_wanted:
             (self._directory / file).unlink(missing_ok=True)
             raise StepGone(f"nobody waits for {self.name} any more")
@@ -86,6 +104,7 @@ class BatchWriter:
             self._bytes_left -= ref.bytes
             if self._bytes_left < 0:
                 self.discard(ref)
+                arrangement = file.partition("/")[0]
                 raise DiskLimitExceeded(
                     f"arrangement {arrangement} needs {ref.bytes} bytes of scratch space more than is allowed: "
                     "give the replica more scratch, or keep less state"
@@ -129,9 +148,10 @@ def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -
     if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
         return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
     rows = list(merged)
-    ref = writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, rows)
-    if ref is not None and len(rows) == 1:
-        cache.keep(ref, rows[0])
+    if len(rows) != 1:
+        return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, rows)
+    ref = writer.write_run(task.arrangement, layout, task.batches[0].bucket, task.span, rows[0])
+    cache.keep(ref, rows[0])
     return ref
 
 

@@ -22,6 +22,7 @@ from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.probe import SLICE_ROWS, Hits, Keys, probe
 from tidemark_replica.arrangement.share import WHOLE, Share
+from tidemark_replica.arrangement.small_batches import runs_of_small
 from tidemark_replica.arrangement.spine import RANGE_ROWS, ranges
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
 
@@ -42,8 +43,8 @@ class Trace:
 
     def segments_of(self, keys: Keys) -> Iterator[Segment]:
         """The segments of the buckets that the keys lie in."""
-        for ref in self._near(keys):
-            yield from self._cache.segments(ref, self.layout)
+        for refs in runs_of_small(self._near(keys)):
+            yield from self._cache.together(refs, self.layout)
 
     def probe(
         self,
@@ -54,18 +55,16 @@ class Trace:
         slice_rows: int = SLICE_ROWS,
     ) -> Iterator[Hits]:
         """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
-        for ref in self._near(keys):
-            if _too_late(ref, before):
-                continue
-            needs_filter = before if before is not None and ref.last_time >= before else None
-            segments = self._cache.segments(ref, self.layout)
+        for refs in runs_of_small(ref for ref in self._near(keys) if not _too_late(ref, before)):
+            needs_filter = before if before is not None and any(ref.last_time >= before for ref in refs) else None
+            segments = self._cache.together(refs, self.layout)
             yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
 
     def sizes(self, keys: Keys) -> Ints:
         """For every key how many rows are stored with its hash: at least those of the key, in all versions."""
         total = np.zeros(len(keys.hashes), np.int64)
-        for ref in self._near(keys):
-            for segment in self._cache.segments(ref, self.layout):
+        for refs in runs_of_small(self._near(keys)):
+            for segment in self._cache.together(refs, self.layout):
                 total += np.searchsorted(segment.hashes, keys.hashes, "right")
                 total -= np.searchsorted(segment.hashes, keys.hashes, "left")
         return total

@@ -7,6 +7,7 @@ __error       string: NULL in ok rows; in errs rows set, and then c0 ... cn-1 ar
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark_replica.arrangement.errors import MalformedUpdates
+from tidemark_replica.by_identity import ByIdentity
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -24,7 +26,10 @@ TIME, DIFF, ERROR = "__time", "__diff", "__error"
 
 CHUNK_BYTES = 1 << 28
 """How much rows that are handled together may take: an Arrow column of texts ends at 2 GiB, and so might memory."""
+_SMALL_BYTES = 1 << 18
 _TAIL = 3
+TAIL_TYPES = pa.int64(), pa.int64(), pa.string()
+"""Of times, diffs and errors."""
 
 Array: TypeAlias = Any  # pa.Array: pyarrow ships no types
 Updates: TypeAlias = Any  # pa.RecordBatch of an update schema
@@ -39,8 +44,21 @@ def update_schema(types: Iterable[pa.DataType]) -> pa.Schema:
 def make_updates(columns: Sequence[Array], times: Ints, diffs: Ints, errors: Array | None = None) -> Updates:
     """Assemble a batch; without `errors` all its rows are ok."""
     errors = pa.nulls(len(times), pa.string()) if errors is None else errors
-    schema = update_schema([c.type for c in columns])
-    return pa.RecordBatch.from_arrays([*columns, pa.array(times), pa.array(diffs), errors], schema=schema)
+    return updates_of([*columns, pa.array(times), pa.array(diffs), errors])
+
+
+def updates_of(columns: list[Array]) -> Updates:
+    """A batch of all its columns, times, diffs and errors being the last ones."""
+    names = _names(len(columns) - _TAIL)  # with a schema it would take several times as long
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@cache
+def _names(width: int) -> list[str]:
+    return [*(f"c{i}" for i in range(width)), TIME, DIFF, ERROR]
+
+
+_schema_of_tuple = ByIdentity[tuple[pa.DataType, ...], pa.Schema](update_schema)
 
 
 def row_columns(updates: Updates) -> list[Array]:
@@ -85,15 +103,17 @@ def as_error_rows(errs: Updates, types: Sequence[pa.DataType]) -> Updates:
 
 def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, upper: int) -> None:
     """Refuse a batch of another schema, or with a time outside [lower, upper)."""
-    expected = update_schema(types)
-    if updates.schema.types != expected.types or updates.schema.names != expected.names:
-        raise MalformedUpdates(f"expected updates of schema {_brief(expected)}, got {_brief(updates.schema)}")
+    expected = _schema_of_tuple(types) if isinstance(types, tuple) else update_schema(types)
+    schema = updates.schema
+    if not schema.equals(expected) and (schema.types != expected.types or schema.names != expected.names):
+        raise MalformedUpdates(f"expected updates of schema {_brief(expected)}, got {_brief(schema)}")
     if updates.num_rows == 0:
         return
-    for name in (TIME, DIFF):
-        if updates.column(name).null_count:
+    for name, position in ((TIME, -3), (DIFF, -2)):
+        if updates.column(updates.num_columns + position).null_count:
             raise MalformedUpdates(f"column {name} holds NULLs")
-    low, high = int(times(updates).min()), int(times(updates).max())
+    at = times(updates)
+    low, high = int(at.min()), int(at.max())
     if low < lower or high >= upper:
         raise MalformedUpdates(f"updates of times {low}..{high} in a step over [{lower}, {upper})")
 
@@ -111,28 +131,30 @@ def rechunk(
     """
     tag: Any = None
     pending: list[Updates] = []
-    size = 0
+    size = held = 0
     for next_tag, batch in stream:
         if check is not None:
             check(next_tag, batch)
-        too_many = _rows(pending) + batch.num_rows > rows or size + batch.nbytes > CHUNK_BYTES
-        if pending and (next_tag != tag or too_many):
+        count, takes = batch.num_rows, bytes_at_most(batch)
+        if pending and (next_tag != tag or held + count > rows or size + takes > CHUNK_BYTES):
             yield tag, _together(pending)
-            pending, size = [], 0
+            pending, size, held = [], 0, 0
         tag = next_tag
-        most = rows_that_fit(batch.num_rows, batch.nbytes, rows)
+        most = rows_that_fit(count, takes, rows)
         while batch.num_rows > most:
             yield tag, batch.slice(0, most)
             batch = batch.slice(most)
         if batch.num_rows:
             pending.append(batch)
-            size += batch.nbytes
+            size, held = size + (takes if batch.num_rows == count else batch.nbytes), held + batch.num_rows
     if pending:
         yield tag, _together(pending)
 
 
-def _rows(batches: Sequence[Updates]) -> int:
-    return sum(b.num_rows for b in batches)
+def bytes_at_most(batch: Updates) -> int:
+    """What a batch takes; of a small one no more than that, since to ask Arrow exactly is dear in a small step."""
+    whole = int(batch.get_total_buffer_size())
+    return whole if whole <= _SMALL_BYTES else int(batch.nbytes)
 
 
 def _together(batches: Sequence[Updates]) -> Updates:

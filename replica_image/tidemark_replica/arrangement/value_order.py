@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.columns import equal_at, take
 from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.ordering import sort_words
 from tidemark_replica.arrangement.updates import Array, Bools, Hashes, Ints
+
+_FEW = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,20 @@ def sort_rows(groups: Hashes, keys: Iterable[SortKey]) -> Ordered:
     order = order_by_hash(groups)
     begins = np.ones(len(order), np.bool_)
     begins[1:] = groups[order[1:]] != groups[order[:-1]]
-    for key in keys:
-        if begins.all():
+    left = list(keys)
+    while left and not begins.all():
+        if _are_equal(order, begins, left):
             break
-        _refine(order, begins, key)
+        _refine(order, begins, left.pop(0))
     return Ordered(order, begins)
+
+
+def _are_equal(order: Ints, begins: Bools, keys: Sequence[SortKey]) -> bool:
+    """Whether a few rows that are tied are equal in all that is left, so that there is nothing to sort."""
+    after = np.flatnonzero(~begins)
+    if len(after) > _FEW:
+        return False
+    return bool(equal_at([k.column for k in keys], order[after - 1], [k.column for k in keys], order[after]).all())
 
 
 def row_keys(columns: Sequence[Array], order: Sequence[OrderKey], left_out: Sequence[int] = ()) -> list[SortKey]:
@@ -90,7 +101,7 @@ def _colliding(hashes: Hashes, keys: list[Array]) -> list[Array]:
     """The key's columns if unequal keys share a hash; else none, since the hashes say it all."""
     order = order_by_hash(hashes)
     ties = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
-    same = equal_rows(take(keys, order[ties]), take(keys, order[ties + 1]), len(ties))
+    same = equal_at(keys, order[ties], keys, order[ties + 1])
     return [] if same.all() else keys
 
 

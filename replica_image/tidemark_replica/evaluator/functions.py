@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator import casts, comparisons, dates, logic, numbers, text
 from tidemark_replica.evaluator.comparisons import is_plain
@@ -106,9 +106,21 @@ def _compiled(expr: ScalarExpr) -> Evaluate:
         index = expr.index
         return lambda columns, rows: columns(index)
     if isinstance(expr, Literal):
-        value = pa.scalar(literal_value(expr), arrow_type(expr.type))
-        return lambda columns, rows: Result(pa.repeat(value, rows))
-    return _call(expr)
+        return _constant(pa.scalar(literal_value(expr), arrow_type(expr.type)))
+    made = _call(expr)
+    if columns_of(expr):
+        return made
+    once = made(_no_column, 1)
+    return made if once.failed is not None else _constant(once.values[0])
+
+
+def _constant(value: Any) -> Evaluate:
+    """The same in every row."""
+    return lambda columns, rows: Result(pa.repeat(value, rows))
+
+
+def _no_column(index: int) -> Result:
+    raise IndexError(f"a constant reads column {index}")
 
 
 def _call(call: Call) -> Evaluate:

@@ -85,7 +85,8 @@ def coalesce(call: Call, arguments: list[Result]) -> Result:
 
 def is_true(values: Array) -> Bools:
     """Neither false nor NULL."""
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
+    whole = pc.fill_null(values, False) if values.null_count else values
+    return np.asarray(whole.to_numpy(zero_copy_only=False))
 
 
 def _take(made: Array, failed: Bools, taken: Bools, value: Result) -> tuple[Array, Bools]:

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from tidemark_protocol.expr import ScalarExpr, columns_of
 from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.sqltext import error_of
-from tidemark_replica.arrangement.columns import canonical, take
+from tidemark_replica.arrangement.columns import canonical
 from tidemark_replica.arrangement.updates import (
     Array,
     Bools,
@@ -34,6 +33,7 @@ from tidemark_replica.arrangement.updates import (
     times,
 )
 from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.by_identity import ByIdentity
 from tidemark_replica.error_text import error_text
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
 from tidemark_replica.evaluator.logic import is_true
@@ -45,13 +45,9 @@ def admits(mfp: MapFilterProject) -> bool:
     return not (mfp.lower or mfp.upper) and all(map(admits_expression, (*mfp.expressions, *mfp.predicates)))
 
 
-@lru_cache(maxsize=1024)
 def evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:
-    """The operator as a function of a batch; it gives ok rows in their order, then the errs.
-
-    Ask once for many batches: finding it compares whole plans.
-    """
-    return _Compiled(mfp).run
+    """The operator as a function of a batch; it gives ok rows in their order, then the errs."""
+    return _compiled(mfp).run
 
 
 class _Compiled:
@@ -83,13 +79,16 @@ class _Compiled:
             failures.append(error)
         rows = np.flatnonzero(kept)
         all_kept = len(rows) == oks.num_rows
-        after = before if all_kept else _Row(self, take(row_columns(oks), rows), len(rows))
+        after = before if all_kept else _Row(self, row_columns(oks), len(rows), pa.array(rows))
         failures = [f if f is None or all_kept else f[rows] for f in failures]
         shown = [after.column(i) for i in self.projection]
         failures += [after.error(i) for i in dict.fromkeys(self.projection)]
         time, diff = (times(oks), diffs(oks)) if all_kept else (times(oks)[rows], diffs(oks)[rows])
         columns = [canonical(_conform(s.values, t)) for s, t in zip(shown, self.types, strict=True)]
         return _with_errors(columns, time, diff, [f for f in failures if f is not None])
+
+
+_compiled = ByIdentity[MapFilterProject, _Compiled](_Compiled)
 
 
 class _Part:
@@ -107,14 +106,21 @@ def _text(expr: ScalarExpr) -> str:
 
 
 class _Row:
-    """A batch of rows: the input's columns, and mapped ones, computed when they are first asked for."""
+    """Rows, perhaps `chosen` ones of a batch: the input's columns, and mapped ones, made when they are asked for."""
 
-    def __init__(self, of: _Compiled, columns: Sequence[Array], rows: int) -> None:
-        self._of, self._columns, self._rows = of, columns, rows
+    def __init__(self, of: _Compiled, columns: Sequence[Array], rows: int, chosen: Array | None = None) -> None:
+        self._of, self._columns, self._rows, self._chosen = of, columns, rows, chosen
+        self._taken: dict[int, Result] = {}
         self._mapped: dict[int, tuple[Result, Errors]] = {}
 
     def column(self, index: int) -> Result:
-        return Result(self._columns[index]) if index < self._of.width else self._compute(index)[0]
+        if index >= self._of.width:
+            return self._compute(index)[0]
+        found = self._taken.get(index)
+        if found is None:
+            values = self._columns[index]
+            found = self._taken[index] = Result(values if self._chosen is None else values.take(self._chosen))
+        return found
 
     def error(self, index: int) -> Errors:
         """Of a mapped column, the error in each row; None: nowhere."""

@@ -2,8 +2,9 @@
 
     decimal(32,4) * decimal(16,2)  ──►  decimal(49,6), which is no type  ──►  decimal(38,6), or a failure
 
-Where the values at hand are small, as prices and rates are, the result fits for sure and is computed in 128 bits; else
-in 256. No digit is ever cut: an operator whose result would have to be rounded is not admitted.
+Where the values at hand are small, as prices and rates are, the result fits for sure: it is computed in 64 bits if it
+has room there, or in 128; else in 256. No digit is ever cut: an operator whose result would have to be rounded is not
+admitted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import pyarrow.compute as pc
 from tidemark_protocol import decimals
 from tidemark_protocol.expr import Call
 from tidemark_protocol.types import SqlType
+from tidemark_replica.arrangement.columns import decimal_words
 from tidemark_replica.arrangement.updates import Bools
 from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.evaluator.result import valid
 
 _OPERATORS = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _WIDE = 76
 _EXACT = Context(prec=_WIDE)
+_IN_WORDS: dict[str, Any] = {"+": np.add, "-": np.subtract, "*": np.multiply}
+_BOUND, _63 = 1 << 62, np.int64(63)
 
 
 def admits_wide(call: Call) -> bool:
@@ -35,6 +40,8 @@ def admits_wide(call: Call) -> bool:
 
 def wide(call: Call, left: Any, right: Any) -> tuple[Any, Bools | None]:
     """The values, NULL where they do not fit, and where that is (None: nowhere)."""
+    if (made := _in_words(call, left, right)) is not None:
+        return made, None
     narrow = [_narrowed(a.type, values) for a, values in zip(call.arguments, (left, right), strict=True)]
     if not decimals.may_overflow(call.function, *narrow):
         made = _OPERATORS[call.function](*(v.cast(arrow_type(t)) for v, t in zip((left, right), narrow, strict=True)))
@@ -44,6 +51,28 @@ def wide(call: Call, left: Any, right: Any) -> tuple[Any, Bools | None]:
     wrong = pc.greater(pc.abs(made), pa.scalar(greatest, made.type)).fill_null(False)
     fits = pc.if_else(wrong, pa.scalar(None, made.type), made).cast(arrow_type(call.type))
     return fits, np.asarray(wrong.to_numpy(zero_copy_only=False))
+
+
+def _in_words(call: Call, left: Any, right: Any) -> Any | None:
+    """The values, if every step to them fits 64 bits."""
+    scale = call.type.scale
+    words = []
+    for argument, values in zip(call.arguments, (left, right), strict=True):
+        low, high = decimal_words(values)
+        up = 1 if call.function == "*" else 10 ** (scale - argument.type.scale)
+        size = max(int(low.max(initial=0)), -int(low.min(initial=0))) * up
+        if size >= _BOUND or (high != low >> _63).any():  # what is under a NULL counts too: at worst the long way
+            return None
+        words.append((low * up, size))
+    (a, most), (b, most_other) = words
+    if (most * most_other if call.function == "*" else most + most_other) >= _BOUND:
+        return None
+    made = np.empty((len(a), 2), np.int64)
+    _IN_WORDS[call.function](a, b, out=made[:, 0])
+    np.right_shift(made[:, 0], _63, out=made[:, 1])
+    present = valid(left) & valid(right) if left.null_count or right.null_count else None
+    bitmap = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.Array.from_buffers(arrow_type(call.type), len(a), [bitmap, pa.py_buffer(made)])
 
 
 def _narrowed(of: SqlType, values: Any) -> SqlType:

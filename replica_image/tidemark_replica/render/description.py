@@ -22,7 +22,7 @@ from typing import Any
 
 from tidemark_persist import Part
 from tidemark_protocol.ids import GlobalId
-from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.batch import BatchRef, batches_from_json
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
 from tidemark_replica.arrangement.step import StepId
@@ -124,7 +124,7 @@ class Report:
     def write(self, folder: Path, stage: str, share: int = 0) -> None:
         value = {
             "attempt": self.attempt,
-            "written": {a: [b.to_json() for b in refs] for a, refs in self.written.items()},
+            "written": dict(self.written),
             "merges": [_merge_to_json(m) for m in self.merges],
             "published": {name: [p.files, p.rows, p.times] for name, p in self.published.items()},
             "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
@@ -134,7 +134,7 @@ class Report:
     @staticmethod
     def read(path: Path) -> Report:
         value = json.loads(path.read_bytes())
-        written = {ArrangementId(a): tuple(map(BatchRef.from_json, refs)) for a, refs in value["written"].items()}
+        written = {ArrangementId(a): batches_from_json(refs) for a, refs in value["written"].items()}
         merges = tuple(map(_merge_from_json, value["merges"]))
         published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
         fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
@@ -147,18 +147,18 @@ def report_name(stage: str, share: int, attempt: int | str) -> str:
 
 
 def _merge_to_json(merged: Merged) -> dict[str, Any]:
-    result = None if merged.result is None else merged.result.to_json()
-    batches = [b.to_json() for b in merged.merge.batches]
-    return {"of": merged.merge.arrangement, "since": merged.merge.since, "batches": batches, "result": result}
+    merge = merged.merge
+    return {"of": merge.arrangement, "since": merge.since, "batches": merge.batches, "result": merged.result}
 
 
 def _merge_from_json(value: dict[str, Any]) -> Merged:
-    merge = Merge(ArrangementId(value["of"]), tuple(map(BatchRef.from_json, value["batches"])), value["since"])
-    return Merged(merge, None if value["result"] is None else BatchRef.from_json(value["result"]))
+    merge = Merge(ArrangementId(value["of"]), batches_from_json(value["batches"]), value["since"])
+    return Merged(merge, None if value["result"] is None else BatchRef(*value["result"]))
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
     """As a whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value))
-    temporary.replace(path)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w") as file:
+        file.write(json.dumps(value))
+    os.replace(temporary, path)

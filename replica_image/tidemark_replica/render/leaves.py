@@ -21,6 +21,7 @@ from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.share import Share
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import (
+    TAIL_TYPES,
     Updates,
     as_error_rows,
     diffs,
@@ -29,7 +30,7 @@ from tidemark_replica.arrangement.updates import (
     row_columns,
     split_errors,
     times,
-    update_schema,
+    updates_of,
 )
 from tidemark_replica.render.description import Description
 from tidemark_replica.render.files import read_updates
@@ -48,12 +49,11 @@ _PARTS_PER_TASK = 8
 
 def read_source(description: Description, source: Source, share: Share) -> Iterator[Updates]:
     """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
-    columns = [*source.names, TIME, DIFF, ERROR]
-    schema = update_schema(source.types)
+    columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
     for part, turn in divided(description.parts.get(source.id, ()), share):
         for batch in read_part(part, columns=columns, turn=turn):
-            arrays = [_as(column, type) for column, type in zip(batch.columns, schema.types, strict=True)]
-            updates = canonical_rows(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            arrays = [_as(column, type) for column, type in zip(batch.columns, types, strict=True)]
+            updates = canonical_rows(updates_of(arrays))
             if description.hydrates:
                 updates = _advanced(updates, description.lower)
             yield _delayed(updates, description) if source.delayed else updates

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef
+from tidemark_replica.arrangement.batch import BatchCache, BatchRef, batches_from_json
 from tidemark_replica.arrangement.errors import DiskLimitExceeded
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge, apply
@@ -154,7 +154,7 @@ def write_order(path: Path, store: ArrangementStore, manifest: Manifest, found: 
         "step": step,
         "bytes_left": store.bytes_left,
         "manifest": manifest.to_json(),
-        "batches": [b.to_json() for b in found.batches],
+        "batches": found.batches,
         "since": found.since,
     }
     path.write_text(json.dumps(value))
@@ -163,7 +163,7 @@ def write_order(path: Path, store: ArrangementStore, manifest: Manifest, found: 
 def read_result(order: Path) -> BatchRef | None:
     """What the task made of it; None if everything cancelled."""
     value = json.loads(_result_of(order).read_text())
-    return None if value is None else BatchRef.from_json(value)
+    return None if value is None else BatchRef(*value)
 
 
 def run_merge(rows: Iterable[Any]) -> Iterable[Any]:
@@ -182,11 +182,11 @@ def carry_out(order: Path) -> None:
     """Do what the order says, for as long as it is there; an attempt's result is whole or not there."""
     value = json.loads(order.read_text())
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
-    found = Merge(manifest.arrangement, tuple(map(BatchRef.from_json, value["batches"])), value["since"])
+    found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
     writer = BatchWriter(store, StepId(value["step"]), bytes_left=value["bytes_left"], wanted=order)
     result = merge(found, manifest.layout, _CACHES.setdefault(store, BatchCache(store)), writer)
     draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
-    draft.write_text(json.dumps(None if result is None else result.to_json()))
+    draft.write_text(json.dumps(result))
     draft.replace(_result_of(order))
 
 

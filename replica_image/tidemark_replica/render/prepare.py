@@ -20,6 +20,7 @@ from tidemark_replica.render.frames import (
 from tidemark_replica.render.pipeline import Types
 from tidemark_replica.render.slots import Feed
 from tidemark_replica.render.stage import run_stage
+from tidemark_replica.render.travelling import travelling
 
 
 def prepare(session: Any, stage: StageFrame, tasks: int = 1) -> Any:
@@ -47,7 +48,7 @@ class _Plans:
         self, frame: StageFrame, slots: tuple[Types, ...], rows: Any, ddl: str, *, exchanged: bool = False
     ) -> Any:
         feed = Feed(slots, self._tasks, exchanged)
-        return rows.mapInArrow(partial(run_stage, frame.name, frame.tree, feed), ddl)
+        return rows.mapInArrow(partial(run_stage, frame.name, travelling(frame.tree), feed), ddl)
 
     def _exchange(self, frame: ExchangeFrame) -> Any:
         """Spark's shuffle, of rows that say where they go."""

@@ -8,7 +8,8 @@ commit does not depend on, where its fragments ran.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -119,16 +120,18 @@ def believed(folder: Path, pipelines: Sequence[Sequence[str]], what: str, tasks:
     one task may be told apart by their chunks, but not by what these add up to: whichever is believed, what another
     one sent through an exchange says the same.
     """
-    reports = [r for stages in pipelines for share in range(tasks) for r in _complete(folder, stages, share, what)]
-    return _together(reports)
+    names = os.listdir(folder) if folder.is_dir() else []
+    found = [_complete(folder, names, stages, share, what) for stages in pipelines for share in range(tasks)]
+    return _together([report for reports in found for report in reports])
 
 
-def _complete(folder: Path, stages: Sequence[str], share: int, what: str) -> list[Report]:
-    attempts = sorted(int(p.name.split(".")[-2]) for p in folder.glob(report_name(stages[-1], share, "*")))
-    for attempt in attempts:
-        paths = [folder / report_name(stage, share, attempt) for stage in stages]
-        if all(path.exists() for path in paths):
-            return [Report.read(path) for path in paths]
+def _complete(folder: Path, names: Collection[str], stages: Sequence[str], share: int, what: str) -> list[Report]:
+    before, after = report_name(stages[-1], share, "*").split("*")
+    attempts = [int(n[len(before) : -len(after)]) for n in names if n.startswith(before) and n.endswith(after)]
+    for attempt in sorted(attempts):
+        reports = [report_name(stage, share, attempt) for stage in stages]
+        if all(report in names for report in reports):
+            return [Report.read(folder / report) for report in reports]
     raise StepFailed(f"{what} ended without a complete report of its stages {', '.join(stages)}; run it again")
 
 

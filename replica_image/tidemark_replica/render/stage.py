@@ -333,7 +333,7 @@ _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
 
 def _context(description: Description, path: Path, share: Share) -> StepContext:
     store, bytes_left = description.store, description.bytes_left
-    cache = _CACHES.setdefault(store, BatchCache(store))
+    cache = _CACHES.get(store) or _CACHES.setdefault(store, BatchCache(store))
     bytes_left = None if bytes_left is None else bytes_left // share.of
     writer = BatchWriter(store, description.step, bytes_left=bytes_left, wanted=path)
     lower, upper = description.lower, description.upper

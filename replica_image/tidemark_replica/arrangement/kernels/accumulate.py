@@ -20,10 +20,15 @@ from tidemark_replica.arrangement.kernels.accumulators import accumulator
 from tidemark_replica.arrangement.kernels.aggregates import (
     Accumulator,
     Aggregate,
+    DecimalSum,
+    IntegerSum,
     weights_of,
 )
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, row_columns, times
+
+_FEW = 1 << 12
+"""Rows that are summed up in one piece."""
 
 SLOT_OF_POSITION_0 = 32
 """s; the positions of products begin at -31."""
@@ -43,28 +48,38 @@ class Shape:
 
     @cached_property
     def columns(self) -> tuple[range, ...]:
-        """Each aggregate's columns; column 0 is the group's row count."""
-        ends = np.cumsum([1, *(a.width for a in self.accumulators)]).tolist()
-        return tuple(range(end - a.width, end) for a, end in zip(self.accumulators, ends[1:], strict=True))
+        """Each aggregate's columns: sum and avg of one column have the same. Column 0 is the group's row count."""
+        known: dict[object, range] = {}
+        columns, end = [], 1
+        for i, (aggregate, kept) in enumerate(zip(self.aggregates, self.accumulators, strict=True)):
+            alike = (aggregate.argument, aggregate.filter) if isinstance(kept, IntegerSum | DecimalSum) else i
+            columns.append(known.setdefault(alike, range(end, end + kept.width)))
+            end = max(end, columns[-1].stop)
+        return tuple(columns)
+
+    @cached_property
+    def contributing(self) -> tuple[int, ...]:
+        """The aggregates whose columns are not those of an earlier one."""
+        return tuple(i for i, columns in enumerate(self.columns) if columns not in self.columns[:i] or not columns)
 
     @cached_property
     def floats(self) -> tuple[tuple[int, int], ...]:
         """(aggregate, which of its splits) for all float digits; in slots above 0 the i-th one's stand in column i."""
         return tuple((i, n) for i, a in enumerate(self.accumulators) for n in range(len(a.splits)))
 
-    @property
+    @cached_property
     def width(self) -> int:
-        return 1 + sum(a.width for a in self.accumulators)
+        return max((columns.stop for columns in self.columns), default=1)
 
-    @property
-    def key_types(self) -> list[pa.DataType]:
-        return [self.types[k] for k in self.key]
+    @cached_property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(self.types[k] for k in self.key)
 
-    @property
-    def output_types(self) -> list[pa.DataType]:
-        return [*self.key_types, *(a.type for a in self.accumulators)]
+    @cached_property
+    def output_types(self) -> tuple[pa.DataType, ...]:
+        return (*self.key_types, *(a.type for a in self.accumulators))
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """How the state is arranged."""
         return Layout.of_sums(self.key_types, self.width)
@@ -86,6 +101,11 @@ class Cells:
         cells, of_row = np.unique(groups * len(distinct) + which, return_inverse=True)
         return Cells(of_row, cells // len(distinct), distinct[cells % len(distinct)])
 
+    def runs(self) -> tuple[Ints, Ints]:
+        """Row numbers with those of one cell side by side, and where each cell begins among them."""
+        order = np.argsort(self.of_row, kind="stable")
+        return order, np.searchsorted(self.of_row[order], np.arange(len(self.group)))
+
 
 def accumulate(oks: Updates, shape: Shape) -> Any:
     """Ok updates as rows of state, ascending by key hash; groups and times whose sums cancel are left out."""
@@ -100,21 +120,20 @@ def accumulate(oks: Updates, shape: Shape) -> Any:
     digits, first = _float_digits(columns, weights, cells, shape)
     cell, slot, accumulated = _as_rows(sums, digits, first)
     row = groups.first[cells.group[cell]]
-    return shape.layout.assemble(
-        hashes[row], take(keys, row), cells.time[cell], pa.array(slot.astype(np.int32)), list(accumulated)
-    )
+    slots = pa.array(slot.astype(np.int32))
+    return shape.layout.assemble(hashes[row], take(keys, row), cells.time[cell], slots, accumulated.T)
 
 
 def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> Ints:
     """(column, cell): the accumulators of slot 0."""
     parts = [weights]
-    for aggregate, kept in zip(shape.aggregates, shape.accumulators, strict=True):
+    for aggregate, kept in ((shape.aggregates[i], shape.accumulators[i]) for i in shape.contributing):
         argument = columns[aggregate.argument or 0] if columns else None
         parts += kept.contributions(argument, weights_of(aggregate, columns, weights))
-    sums = np.zeros((shape.width, len(cells.group)), np.int64)
-    for target, part in zip(sums, parts, strict=True):
-        np.add.at(target, cells.of_row, part)
-    return sums
+    order, starts = cells.runs()
+    if len(weights) <= _FEW:
+        return np.asarray(np.add.reduceat(np.stack(parts)[:, order], starts, axis=1))
+    return np.stack([np.add.reduceat(part[order], starts) for part in parts])
 
 
 def _float_digits(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> tuple[Ints, int]:

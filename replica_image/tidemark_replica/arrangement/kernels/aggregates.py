@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import fixed, validity
-from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats
+from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats, small
 from tidemark_replica.arrangement.updates import Array, Bools, Ints
 
 NEGATIVE = "NEGATIVE_MULTIPLICITY"
@@ -149,6 +149,8 @@ class IntegerSum:
         if self.average:
             total = floats.to_double(state[1:], 0)
             return Reading(nullable(total / np.where(valid, counts, 1), valid), (crowded,))
+        if (sums := small.total(np.asarray(state[1:]))) is not None:
+            return Reading(nullable(sums, valid), (crowded,))
         value, fits = digits.to_int64(digits.carry(state[1:], 3))
         return Reading(nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
 
@@ -171,8 +173,10 @@ class DecimalSum:
         return [weights, *(d * weights for d in digits.of_decimal(column))]
 
     def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
-        counts, valid = state[0], state[0] != 0
         crowded = rows > MAX_ROWS
+        if (reading := self._small(crowded, state)) is not None:
+            return reading
+        counts, valid = state[0], state[0] != 0
         carried = digits.carry(state[1:], 5)
         values, fits = digits.to_decimal(carried, min(self.precision + 10, 38), self.scale, valid)
         failures = ((TOO_MANY, crowded), (OVERFLOW, ~fits))
@@ -183,6 +187,23 @@ class DecimalSum:
             carried, counts, self.scale, self.type.precision, self.type.scale, valid
         )
         return Reading(values, (*failures, (OUT_OF_RANGE, ~fits)))
+
+    def _small(self, crowded: Bools, state: Sequence[Ints]) -> Reading | None:
+        """The same where no sum needs more than 64 bits."""
+        total, counts = small.total(np.asarray(state[1:])), state[0]
+        if total is None:
+            return None
+        if not self.average:
+            made = small.decimals(total, min(self.precision + 10, 38), self.scale, counts != 0)
+        else:
+            valid = ~crowded & (counts > 0)
+            found = small.averages(total, counts, self.scale, self.type.precision, self.type.scale, valid)
+            if found is None:
+                return None
+            made = found
+        values, fits = made
+        failures = [] if fits is None else [(OUT_OF_RANGE if self.average else OVERFLOW, ~fits)]
+        return Reading(values, ((TOO_MANY, crowded), *failures))
 
 
 def as_doubles(column: Array) -> floats.Doubles:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tidemark_replica.arrangement.columns import take
 from tidemark_replica.arrangement.consolidate import consolidate
@@ -52,9 +53,10 @@ def sorted_rows(updates: Updates, layout: Layout) -> Any:
     ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
     hashes = hashes_with_errors(layout.key_columns(columns), ok, updates.num_rows)
     order = order_by_hash(hashes)
-    *row, error = take([*columns, error], order)
+    row = take(columns, order)
+    error = error if ok is None else error.take(pa.array(order))
     time, diff = times(updates)[order], diffs(updates)[order]
-    return layout.assemble(hashes[order], row, time, error, [diff])
+    return layout.assemble(hashes[order], row, time, error, diff)
 
 
 def _check(context: StepContext, layout: Layout, _: None, updates: Updates) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import canonical
+from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.half_join import HalfJoin, Lookup
 from tidemark_replica.arrangement.kernels.intake import settled
@@ -33,10 +33,7 @@ from tidemark_replica.arrangement.updates import (
     Updates,
     as_error_rows,
     check_updates,
-    diffs,
-    make_updates,
     rechunk,
-    row_columns,
     split_errors,
     times,
 )
@@ -84,7 +81,8 @@ class _DeltaJoin:
             if read.arrangements:
                 for oks, errs in self._split(read, stream):
                     self._arrange(read, oks)
-                    yield errs
+                    if errs is not None:
+                        yield errs
         for source, (read, stream) in enumerate(pairs):
             if read.arrangements:
                 for oks in self._arranged(read):
@@ -92,23 +90,24 @@ class _DeltaJoin:
             else:
                 for oks, errs in self._split(read, stream):
                     yield from self._follow(source, oks)
-                    yield errs
+                    if errs is not None:
+                        yield errs
 
     def commit(self) -> None:
         """Hand the batches of the join's own arrangements to the step."""
         for runs in self._runs.values():
             runs.commit()
 
-    def _split(self, read: DeltaInput, stream: Iterable[Updates]) -> Iterator[tuple[Updates, Updates]]:
-        """An input's updates in chunks: ok rows in their canonical form, and errors as they come out."""
+    def _split(self, read: DeltaInput, stream: Iterable[Updates]) -> Iterator[tuple[Updates, Updates | None]]:
+        """An input's updates in chunks: ok rows in their canonical form, and errors, if any, as they come out."""
 
         def check(_: None, updates: Updates) -> None:
             check_updates(updates, read.types, self._context.lower, self._context.upper)
 
         for _, chunk in rechunk(((None, u) for u in stream), self._context.run_rows, check):
             oks, errs = split_errors(chunk)
-            clean = make_updates([canonical(c) for c in row_columns(oks)], times(oks), diffs(oks))
-            yield settled(self._context, clean), as_error_rows(errs, self._spec.types)
+            errors = as_error_rows(errs, self._spec.types) if errs.num_rows else None
+            yield settled(self._context, canonical_rows(oks)), errors
 
     def _arrange(self, read: DeltaInput, oks: Updates) -> None:
         for arrangement in read.arrangements if oks.num_rows else ():

@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import equal_rows, take
+from tidemark_replica.arrangement.columns import equal_at, take
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import NEGATIVE, NOT_EMPTY, Floating
 from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates, make_updates
@@ -94,8 +94,7 @@ def changes(states: Succession, shown: Shown, keys: Sequence[Array], output_type
 def _differ(shown: Shown, before: Ints, after: Ints) -> Bools:
     differ = (shown.row[before] != shown.row[after]) | (shown.error[before] != shown.error[after])
     both = np.flatnonzero(~differ & shown.row[after])
-    old, new = take(shown.values, before[both]), take(shown.values, after[both])
-    differ[both] = ~equal_rows(old, new, len(both))
+    differ[both] = ~equal_at(shown.values, before[both], shown.values, after[both])
     return np.asarray(differ)
 
 

@@ -22,6 +22,9 @@ from tidemark_replica.error_text import error_text
 HEAD_ROWS = 1 << 16
 """About how many rows of heads are looked at at a time; at least one group's."""
 
+FEW_ROWS = 128
+"""So many rows of every run are read at once, in whatever groups."""
+
 _EXPRESSION = "top-k"
 
 
@@ -36,7 +39,8 @@ def heads_of(
 ) -> Ranked:
     """These groups down to the ranking's last place, at every time of the step."""
     heads = Heads(keys, context.trace(state).segments_of(keys), step, ranking.layout)
-    return heads.settle(ranking.end + 1, lambda ranked: settled(ranked, context.lower, ranking.end))
+    count = max(ranking.end + 1, FEW_ROWS // max(heads.groups, 1))  # to read on costs more than to read some more
+    return heads.settle(count, lambda ranked: settled(ranked, context.lower, ranking.end))
 
 
 def changes(ranked: Ranked, ranking: Ranking, lower: int) -> Iterator[Updates]:

@@ -74,20 +74,17 @@ class HalfJoin:
 
     def _joined(self, chunk: Updates, columns: list[Array], hits: Hits) -> Iterator[Updates]:
         *met, met_at, met_diff = hits.stored.columns
-        at = times(chunk)[hits.delta]
-        good = np.flatnonzero(self._is_earlier(np.asarray(met_at.to_numpy()), at))
-        if len(good) == 0:
-            return
-        if len(good) < len(at):
-            met, delta, met_diff = take(met, good), hits.delta[good], met_diff.take(good)
-        else:
-            delta = hits.delta
-        looked_up = iter(met)
+        delta, at, met_diffs = hits.delta, times(chunk)[hits.delta], np.asarray(met_diff.to_numpy())
+        earlier = self._is_earlier(np.asarray(met_at.to_numpy()), at)
+        if not earlier.all():
+            good = np.flatnonzero(earlier)
+            if len(good) == 0:
+                return
+            met, delta, at, met_diffs = take(met, good), delta[good], at[good], met_diffs[good]
         width = len(columns)
-        own = iter(take_all(columns, [c for c in self._lookup.output if c < width]))
-        out = [next(own).take(delta) if c < width else next(looked_up) for c in self._lookup.output]
-        diff = multiply_diffs(diffs(chunk)[delta], np.asarray(met_diff.to_numpy()))
-        yield make_updates(out, times(chunk)[delta], diff)
+        looked_up, own = iter(met), iter(take([columns[c] for c in self._lookup.output if c < width], delta))
+        out = [next(own) if c < width else next(looked_up) for c in self._lookup.output]
+        yield make_updates(out, at, multiply_diffs(diffs(chunk)[delta], met_diffs))
 
     def _is_earlier(self, met: Ints, own: Ints) -> Any:
         """Whether what is met comes before the stream's update: in time, or then as a later input's."""

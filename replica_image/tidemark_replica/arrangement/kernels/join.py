@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import any_null, canonical, take
+from tidemark_replica.arrangement.columns import any_null, canonical_rows, take
 from tidemark_replica.arrangement.errors import DiffOverflow, OutOfFrontier
 from tidemark_replica.arrangement.kernels.arrange import sorted_rows
 from tidemark_replica.arrangement.kernels.intake import settled
@@ -40,14 +40,10 @@ from tidemark_replica.arrangement.updates import (
     Updates,
     as_error_rows,
     check_updates,
-    diffs,
-    errors,
     make_updates,
     rechunk,
-    row_columns,
     rows_that_fit,
     split_errors,
-    times,
 )
 
 
@@ -124,8 +120,7 @@ class _Stage:
         oks = settled(self._context, oks)
         if oks.num_rows == 0:
             return
-        clean = make_updates([canonical(c) for c in row_columns(oks)], times(oks), diffs(oks), errors(oks))
-        rows = sorted_rows(clean, self._layouts[side])
+        rows = sorted_rows(canonical_rows(oks), self._layouts[side])
         own = [rows.column(i) for i in self._fetched(side)]
         for hits in self._meet(side, self._keys(side, rows), pairs_at_once(own, rows.num_rows, self._context)):
             yield self._joined(side, rows, hits)

@@ -4,7 +4,7 @@
                                                                              ├──────────> (a, count 3, digits 37)
     task 1   (a, 7)                  ──>  (a, count 1, digits 7)            ─┘
 
-A row of state travels as an update of diff 1: key ++ slot ++ accumulators. The reduce behind the exchange (`summed`)
+A row of state travels as an update of diff 1: key ++ slot ++ sums. The reduce behind the exchange (`summed`)
 adds them up instead of making them; everything else it does as ever. Without state.
 """
 
@@ -19,7 +19,7 @@ from tidemark_replica.arrangement.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.hashing import key_hashes
 from tidemark_replica.arrangement.kernels.accumulate import Shape, accumulate
 from tidemark_replica.arrangement.kernels.intake import chunks
-from tidemark_replica.arrangement.layout import Layout
+from tidemark_replica.arrangement.layout import Layout, sums_in, sums_type
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import Updates, as_error_rows, make_updates, row_columns, times
 
@@ -31,9 +31,9 @@ class PartialSumsSpec:
     shape: Shape
 
 
-def sums_types(shape: Shape) -> list[pa.DataType]:
+def sums_types(shape: Shape) -> tuple[pa.DataType, ...]:
     """The columns of rows of state that travel."""
-    return [*shape.key_types, pa.int32(), *([pa.int64()] * shape.width)]
+    return (*shape.key_types, pa.int32(), sums_type(shape.width))
 
 
 def partial_sums(context: StepContext, spec: PartialSumsSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
@@ -48,13 +48,12 @@ def partial_sums(context: StepContext, spec: PartialSumsSpec, updates: Iterable[
 def arrived(oks: Updates, shape: Shape) -> Any:
     """Rows of state that have travelled, added up and ascending by key hash."""
     columns, width = row_columns(oks), len(shape.key)
-    keys, slot, sums = columns[:width], columns[width], columns[width + 1 :]
-    weights = [np.asarray(s.to_numpy()) for s in sums]
-    rows = shape.layout.assemble(key_hashes(keys, oks.num_rows), keys, times(oks), slot, weights)
+    keys, slot, sums = columns[:width], columns[width], columns[width + 1]
+    rows = shape.layout.assemble(key_hashes(keys, oks.num_rows), keys, times(oks), slot, sums_in(sums))
     return consolidate_sorted(rows, shape.layout, 0)
 
 
 def _travelling(rows: Any, layout: Layout) -> Updates:
-    columns = [*rows.columns[1 : layout.time], rows.column(layout.tag), *(rows.column(i) for i in layout.weights)]
+    columns = [*rows.columns[1 : layout.time], *rows.columns[layout.tag :]]
     time = np.asarray(rows.column(layout.time).to_numpy())
     return make_updates(columns, time, np.ones(rows.num_rows, np.int64))

@@ -40,7 +40,7 @@ def by_value(oks: Updates, layout: Layout) -> Any:
     """Ok updates as rows of a value-ordered file, consolidated."""
     columns = [canonical(c) for c in row_columns(oks)]
     hashes = key_hashes(layout.key_columns(columns), oks.num_rows)
-    return consolidate_sorted(layout.assemble(hashes, columns, times(oks), errors(oks), [diffs(oks)]), layout, 0)
+    return consolidate_sorted(layout.assemble(hashes, columns, times(oks), errors(oks), diffs(oks)), layout, 0)
 
 
 def check_state(context: StepContext, state: ArrangementId, layout: Layout) -> None:

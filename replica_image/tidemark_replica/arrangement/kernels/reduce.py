@@ -75,6 +75,6 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
 
 def _touch(context: StepContext, shape: Shape) -> Any:
     """A row that adds nothing to the only group, at the as_of: so that it is evaluated there."""
-    zeros = [np.zeros(1, np.int64)] * shape.width
+    zeros = np.zeros((1, shape.width), np.int64)
     at, slot = np.array([context.lower]), pa.array([0], pa.int32())
     return shape.layout.assemble(key_hashes([], 1), [], at, slot, zeros)

@@ -11,7 +11,7 @@ from tidemark_replica.arrangement.grouping import group_rows
 from tidemark_replica.arrangement.kernels.accumulate import SLOT_OF_POSITION_0, Cells, Shape
 from tidemark_replica.arrangement.kernels.aggregates import FloatState
 from tidemark_replica.arrangement.kernels.evaluate import States
-from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.layout import Layout, file_hashes, sums_in
 from tidemark_replica.arrangement.probe import Keys
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Array, Ints
@@ -23,12 +23,19 @@ class _Sums:
 
     state: Ints
     slot: Ints
-    columns: list[Ints]
+    rows: Ints
+    """(row, accumulator)"""
 
     @staticmethod
     def of(state: Ints, rows: Any, layout: Layout) -> "_Sums":
-        columns = [np.asarray(rows.column(i).to_numpy()) for i in layout.weights]
-        return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()).astype(np.int64), columns)
+        return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()), sums_in(rows.column(layout.tag + 1)))
+
+    @staticmethod
+    def together(parts: "list[_Sums]") -> "_Sums":
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*((p.state, p.slot, p.rows) for p in parts), strict=True)
+        return _Sums(*map(np.concatenate, columns))
 
 
 def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
@@ -49,26 +56,30 @@ def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
     group, time, is_old = np.empty(total, np.int64), np.zeros(total, np.int64), np.zeros(total, np.bool_)
     group[old], group[state_of_cell] = np.arange(count), cells.group
     time[state_of_cell], is_old[old] = cells.time, True
-    sums = _running(_fixed(parts, shape, total), old)
+    sums = _running(_fixed(_Sums.together(parts), shape, total), old)
     floats = _floats(parts, shape, total, old)
     return States(
         group, time, is_old, sums, tuple(tuple(next(floats) for _ in a.splits) for a in shape.accumulators)
     ), keys
 
 
-def _fixed(parts: list[_Sums], shape: Shape, total: int) -> Ints:
-    result = np.zeros((shape.width, total), np.int64)
-    for part in parts:
-        rows = np.flatnonzero(part.slot == 0)
-        for target, column in zip(result, part.columns, strict=True):
-            np.add.at(target, part.state[rows], column[rows])
-    return result
+def _fixed(parts: _Sums, shape: Shape, total: int) -> Ints:
+    """(accumulator, state)"""
+    state, rows = parts.state, parts.rows
+    if shape.floats:
+        taking = parts.slot == 0
+        state, rows = state[taking], rows[taking]
+    order = np.argsort(state, kind="stable")
+    state = state[order]
+    starts = np.flatnonzero(np.diff(state, prepend=-1))
+    result = np.zeros((total, shape.width), np.int64)
+    result[state[starts]] = np.add.reduceat(rows[order], starts) if len(starts) else 0
+    return np.ascontiguousarray(result.T)
 
 
 def _floats(parts: list[_Sums], shape: Shape, total: int, old: Ints) -> Iterator[FloatState | None]:
     """For each of the shape's floats its digits in all states, over the window of digits that occur."""
-    slots = [part.slot[part.slot > 0] for part in parts]
-    found = np.concatenate(slots) if shape.floats else np.empty(0, np.int64)
+    found = np.concatenate([part.slot[part.slot > 0] for part in parts]) if shape.floats else np.empty(0, np.int32)
     first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)
     for i in range(len(shape.floats)):
         if len(found) == 0:
@@ -77,7 +88,7 @@ def _floats(parts: list[_Sums], shape: Shape, total: int, old: Ints) -> Iterator
         digits = np.zeros((last - first + 1, total), np.int64)
         for part in parts:
             rows = np.flatnonzero(part.slot > 0)
-            np.add.at(digits, (part.slot[rows] - first, part.state[rows]), part.columns[i][rows])
+            np.add.at(digits, (part.slot[rows] - first, part.state[rows]), part.rows[rows, i])
         yield FloatState(first - SLOT_OF_POSITION_0, _running(digits, old))
 
 
