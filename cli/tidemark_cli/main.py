@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument("--as-of", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00 (newest complete)")
     ask.add_argument("--strict", action="store_true", help="wait until the answer has all that is ingested by now")
     ask.add_argument("--instance", default="", help="where it is computed, if there are several ComputeInstances")
+    ask.add_argument("--replica", default="", help="the only ComputeReplica that may answer; the query fails with it")
     show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
     show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     reason = commands.add_parser("why", help="what holds a frontier back", description="What holds a frontier back.")
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 as_of=as_of,
                 instance=options.instance,
                 strict=options.strict,
+                replica=options.replica,
             )
             query.run(found, request, options.output, sys.stdout)
         return 0

@@ -159,11 +159,11 @@ def test_explain_prints_the_plan(gateway: Scripted, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == "the plan of delays in prod\n"
 
 
-def test_a_strict_query_says_so_to_the_gateway(gateway: Scripted) -> None:
+def test_a_strict_or_targeted_query_says_so_to_the_gateway(gateway: Scripted) -> None:
     """And a plain one does not."""
     assert main(["query", "SELECT 1", "--strict"]) == 0
-    assert main(["query", "SELECT 1"]) == 0
-    assert [asked.strict for asked in gateway.asked] == [True, False]
+    assert main(["query", "SELECT 1", "--replica", "r2"]) == 0
+    assert [(asked.strict, asked.replica) for asked in gateway.asked] == [(True, ""), (False, "r2")]
 
 
 def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(

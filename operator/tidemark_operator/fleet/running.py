@@ -93,7 +93,8 @@ class RunningInstance:
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
         self.clients = Clients(self)
-        self._queries: dict[str, str] = {}  # the peek that a dataflow is there for, until replicas are done with it
+        # the peek that a dataflow is there for, and its target, until replicas are done with it
+        self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
 
     @property
     def online(self) -> list[ReplicaId]:
@@ -176,12 +177,12 @@ class RunningInstance:
             self.core.cancel_peek(peek.uuid)
             self.flush()
 
-    async def query(self, dataflow: Dataflow, peek: Peek) -> PeekRows | PeekError:
+    async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:
         """The answer of a dataflow that is there for this peek alone."""
-        self._queries[dataflow.owner] = peek.uuid
+        self._queries[dataflow.owner] = (peek.uuid, target)
         try:
             self.core.create(dataflow, WriterTerm(self._leadership.term))
-            return await self.peek(peek)
+            return await self.peek(peek, target)
         finally:
             self.drop(dataflow.owner)
 
@@ -275,8 +276,9 @@ class RunningInstance:
                 case PeekAnswer(uuid, result):
                     self._answer(uuid, result)
                 case DataflowChanged(owner) if owner in self._queries:
-                    if why := self.failure(owner):
-                        self._answer(self._queries[owner], PeekError(why))
+                    uuid, target = self._queries[owner]
+                    if why := self.failure(owner, target=target):
+                        self._answer(uuid, PeekError(why))
                 case DataflowGone(owner) if owner in self._queries:
                     del self._queries[owner]
                 case _:
@@ -287,11 +289,13 @@ class RunningInstance:
         if future is not None and not future.done():
             future.set_result(result)
 
-    def failure(self, owner: str, tries: int = 1) -> str | None:
-        """Why no replica will answer a query: each has failed, so many times."""
+    def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
+        """Why no replica, or not the target, will answer a query: each has failed, so many times."""
         failures = []
         for collection in self.core.dataflows.collections_of(owner):
-            for replica in collection.replicas.values():
+            for name, replica in collection.replicas.items():
+                if target not in (None, name):
+                    continue
                 failed = [f for kind, f in replica.statuses.items() if _is_failure(kind, f, tries)]
                 failures.append(failed[0] if failed else None)
         first = failures[0] if failures and all(failures) else None

@@ -13,7 +13,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from tidemark_operator.kube.client import INSTANCES
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.commands import Peek
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
 from tidemark_protocol.responses import PeekError, PeekRows
 
@@ -45,30 +45,33 @@ LOOK_AGAIN_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Query:
-    """Ready to be asked. `reads`: the relation; empty where a `dataflow` of its own has the answer."""
+    """Ready to be asked. `reads`: the relation; empty where a `dataflow` of its own has the answer. `target`: the only
+    replica that may answer."""
 
     peek: Peek
     instance: RunningInstance
     reads: str = ""
     dataflow: Dataflow | None = None
+    target: ReplicaId | None = None
 
     async def answer(self) -> PeekRows | PeekError:
         """To be called at once: what is held while nobody reads it yet is held by nobody."""
         if self.dataflow is None:
-            return await self.instance.peek(self.peek)
-        return await self.instance.query(self.dataflow, self.peek)
+            return await self.instance.peek(self.peek, self.target)
+        return await self.instance.query(self.dataflow, self.peek, self.target)
 
 
 @dataclass(frozen=True)
 class Asked:
     """`instance`: where it runs if it needs operators; empty where there is only one. `strict`: the answer must have
-    all that was ingested when it was asked."""
+    all that was ingested when it was asked. `replica`: the only one that may answer; empty for any."""
 
     namespace: str
     sql: str
     as_of: int | None = None
     instance: str = ""
     strict: bool = False
+    replica: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,11 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
 
+    target = ReplicaId(asked.replica) if asked.replica else None
+
     def now() -> Query:
-        return _query(world, namespace, place, name, inlined(planned, partial(rows, world, namespace)), when)
+        plan = inlined(planned, partial(rows, world, namespace))
+        return replace(_query(world, namespace, place, name, plan, when), target=target)
 
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
     await when_complete(prepared.now, seconds)

@@ -79,7 +79,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with refusals(context):
             access = await self._admit(context)
             as_of = request.as_of if request.HasField("as_of") else None
-            asked = Asked(request.namespace, request.sql, as_of, request.instance, request.strict)
+            isolation = (as_of, request.instance, request.strict, request.replica)
+            asked = Asked(request.namespace, request.sql, *isolation)
             prepared = await prepare(self._world, self._statements, access, asked)
             async with self._room(prepared).reserved(MAX_RESULT_BYTES) as held:
                 query = prepared.now()

@@ -7,18 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance", "strict")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
     instance: str
     strict: bool
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ...) -> None: ...
+    replica: str
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
     __slots__ = ("as_of", "export", "column_names", "column_types")
