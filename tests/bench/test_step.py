@@ -28,11 +28,14 @@ FIGURES = {
     "catchup": {"catchup_ratio"},
     "memory": {"driver_growth"},
     "soak": {"rss_growth", "p50_drift", "files_growth"},
+    "peek": {"p50_ms", "p99_ms", "peeks_per_s", "spark_sql_ratio"},
+    "reconnect": {"reconciled_s", "recomputed"},
+    "controller": {"core", "frontier_delay_s"},
 }
 # the others take minutes of a busy machine
-QUICK = ("step", "arrange")
+QUICK = ("step", "arrange", "controller")
 # CPU time is coarse, a small run may not lag at all, and steps beside the driver take no job
-MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs")
+MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed")
 # the engines that must be installed on purpose stay out
 OPTIONS = {"step": ["--peers", ""], "hydrate": ["--peers", "", "--queries", "q3,q18"]}
 
