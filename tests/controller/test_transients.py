@@ -15,7 +15,7 @@ from tidemark_operator.controller.notices import DataflowGone
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.subscription import Subscription
+from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, IndexImport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
@@ -164,7 +164,7 @@ async def take(subscription: Subscription) -> list[tuple[str, str, bytes]]:
 
 def test_batches_without_updates_wait_as_one() -> None:
     """Ticks of an idle view cost a client that sleeps nothing."""
-    subscription = Subscription(lambda: None)
+    subscription = Subscription(lambda: None, Backlog())
     for news in (advanced(0, at(5)), advanced(5, at(6)), advanced(6, at(7), b"x"), advanced(7, at(8))):
         subscription.put(news)
 
@@ -174,7 +174,7 @@ def test_batches_without_updates_wait_as_one() -> None:
 def test_a_client_that_is_too_slow_ends_its_subscribe_and_holds_nothing() -> None:
     """It is told why, and the replicas are told at once."""
     ends: list[int] = []
-    subscription = Subscription(lambda: ends.append(1), most_bytes=10)
+    subscription = Subscription(lambda: ends.append(1), Backlog(10))
     for lower in (0, 1, 2):
         subscription.put(advanced(lower, at(lower + 1), b"12345"))
     subscription.put(advanced(3, at(4), b"1"))
@@ -184,9 +184,30 @@ def test_a_client_that_is_too_slow_ends_its_subscribe_and_holds_nothing() -> Non
     assert ends == [1]
 
 
+def test_when_too_much_waits_for_all_the_one_most_behind_ends() -> None:
+    """Whoever keeps up is not made to pay for it, and what has been taken or given up counts no more."""
+    backlog = Backlog(10)
+
+    async def play() -> None:
+        slow, quick, gone = (Subscription(lambda: None, backlog) for _ in range(3))
+        gone.put(advanced(0, at(1), b"123456789"))
+        gone.close()
+        slow.put(advanced(0, at(1), b"12345678"))
+        for lower in range(4):
+            quick.put(advanced(lower, at(lower + 1), b"12"))
+            assert await take(quick) == [(f"{{{lower}}}", f"{{{lower + 1}}}", b"12")]
+        quick.put(advanced(4, at(5), b"123"))
+
+        with pytest.raises(SubscribeEnded, match="too slow: 8 bytes wait for it, of 11"):
+            await take(slow)
+        assert await take(quick) == [("{4}", "{5}", b"123")]
+
+    asyncio.run(play())
+
+
 def test_an_error_comes_after_what_was_told_before_it() -> None:
     """The first one counts."""
-    subscription = Subscription(lambda: None)
+    subscription = Subscription(lambda: None, Backlog())
     subscription.put(advanced(0, at(1), b"rows"))
     subscription.put(advanced(1, EMPTY, error="division by zero"))
     subscription.fail("another")

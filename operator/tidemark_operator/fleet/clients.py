@@ -15,7 +15,7 @@ from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.fleet.subscription import Subscription
+from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import CopyToDone, CopyToFailed
 
@@ -35,8 +35,8 @@ class Host(Protocol):
 
 
 class Clients:
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, backlog: Backlog) -> None:
+        self._host, self._backlog = host, backlog
         self._owners: set[str] = set()
         self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}
         self._copies: dict[GlobalId, tuple[str, asyncio.Future[CopyToDone | CopyToFailed]]] = {}
@@ -52,7 +52,7 @@ class Clients:
     @asynccontextmanager
     async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
         """Its batches. Left, it is dropped on the replicas."""
-        subscription = Subscription(lambda: self._host.drop(dataflow.owner))
+        subscription = Subscription(lambda: self._host.drop(dataflow.owner), self._backlog)
         (id,) = dataflow.description.export_ids
         self._subscriptions[id] = (dataflow.owner, subscription)
         try:
@@ -60,6 +60,7 @@ class Clients:
             yield subscription
         finally:
             del self._subscriptions[id]
+            subscription.close()
             self._host.drop(dataflow.owner)
 
     async def copy(self, dataflow: Dataflow) -> CopyToDone | CopyToFailed:

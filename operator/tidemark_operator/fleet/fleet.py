@@ -6,6 +6,7 @@ import asyncio
 
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import Listener, RunningInstance
+from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import InstanceConfig
 
@@ -19,7 +20,7 @@ class Fleet:
     listener: Listener
 
     def __init__(self, leadership: Leadership) -> None:
-        self._leadership = leadership
+        self._leadership, self._backlog = leadership, Backlog()
         self._instances: dict[tuple[str, str], RunningInstance] = {}
         self._books: dict[str, ShardBook] = {}
 
@@ -35,7 +36,8 @@ class Fleet:
         if running is not None and running.config == config:
             return running
         self.remove(namespace, config.instance)
-        running = RunningInstance(namespace, config, self.book(namespace), self._leadership, self.listener)
+        book = self.book(namespace)
+        running = RunningInstance(namespace, config, book, self._leadership, self.listener, self._backlog)
         self._instances[namespace, config.instance] = running
         return running
 

@@ -27,6 +27,7 @@ from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
+from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
@@ -82,8 +83,15 @@ class RunningInstance:
     """`namespace` and `name` of its ComputeInstance, and what its replicas are told of it."""
 
     def __init__(
-        self, namespace: str, config: InstanceConfig, shards: ShardBook, leadership: Leadership, listener: Listener
+        self,
+        namespace: str,
+        config: InstanceConfig,
+        shards: ShardBook,
+        leadership: Leadership,
+        listener: Listener,
+        backlog: Backlog | None = None,
     ) -> None:
+        """`backlog`: of all instances' subscribes."""
         self.namespace, self.name, self.config = namespace, config.instance, config
         self.core = Instance(shards)
         self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
@@ -92,7 +100,7 @@ class RunningInstance:
         self._leadership, self._listener = leadership, listener
         self._connections = 0
         self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
-        self.clients = Clients(self)
+        self.clients = Clients(self, backlog or Backlog())
         # the peek that a dataflow is there for, and its target, until replicas are done with it
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
 

@@ -1,6 +1,6 @@
-"""What a client of a subscribe has still to be sent, in bounded memory however slowly it reads.
+"""What clients of subscribes have still to be sent, in bounded memory however slowly they read.
 
-put(batch) ──► waiting ──next()──► the client          past MOST_BYTES: SubscribeTooSlow, and nothing waits any more
+put(batch) ──► waiting ──next()──► the client       past MOST_BYTES of all together: the one most behind ends
 """
 
 from __future__ import annotations
@@ -16,13 +16,27 @@ from tidemark_operator.errors import SubscribeEnded
 MOST_BYTES = 64 * 1024 * 1024
 
 
+class Backlog:
+    """What waits for all clients of an operator."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._behind: set[Subscription] = set()
+
+    def changed(self, subscription: Subscription) -> None:
+        """More waits for its client now, or less."""
+        (self._behind.add if subscription.waiting_bytes else self._behind.discard)(subscription)
+        while (waiting := sum(each.waiting_bytes for each in self._behind)) > self._most_bytes:
+            max(self._behind, key=lambda each: each.waiting_bytes).give_up(waiting, self._most_bytes)
+
+
 class Subscription:
     """One subscribe. `ended` is called once no more of it is wanted."""
 
-    def __init__(self, ended: Callable[[], None], most_bytes: int = MOST_BYTES) -> None:
-        self._ended, self._most_bytes = ended, most_bytes
+    def __init__(self, ended: Callable[[], None], backlog: Backlog) -> None:
+        self._ended, self._backlog = ended, backlog
         self._waiting: deque[SubscribeAdvanced] = deque()
-        self._bytes = 0
+        self.waiting_bytes = 0
         self._news = asyncio.Event()
         self._failure: str | None = None
 
@@ -34,15 +48,23 @@ class Subscription:
         elif self._waiting and not news.batch.updates and not self._waiting[-1].batch.updates:
             self._waiting[-1] = _joined(self._waiting[-1], news)
         else:
-            self._bytes += len(news.batch.updates)
             self._waiting.append(news)
-            if self._bytes > self._most_bytes:
-                self._waiting.clear()
-                self.fail(
-                    f"the client is too slow: {self._bytes} bytes wait for it, at most {self._most_bytes} may. "
-                    "Subscribe to less (a filter, fewer columns), or without the snapshot"
-                )
+            self._count(len(news.batch.updates))
             self._news.set()
+
+    def give_up(self, waiting: int, most: int) -> None:
+        """It is behind more than all others, and too much waits."""
+        why = (
+            f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; "
+            f"at most {most} may. Subscribe to less (a filter, fewer columns), or without the snapshot"
+        )
+        self.close()
+        self.fail(why)
+
+    def close(self) -> None:
+        """What waits is not wanted."""
+        self._waiting.clear()
+        self._count(-self.waiting_bytes)
 
     def fail(self, why: str) -> None:
         """Nothing will come after what waits; the first reason counts."""
@@ -59,8 +81,12 @@ class Subscription:
             self._news.clear()
             await self._news.wait()
         news = self._waiting.popleft()
-        self._bytes -= len(news.batch.updates)
+        self._count(-len(news.batch.updates))
         return news
+
+    def _count(self, more: int) -> None:
+        self.waiting_bytes += more
+        self._backlog.changed(self)
 
 
 def _joined(first: SubscribeAdvanced, second: SubscribeAdvanced) -> SubscribeAdvanced:

@@ -41,6 +41,13 @@ from tidemark_protocol.responses import PeekError, PeekRows
 LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1024 * 1024
 CALLS = 256
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""A client that vanished without a word is found, and what runs for it ends."""
 STOP_SECONDS = 1.0
 
 
@@ -54,7 +61,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._statements = Statements(world.registry, world.planner)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
         self._subscribes, self._copies = Subscribes(world), Copies(world)
-        self._server = grpc.aio.server(options=GRPC_OPTIONS, maximum_concurrent_rpcs=CALLS)
+        self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> None:
