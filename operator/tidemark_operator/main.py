@@ -118,6 +118,7 @@ async def run(options: Options) -> int:
         finally:
             # kopf cancels what still runs when it ends, so it ends last
             await tasks.end()
+            await operator.close()
             await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
             watched.set()
             if watching is not None:

@@ -7,6 +7,7 @@ import pytest
 from tests.controller.worlds import EMPTY, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_protocol import commands as c
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Status
@@ -24,8 +25,12 @@ def view(name: str) -> c.Schedule:
     return c.Schedule(GlobalId(f"{name}/v"))
 
 
+def owner_of(id: GlobalId) -> str:
+    return id.partition("/")[0]
+
+
 def gate(*names: str) -> HydrationGate:
-    gate = HydrationGate(concurrency=1)
+    gate = HydrationGate(Precautions(concurrency=1), owner_of)
     for name in names:
         assert gate.absorb(create(name)) == [create(name)]
     return gate
@@ -103,3 +108,88 @@ def test_other_commands_pass() -> None:
     g = gate("a")
     for command in (c.InitializationComplete(), c.CancelPeek("p"), c.AllowCompaction(index("a").id, at(5))):
         assert g.absorb(command) == [command]
+
+
+class Standings:
+    """Who stands how, as the test says."""
+
+    def __init__(self, concurrency: int = 4, recorded: bool = False, **standings: Standing) -> None:
+        self.now = standings
+        self.precautions = Precautions(concurrency, lambda owner: self.now.get(owner, Standing.CLEAR), recorded)
+
+    def gate(self, *names: str, inside: tuple[str, ...] = ()) -> HydrationGate:
+        g = HydrationGate(self.precautions, owner_of, inside)
+        for name in names:
+            g.absorb(create(name))
+        return g
+
+
+def schedule(g: HydrationGate, *names: str) -> list[str]:
+    """Who is let through when all of these are scheduled, in order."""
+    return through([command for name in names for s in (index(name), view(name)) for command in g.absorb(s)])
+
+
+def through(commands: list[c.Command]) -> list[str]:
+    return list(dict.fromkeys(owner_of(command.id) for command in commands if isinstance(command, c.Schedule)))
+
+
+def hydrate(g: HydrationGate, name: str) -> list[str]:
+    return through([*g.observe(output(index(name), 4)), *g.observe(output(view(name), 4))])
+
+
+def test_nothing_is_scheduled_before_it_is_written_down_who_is_in_the_slots() -> None:
+    """As many as there are slots; what is freed is filled, and waits for its own record."""
+    g = Standings(concurrency=2, recorded=True).gate("a", "b", "c")
+
+    assert schedule(g, "a", "b", "c") == []
+    assert g.occupants == ("a", "b")
+    assert through(g.recorded(["a"])) == ["a"]
+    assert g.recorded(["a"]) == []
+    assert hydrate(g, "a") == []
+    assert g.occupants == ("b", "c")
+    assert through(g.recorded(["b", "c"])) == ["b", "c"]
+
+
+def test_suspects_hydrate_last_and_alone() -> None:
+    """One at a time, and with nobody beside them; whoever comes meanwhile waits for that one alone."""
+    g = Standings(x=Standing.SUSPECT, y=Standing.SUSPECT).gate("x", "y", "a", "b", "c")
+
+    assert schedule(g, "x") == ["x"], "nobody else is there"
+    assert schedule(g, "y", "a", "b") == []
+    assert hydrate(g, "x") == ["a", "b"]
+    assert g.cleared() == ["x"]
+    assert schedule(g, "c") == ["c"]
+    assert [hydrate(g, name) for name in "abc"] == [[], [], ["y"]]
+    assert hydrate(g, "y") == []
+    assert g.cleared() == ["y"]
+
+
+def test_what_is_quarantined_is_not_scheduled_until_it_stands_otherwise() -> None:
+    """It takes nobody's place; released, it is admitted without being scheduled again."""
+    standings = Standings(concurrency=1, x=Standing.QUARANTINED)
+    g = standings.gate("x", "a")
+
+    assert schedule(g, "x", "a") == ["a"]
+    assert hydrate(g, "a") == []
+    assert g.occupants == ()
+    standings.now["x"] = Standing.CLEAR
+    assert through(g.admit()) == ["x"]
+
+
+def test_a_dataflow_that_its_replica_is_hydrating_keeps_its_slot_over_a_reconnection() -> None:
+    """Its process was told before: what kills it now is not forgotten."""
+    g = Standings(concurrency=1, recorded=True).gate("a", "x", inside=("x",))
+
+    assert schedule(g, "x") == ["x"]
+    assert schedule(g, "a") == []
+    assert g.occupants == ("x",)
+    assert hydrate(g, "x") == []
+    assert g.occupants == ("a",)
+
+
+def test_what_is_hydrated_on_its_replica_is_let_through_whatever_is_thought_of_it() -> None:
+    """A controller that reconnects holds nothing back that runs."""
+    g = Standings(recorded=True, x=Standing.QUARANTINED).gate("x")
+
+    assert schedule(g, "x") == []
+    assert hydrate(g, "x") == ["x"]

@@ -157,11 +157,17 @@ def state(name: str, *reads: str, instance: str = "default") -> DataflowState:
 
 def test_exporters_are_installed_before_their_importers() -> None:
     """However deep, and whatever their names."""
-    states = [state("a", "m"), state("m", "z", "gone"), state("z"), state("k", "a", "z")]
-    order = [s.key.name for s in exporters_first(states)]
+    descriptions = {"a": reader("a", GlobalId("m/i")), "m": reader("m", INDEX), "d": dataflow("d"), "k": reader("k")}
+    states = [state(name) for name in descriptions]
+    for s in states:
+        assert s.active is not None
+        revision = replace(s.active.revision, description=descriptions[s.key.name])
+        s.active = replace(s.active, revision=revision)
+    order = [s.key.name for s, _ in exporters_first([(s, s.active) for s in states if s.active])]
 
-    assert order.index("z") < order.index("m") < order.index("a") < order.index("k")
-    assert sorted(order) == ["a", "k", "m", "z"]
+    assert order.index("d") < order.index("m") < order.index("a")
+    assert order.index("d") < order.index("k")
+    assert sorted(order) == ["a", "d", "k", "m"]
 
 
 def test_indexes_are_shared_within_their_instance() -> None:

@@ -14,6 +14,7 @@ from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, Notice
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.kube.leadership import Leadership
@@ -103,6 +104,16 @@ class Listening:
         self.notices: list[Notice] = []
         self.restored = 0
         self.outranked_by: list[int] = []
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return Standing.CLEAR
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return ()
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        if (occupied := instance.unrecorded(replica)) is not None:
+            instance.recorded(replica, occupied)
 
     def restore(self, instance: RunningInstance, description: Description) -> None:
         self.restored += 1

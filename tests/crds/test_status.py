@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import manifest
 from tidemark_devcluster.errors import KubectlFailed
+from tidemark_operator.controller.quarantine import Death, Suspicion
 from tidemark_operator.resources import status
 from tidemark_operator.resources.conditions import yes
 from tidemark_operator.resources.instance_conditions import InstanceFacts
@@ -45,7 +47,10 @@ def dataflow_status(write: Frontier | None = None) -> dict[str, Any]:
         replicas=(status.ReplicaExport("r1", True, frontier),),
     )
     revision = status.Revision("x-1", 1, "sha256:s", "sha256:p", as_of=3, writer_term=1)
-    return status.dataflow_status(now(), [yes("Ready", "Ready"), yes("Hydrated", "Hydrated")], [export], revision)
+    pending = status.PendingStatus(replace(revision, name="x-2"), "upstream", "upstream-7", (export,))
+    verdicts = [yes("Ready", "Ready"), yes("Hydrated", "Hydrated")]
+    suspicion = Suspicion("x-1", (Death("r1", "i-1"), Death("r1", "i-2")), "monday")
+    return status.dataflow_status(now(), verdicts, [export], revision, pending, [suspicion])
 
 
 def data_source_status() -> dict[str, Any]:

@@ -16,7 +16,7 @@ GROUP BY n.n_name
 
 
 def test_crash_a_dataflow_over_anothers_index(system: System) -> None:
-    """It is planned over the index, survives the replica's death, and keeps the index from being edited or deleted."""
+    """It is planned over the index, survives the replica's death, and keeps the index from being deleted."""
     system.dataflow("nations", NATIONS, index={"key": ["n_nationkey"]})
     system.dataflow("located", ITEMS)
     system.wait_hydrated("nations", "located")
@@ -31,8 +31,6 @@ def test_crash_a_dataflow_over_anothers_index(system: System) -> None:
     wait_for("the frontier to go on", lambda: _written(system) > reached, system.log)
     assert _customers(system).keys() == before.keys()
 
-    system.dataflow("nations", NATIONS + " WHERE n_nationkey > 3", index={"key": ["n_nationkey"]})
-    assert "located" in system.wait_condition("dataflow", "nations", "Progressing", "False", "EditRefused")
     system.kubectl("delete", "dataflow", "nations", "--wait=false")
     assert "located" in system.wait_condition("dataflow", "nations", "Progressing", "False", "InUse")
     assert _customers(system).keys() == before.keys()

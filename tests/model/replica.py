@@ -59,11 +59,13 @@ class Violation(AssertionError):
 
 @dataclass
 class SimShard:
-    """Durable, shared by all replicas."""
+    """Durable, shared by all replicas. `allowed`: the newest term that anybody may write under, where it is known: a
+    later revision must not before it takes over."""
 
     upper: int = 0
     since: int = 0
     term: WriterTerm = WriterTerm(0)
+    allowed: WriterTerm | None = None
 
 
 Shards = dict[ShardId, SimShard]
@@ -222,7 +224,12 @@ class Driver:
         self.since[id] = max(self.since.get(id, Frontier.minimum()), since)
 
     def allow_writes(self, export: ExportState) -> None:
-        pass
+        for sink in self.dataflow.description.sink_exports:
+            if sink.id != export.id or not isinstance(sink.sink, MaterializedViewSink) or export.term is None:
+                continue
+            allowed = self.replica.shards[sink.sink.shard.shard_id].allowed
+            if allowed is not None and export.term > allowed:
+                raise Violation(f"{sink.id} may write under term {export.term} before it took over")
 
     @property
     def is_stepping(self) -> bool:

@@ -73,7 +73,9 @@ def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], n
             await revisions.store(owner, 1, "another plan")
         newer = await revisions.store(owner, 2, revision())
         assert [parse_revision(b, DataflowRevision) for b in await revisions.of(meta)] == [revision(), revision()]
-        await revisions.prune(meta, keep=newer)
+        await revisions.prune(meta, keep={name})
+        assert [b["metadata"]["name"] for b in await revisions.of(meta)] == [name, newer], "the newest stays"
+        await revisions.prune(meta, keep=set())
         assert [b["metadata"]["name"] for b in await revisions.of(meta)] == [newer]
 
     run(scenario)

@@ -191,11 +191,12 @@ def test_competing_replicas_write_every_time_once(tmp_path: Path, seed: int) -> 
 
 
 def test_a_replica_that_never_wins_lets_go_of_its_files(tmp_path: Path) -> None:
-    """Read-only beside one that writes: it compares once, then keeps nothing that is written already."""
+    """Beside one that is always first: it compares once, then keeps nothing that is written already."""
     updates = history(4, 30)
     writer = View(tmp_path / "w", tmp_path / "shard", updates, 0, Loop())
     writer.sink.allow_writes(WriterTerm(1))
     reader = View(tmp_path / "r", tmp_path / "shard", updates, 2, Loop())
+    reader.sink.allow_writes(WriterTerm(1))
     for upper in (10, 20, 30):
         writer.step(upper)
         writer.write_until(upper)

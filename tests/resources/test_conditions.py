@@ -16,9 +16,9 @@ from tidemark_operator.resources.conditions import Verdict
 from tidemark_operator.resources.data_source_conditions import DataSourceFacts, IngestionFailure
 from tidemark_operator.resources.dataflow_conditions import (
     DataflowFacts,
-    EditRefused,
     Planning,
     PlanRefused,
+    Replacement,
     Stored,
     WaitingForInputs,
 )
@@ -50,6 +50,7 @@ def expect(verdicts: Sequence[Verdict], rows: str) -> None:
 
 
 SERVING = DataflowFacts(INSTANCE, Stored("flow-1"), serving="flow-1", scheduled=True, exports=1, exports_hydrated=1)
+EDITED = replace(SERVING, plan=Stored("flow-2"), replacement=Replacement(own=True, waits="Dataflow b hydrates"))
 
 DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
     (
@@ -87,9 +88,45 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Planned=False/Syntax Ready=False/Syntax Progressing=False/Syntax",
     ),
     (
-        "an edit is refused while others read",
-        replace(SERVING, plan=EditRefused(("Dataflow b",))),
-        "Planned=True/Planned Scheduled=False/EditRefused Ready=False/EditRefused Progressing=False/EditRefused",
+        "in quarantine",
+        replace(SERVING, exports_hydrated=0, quarantined="r1 died"),
+        "Planned=True/Planned Scheduled=False/Quarantined Ready=False/Quarantined Progressing=False/Quarantined",
+    ),
+    (
+        "in quarantine, and hydrated on a replica that did not die",
+        replace(SERVING, quarantined="r1 died"),
+        "Scheduled=True/Scheduled Ready=True/Ready Progressing=False/UpToDate",
+    ),
+    (
+        "an edit hydrates beside the revision that serves",
+        replace(EDITED, exports_hydrated=0),
+        "Planned=True/Planned Scheduled=True/Scheduled Hydrated=False/Hydrating Ready=False/Hydrating "
+        "Progressing=True/Replacing",
+    ),
+    (
+        "an edit is hydrated, and waits for what is replaced with it",
+        EDITED,
+        "Hydrated=True/Hydrated Erroring=False/NoErrors Ready=False/Replacing Progressing=True/Replacing",
+    ),
+    (
+        "an edit cannot take over, because a dependant cannot",
+        replace(EDITED, replacement=Replacement(own=True, waits="Dataflow b fails", failed=True)),
+        "Hydrated=True/Hydrated Ready=False/Replacing Progressing=False/ReplacementFailed",
+    ),
+    (
+        "replaced because what it imports is edited: its own spec serves",
+        replace(SERVING, replacement=Replacement(own=False, waits="Dataflow a hydrates")),
+        "Ready=True/Ready Progressing=True/Replacing",
+    ),
+    (
+        "cannot be planned on what it imports as that is edited: its own spec serves",
+        replace(SERVING, replacement=Replacement(own=False, waits="line 1", failed=True)),
+        "Ready=True/Ready Progressing=False/ReplacementFailed",
+    ),
+    (
+        "an edit is suspended before it took over",
+        replace(EDITED, suspended=True),
+        "Scheduled=False/Suspended Ready=False/Suspended Progressing=False/Suspended",
     ),
     (
         "suspended",
@@ -154,11 +191,12 @@ def test_missing_instance_prints_a_manifest_to_apply() -> None:
     assert "kind: ComputeInstance\nmetadata: {name: default, namespace: ns}\n" in text
 
 
-def test_a_refused_edit_says_who_reads_and_that_the_old_revision_serves() -> None:
+def test_an_edit_that_cannot_take_over_says_why_and_that_the_old_revision_serves() -> None:
     """The reader learns what to do, and that nothing is lost."""
-    verdicts = dataflow_conditions.dataflow_conditions(replace(SERVING, plan=EditRefused(("Dataflow b", "Dataflow c"))))
+    failed = Replacement(own=True, waits="Dataflow b cannot be planned on it: line 1", failed=True)
+    verdicts = dataflow_conditions.dataflow_conditions(replace(EDITED, replacement=failed))
 
-    assert "Dataflow b, Dataflow c" in message(verdicts, "Progressing")
+    assert "Dataflow b cannot be planned" in message(verdicts, "Progressing")
     assert message(verdicts, "Ready").endswith("revision flow-1 still serves")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.ingestion import Ingester
+from tidemark_operator.controller.quarantine import Suspicion
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import ActiveRevision, Parent
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
@@ -45,34 +46,98 @@ class Answer:
     again_ms: int | None = None
 
 
+@dataclass(frozen=True)
+class HeldBack:
+    """Why a replacement has not taken over yet; `failed`: somebody must do something about it."""
+
+    message: str
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Together:
+    """A replacement: what takes over at one moment, which is when `revision` is marked as active of `dataflow`, whose
+    edit began it."""
+
+    dataflow: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class PendingRevision:
+    """A revision that hydrates beside the active one, until it takes over `together` with others, or is given up."""
+
+    mark: ActiveRevision
+    together: Together
+
+
 @dataclass
 class DataflowState:
-    """`active`: what replicas are to run. `answer`: what the planner said last. `claims`: what a revision that is just
-    being stored reads. `reached`: write frontiers by
-    compute id, as an earlier operator wrote them."""
+    """`active`: what serves. `pending`: what is to take over from it. `unmarked`: it took over, and the status does not
+    say so yet; `marking`: the status is just being told. `spec_digest`: of the spec as it is now.
+    `answer`: what the planner said last. `claims`: what a revision that is just being stored reads. `waiting`,
+    `pending_waiting`: what holds back either one's installation; `obstacle`: why there can be no pending one.
+    `held_back`: what the replacement that it is part of waits for, and whether in vain. `reached`: write frontiers by
+    compute id, as an earlier operator wrote them. `suspicions`: of its revisions, by their names; `release`: what the
+    annotation says that takes them back."""
 
     key: Key
     uid: str
     instance: str
     active: ActiveRevision | None = None
+    pending: PendingRevision | None = None
+    unmarked: bool = False
+    marking: bool = False
+    spec_digest: str = ""
     plan: Plan = field(default_factory=Planning)
     answer: Answer | None = None
     claims: tuple[Parent, ...] = ()
     waiting: tuple[str, ...] = ()
+    pending_waiting: str = ""
+    obstacle: str = ""
+    held_back: HeldBack | None = None
     suspended: bool = False
     deleting: bool = False
     requested_as_of: int | None = None
     lag_ms: int = 0
     reached: dict[GlobalId, Frontier] = field(default_factory=dict)
+    suspicions: dict[str, Suspicion] = field(default_factory=dict)
+    release: str = ""
 
     @property
     def reads(self) -> tuple[Parent, ...]:
-        return self.claims + (self.active.revision.reads if self.active else ())
+        return self.claims + tuple(parent for mark in self.marks for parent in mark.revision.reads)
+
+    @property
+    def marks(self) -> tuple[ActiveRevision, ...]:
+        """Its revisions: what serves, and what is to take over."""
+        pending = self.pending.mark if self.pending else None
+        return tuple(mark for mark in (self.active, pending) if mark is not None)
+
+    @property
+    def edited(self) -> bool:
+        """Whether the spec is another than what serves was planned from."""
+        return self.active is not None and self.active.spec_digest != self.spec_digest
+
+    @property
+    def runs(self) -> bool:
+        """Whether replicas are to have anything of it."""
+        return self.active is not None and not self.suspended and not self.deleting
+
+    def installation(self, mark: ActiveRevision) -> str:
+        """The name of one of its revisions in its instance."""
+        return f"{self.key.path}/{mark.number}"
 
     @property
     def owner(self) -> str:
-        """Its name in its instance."""
-        return self.key.path
+        """The name of what serves, in its instance."""
+        return self.installation(self.active) if self.active else self.key.path
+
+
+def name_of(installation: str) -> str:
+    """The Dataflow's name; of what is no revision, nothing's."""
+    _, _, rest = installation.partition("/")
+    return rest.partition("/")[0]
 
 
 class Registry:

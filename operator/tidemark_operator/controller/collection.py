@@ -185,3 +185,12 @@ class Collection:
     def _furthest(self, kind: str) -> Frontier | None:
         known = [f for r in self.replicas.values() if (f := getattr(r, kind)) is not None]
         return join(known) if known else None
+
+
+def failures(on: OnReplica) -> list[str]:
+    """What keeps the export from going on there, in the replica's words."""
+    said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
+    if "fenced" in on.statuses:
+        said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
+    failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
+    return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]

@@ -3,7 +3,8 @@
     shards ──► dataflow a ──► index i ──► dataflow b ──► view v        v's since holds i, i's since holds the shards
 
 A dataflow that imports an index is created after the one that exports it, so that replicas always hear of them in that
-order, and scheduled once the index is past its as_of.
+order, and scheduled once the index is past its as_of. One that is to succeed another runs beside it, and may not write
+what the other writes before it is told that it has taken over.
 
 Purely bookkeeping: methods return the commands that follow, in the order in which they must be sent.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.succession import Succession, is_level
 from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier, meet
@@ -24,15 +26,18 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 
 @dataclass
 class Dataflow:
-    """One installed dataflow; `owner` is the resource that it belongs to. `target`: of a subscribe, the one replica
-    whose stream is told."""
+    """One installed dataflow; `owner` is the revision of a resource, or the query, that it is there for. `target`: of a
+    subscribe, the one replica whose stream is told. `level_ms`: when it was last as far as the one that it is to
+    succeed."""
 
     owner: str
     description: DataflowDescription
     lag_ms: int
+    succession: Succession | None = None
     scheduled: bool = False
     dropped: bool = False
     target: ReplicaId | None = None
+    level_ms: int | None = None
 
     @property
     def inputs(self) -> tuple[ShardId, ...]:
@@ -45,6 +50,11 @@ class Dataflow:
         return export is not None and isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None
 
     @property
+    def read_only(self) -> frozenset[GlobalId]:
+        """Sinks that another dataflow still writes."""
+        return frozenset() if self.succession is None else self.succession.read_only
+
+    @property
     def imports(self) -> tuple[GlobalId, ...]:
         return tuple(i.id for i in self.description.index_imports)
 
@@ -54,6 +64,7 @@ class Dataflows:
         self._shards = shards
         self._by_owner: dict[str, Dataflow] = {}
         self._collections: dict[GlobalId, Collection] = {}
+        self._successors: set[str] = set()
 
     def get(self, owner: str) -> Dataflow | None:
         return self._by_owner.get(owner)
@@ -63,6 +74,11 @@ class Dataflows:
 
     def collection(self, id: GlobalId) -> Collection | None:
         return self._collections.get(id)
+
+    def owner_of(self, id: GlobalId) -> str:
+        """Of an export; empty where it is gone."""
+        collection = self._collections.get(id)
+        return collection.owner if collection else ""
 
     def index(self, id: GlobalId) -> Collection | None:
         """The index, if it can be imported: it is installed, and not dropped."""
@@ -100,7 +116,27 @@ class Dataflows:
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             self._collections[id] = collection
             self._hold_inputs(collection)
-        return [CreateDataflow(description), *(AllowWrites(id, term) for id in sinks)]
+        if dataflow.succession is not None:
+            self._successors.add(dataflow.owner)
+        writable = (id for id in sinks if id not in dataflow.read_only)
+        return [CreateDataflow(description), *(AllowWrites(id, term) for id in writable)]
+
+    def take_over(self, owner: str, term: WriterTerm) -> list[Command]:
+        """It may write what its predecessor wrote. Once."""
+        dataflow = self._by_owner.get(owner)
+        if dataflow is None or dataflow.dropped:
+            return []
+        read_only = [id for id in dataflow.description.export_ids if id in dataflow.read_only]
+        dataflow.succession = None
+        self._successors.discard(owner)
+        return [AllowWrites(id, term) for id in read_only]
+
+    def compare(self, now_ms: int) -> None:
+        """Notes it where a dataflow is level with its predecessor."""
+        for dataflow in (self._by_owner[owner] for owner in self._successors):
+            exports = self.collections_of(dataflow.owner)
+            if dataflow.succession is not None and is_level(dataflow.succession, exports, self._collections):
+                dataflow.level_ms = now_ms
 
     def visitors(self, owner: str) -> list[Dataflow]:
         """Queries, subscribes and copies that import an index of the dataflow's: nobody waits for their end."""
@@ -115,6 +151,7 @@ class Dataflows:
         if dataflow is None or dataflow.dropped:
             return []
         dataflow.dropped = True
+        self._successors.discard(owner)
         for collection in self.collections_of(owner):
             collection.dropped, collection.since = True, Frontier.empty()
         return [AllowCompaction(id, Frontier.empty()) for id in dataflow.description.export_ids]

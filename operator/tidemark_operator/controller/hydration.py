@@ -1,43 +1,69 @@
 """How many dataflows hydrate at once on one replica: the rest wait, in the order in which they were scheduled.
 
     absorb(command) -> commands to send now          observe(response) -> commands to send now
+    occupants, to be written down ─► recorded(...) -> commands to send now
 
 Only Schedule is ever held back. A dataflow starts once all of its exports are scheduled, so its exports pass the gate
 together; its slot frees when each of them has produced output beyond where it began, has failed, or is gone: one that
-is refused, or fails again and again, keeps nobody waiting. One gate belongs to one connection: it begins empty, and
-what the replica has hydrated already frees its slot with the first report. Queries, subscribes and copies pass at
-once: somebody waits.
+is refused, or fails again and again, keeps nobody waiting. One gate belongs to one connection: it begins empty but for
+who was in a slot of this very process before, and what the replica has hydrated already frees its slot with the first
+report. Queries, subscribes and copies pass at once: somebody waits.
+
+Who is suspected of killing replicas is admitted when nobody else waits, and shares the replica with no other hydration;
+who is quarantined, not at all.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_protocol.commands import AllowCompaction, Command, CreateDataflow, Schedule
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Response, Status
 
-DEFAULT_CONCURRENCY = 4
 _STUCK = ("refused", "fenced")
 
 
 @dataclass(eq=False)
 class _Group:
-    """The exports of one dataflow, and those that have not hydrated."""
+    """The exports of one dataflow, and those that have not hydrated. `admitted`: it is in a slot; `released`: that is
+    written down, so it may be scheduled."""
 
+    owner: str
     as_of: Frontier
     missing: set[GlobalId]
     held: list[Schedule] = field(default_factory=list)
     admitted: bool = False
+    released: bool = False
 
 
 class HydrationGate:
-    def __init__(self, concurrency: int = DEFAULT_CONCURRENCY) -> None:
-        self._free = concurrency
+    """`owner_of` tells whose an export is. `inside`: owners that this process of the replica is hydrating already."""
+
+    def __init__(
+        self,
+        precautions: Precautions | None = None,
+        owner_of: Callable[[GlobalId], str] = str,
+        inside: Collection[str] = (),
+    ) -> None:
+        self._precautions, self._owner_of, self._inside = precautions or Precautions(), owner_of, frozenset(inside)
         self._groups: dict[GlobalId, _Group] = {}
-        self._waiting: deque[_Group] = deque()
+        self._admitted: dict[_Group, None] = {}  # in order, both
+        self._waiting: dict[_Group, None] = {}
+        self._cleared: list[str] = []
+
+    @property
+    def occupants(self) -> tuple[str, ...]:
+        """Owners in a slot, in the order in which they were admitted."""
+        return tuple(group.owner for group in self._admitted)
+
+    def cleared(self) -> list[str]:
+        """Suspects that have hydrated since this was last asked."""
+        cleared, self._cleared = self._cleared, []
+        return cleared
 
     @property
     def waiting(self) -> int:
@@ -48,7 +74,8 @@ class HydrationGate:
         """A command on its way to the replica."""
         match command:
             case CreateDataflow(dataflow) if not (dataflow.is_one_shot or dataflow.is_transient):
-                group = _Group(Frontier.at(dataflow.as_of), set(dataflow.export_ids))
+                owner = self._owner_of(dataflow.export_ids[0])
+                group = _Group(owner, Frontier.at(dataflow.as_of), set(dataflow.export_ids))
                 self._groups.update(dict.fromkeys(dataflow.export_ids, group))
                 return [command]
             case Schedule(id) if id in self._groups:
@@ -64,33 +91,68 @@ class HydrationGate:
         if isinstance(response, Frontiers) and response.output is not None:
             group = self._groups.get(response.id)
             if group is not None and group.as_of < response.output:
+                if group.admitted and self._standing(group) is Standing.SUSPECT and group.missing == {response.id}:
+                    self._cleared.append(group.owner)
                 return self._done(response.id)
         if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
             return self._done(response.id)
         return []
 
+    def recorded(self, owners: Collection[str]) -> list[Command]:
+        """It is written down that these are in their slots."""
+        released: list[Command] = []
+        for group in self._admitted:
+            if group.owner in owners:
+                released += self._release(group)
+        return released
+
+    def admit(self) -> list[Command]:
+        """Whoever may begin now does: a slot is free, or a standing has changed."""
+        released: list[Command] = []
+        while (group := self._next()) is not None:
+            del self._waiting[group]
+            self._admitted[group] = None
+            group.admitted = True
+            if not self._precautions.recorded:
+                released += self._release(group)
+        return released
+
     def _schedule(self, group: _Group, command: Schedule) -> list[Command]:
-        if group.admitted:
+        if group.released:
             return [command]
         group.held.append(command)
-        if group not in self._waiting:
-            self._waiting.append(group)
-        return self._admit()
+        if group.owner in self._inside and not group.admitted:
+            group.admitted = True
+            self._admitted[group] = None
+            return self._release(group)
+        if not group.admitted:
+            self._waiting[group] = None
+        return self.admit()
 
     def _forget(self, id: GlobalId) -> None:
         """A Schedule that was held back for what is dropped now is never sent: it would name what is not there."""
         if group := self._groups.get(id):
             group.held = [schedule for schedule in group.held if schedule.id != id]
 
-    def _admit(self) -> list[Command]:
-        released: list[Command] = []
-        while self._free and self._waiting:
-            group = self._waiting.popleft()
-            self._free -= 1
-            group.admitted = True
-            released += group.held
-            group.held = []
-        return released
+    def _next(self) -> _Group | None:
+        """Those in good standing first, several at a time; then suspects, one at a time."""
+        if any(self._standing(group) is not Standing.CLEAR for group in self._admitted):
+            return None
+        if len(self._admitted) >= self._precautions.concurrency:
+            return None
+        clear = next((g for g in self._waiting if self._standing(g) is Standing.CLEAR), None)
+        if clear is not None or self._admitted:
+            return clear
+        return next((g for g in self._waiting if self._standing(g) is Standing.SUSPECT), None)
+
+    def _standing(self, group: _Group) -> Standing:
+        return self._precautions.standing(group.owner)
+
+    @staticmethod
+    def _release(group: _Group) -> list[Command]:
+        group.released = True
+        held, group.held = group.held, []
+        return [*held]
 
     def _done(self, id: GlobalId) -> list[Command]:
         group = self._groups.pop(id, None)
@@ -99,9 +161,7 @@ class HydrationGate:
         group.missing.discard(id)
         if group.missing:
             return []
-        released: list[Command] = list(group.held)
-        if group.admitted:
-            self._free += 1
-        elif group in self._waiting:
-            self._waiting.remove(group)
-        return released + self._admit()
+        released = self._release(group)
+        self._admitted.pop(group, None)
+        self._waiting.pop(group, None)
+        return released + self.admit()

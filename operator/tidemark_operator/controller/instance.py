@@ -8,20 +8,23 @@ Synchronous, without clocks or I/O: the connections drain the links, the caller 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
+from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.link import Link
 from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
+    HydratedAsSuspect,
     IngestionReported,
     Notice,
     ShardAppeared,
     ShardRemoved,
 )
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
+from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.transients import Transients
@@ -56,8 +59,8 @@ QUIET = frozenset({"steps", "arrangements", "hydration"})
 
 
 class Instance:
-    def __init__(self, shards: ShardBook) -> None:
-        self.shards = shards
+    def __init__(self, shards: ShardBook, precautions: Precautions | None = None) -> None:
+        self.shards, self.precautions = shards, precautions or Precautions()
         self.dataflows = Dataflows(shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
@@ -114,6 +117,10 @@ class Instance:
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
 
+    def take_over(self, owner: str, term: WriterTerm) -> None:
+        """A dataflow that ran beside its predecessor may write from now on, under this term."""
+        self._broadcast(self.dataflows.take_over(owner, term))
+
     def configure(self, command: Command) -> None:
         """UpdateConfiguration, for all and for those to come."""
         self._broadcast([command])
@@ -124,18 +131,32 @@ class Instance:
             self._initialized = True
             self._broadcast([InitializationComplete()])
 
-    def connect(self, replica: ReplicaId, connection: int, now_ms: int) -> list[Notice]:
+    def connect(
+        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = ()
+    ) -> list[Notice]:
         """A connection begins: what the replica must know is put on its link. Its ingestions are part of that, so
-        they come before InitializationComplete, with the present time as the bound of their ticks."""
+        they come before InitializationComplete, with the present time as the bound of their ticks. `hydrating`: whose
+        dataflows its process was scheduled to hydrate before."""
         self.initialized()
         notices = self.disconnect(replica)
-        link = self._links[replica] = Link(connection)
+        gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
+        link = self._links[replica] = Link(connection, gate)
         self.dataflows.connected(replica)
         own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
         self._peeks.connected(replica, commands)
         link.send([*commands, *own, complete])
         return notices
+
+    def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
+        """Whose dataflows are in a hydration slot there; None where there is no connection."""
+        link = self._links.get(replica)
+        return None if link is None else link.occupants
+
+    def recorded(self, replica: ReplicaId, owners: Collection[str]) -> None:
+        """It is written down that these are."""
+        if link := self._links.get(replica):
+            link.recorded(owners)
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
@@ -154,6 +175,10 @@ class Instance:
         if link is None:
             return []
         link.observe(response)
+        cleared = [HydratedAsSuspect(owner) for owner in link.cleared()]
+        return [*cleared, *self._take(replica, response, now_ms)]
+
+    def _take(self, replica: ReplicaId, response: Response, now_ms: int) -> list[Notice]:
         match response:
             case Frontiers(id):
                 return [] if self._transients.has(id) else self._frontiers(replica, response, now_ms)
@@ -229,6 +254,8 @@ class Instance:
     def maintain(self, now_ms: int) -> list[Notice]:
         """Schedules, compacts, forgets: once a second."""
         self._broadcast(self.dataflows.schedule())
+        for link in self._links.values():
+            link.admit()
         self._broadcast(self.dataflows.compact())
         for _, run in self._ingestions.values():
             self._hold_remap(run.ingestion)
@@ -265,6 +292,7 @@ class Instance:
         notices = self._view_advanced(collection.shard, collection.write)
         if collection.dropped:
             return notices + self._reap()
+        self.dataflows.compare(now_ms)
         if not was_hydrated and collection.hydrated:
             notices.append(DataflowChanged(collection.owner))
         return notices

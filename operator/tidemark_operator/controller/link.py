@@ -9,7 +9,7 @@ reduced history when it comes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_protocol.commands import Command
@@ -19,9 +19,9 @@ MAX_OUTBOX = 100_000
 
 
 class Link:
-    def __init__(self, connection: int) -> None:
+    def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:
         self.connection = connection
-        self._gate = HydrationGate()
+        self._gate = gate or HydrationGate()
         self._outbox: list[Command] = []
 
     def send(self, commands: Iterable[Command]) -> None:
@@ -30,6 +30,23 @@ class Link:
 
     def observe(self, response: Response) -> None:
         self._outbox += self._gate.observe(response)
+
+    @property
+    def occupants(self) -> tuple[str, ...]:
+        """Whose dataflows are in a hydration slot."""
+        return self._gate.occupants
+
+    def recorded(self, owners: Collection[str]) -> None:
+        """It is written down that these are: they may be scheduled."""
+        self._outbox += self._gate.recorded(owners)
+
+    def admit(self) -> None:
+        """Standings may have changed."""
+        self._outbox += self._gate.admit()
+
+    def cleared(self) -> list[str]:
+        """Suspects that have hydrated."""
+        return self._gate.cleared()
 
     def drain(self) -> list[Command]:
         """What is to be sent now."""

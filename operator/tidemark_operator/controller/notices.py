@@ -33,6 +33,13 @@ class DataflowGone:
 
 
 @dataclass(frozen=True)
+class HydratedAsSuspect:
+    """It was blamed for the death of a replica, and has hydrated now."""
+
+    owner: str
+
+
+@dataclass(frozen=True)
 class IngestionReported:
     replica: ReplicaId
     status: IngestionStatus
@@ -44,4 +51,4 @@ class ShardRemoved:
 
 
 Answer = PeekAnswer | SubscribeAdvanced | CopyAnswer
-Notice = Answer | ShardAppeared | DataflowChanged | DataflowGone | IngestionReported | ShardRemoved
+Notice = Answer | ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | IngestionReported | ShardRemoved

@@ -21,6 +21,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
@@ -50,7 +51,8 @@ T = TypeVar("T")
 
 @dataclass
 class ReplicaState:
-    """What is known of a replica's connection. `silent_since_ms` 0: it answers."""
+    """What is known of a replica's connection. `silent_since_ms` 0: it answers. `recorded`: who is written down to be
+    hydrating there."""
 
     connection: ReplicaConnection
     task: asyncio.Task[None]
@@ -59,10 +61,28 @@ class ReplicaState:
     silent_since_ms: int = 0
     description: Description | None = None
     last_error: str = ""
+    recorded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Occupied:
+    """Who is in the hydration slots of a process of a replica."""
+
+    incarnation: str
+    owners: tuple[str, ...]
 
 
 class Listener(Protocol):
     """Who is told what happens on an instance."""
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        """Whether what is installed under that name may be let into its hydration."""
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        """A replica answers; who is written down to be hydrating on this very process."""
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        """Who is `unrecorded` is to be written down, and then `recorded`."""
 
     def restore(self, instance: RunningInstance, description: Description) -> None:
         """A replica is about to be told everything: install what is stored and not installed yet."""
@@ -93,7 +113,8 @@ class RunningInstance:
     ) -> None:
         """`backlog`: of all instances' subscribes."""
         self.namespace, self.name, self.config = namespace, config.instance, config
-        self.core = Instance(shards)
+        precautions = Precautions(standing=lambda owner: listener.standing(self, owner), recorded=True)
+        self.core = Instance(shards, precautions)
         self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts = Lags(), Counts()
@@ -140,10 +161,29 @@ class RunningInstance:
         self.flush()
 
     def flush(self) -> None:
-        """Wakes the connections that have something to send, or that are none of ours any more."""
+        """Wakes the connections that have something to send, or that are none of ours any more, and whoever writes down
+        who hydrates."""
         for replica, state in self.replicas.items():
             if self.core.has_news(replica):
                 state.wake.set()
+            if self.unrecorded(replica) is not None:
+                self._listener.occupied(self, replica)
+
+    def unrecorded(self, replica: ReplicaId) -> Occupied | None:
+        """Who is hydrating there, where others are written down. Of a replica that is lost the record stays."""
+        state, owners = self.replicas.get(replica), self.core.occupants(replica)
+        if state is None or state.description is None or owners is None or owners == state.recorded:
+            return None
+        return Occupied(state.description.incarnation, owners)
+
+    def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
+        """It is written down: whoever of them has not been scheduled is."""
+        state = self.replicas.get(replica)
+        if state is None or state.description is None or state.description.incarnation != occupied.incarnation:
+            return
+        state.recorded = occupied.owners
+        self.core.recorded(replica, occupied.owners)
+        self.flush()
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Asks any replica that answers; raises Waiting where none does."""
@@ -226,10 +266,12 @@ class RunningInstance:
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
             self.core.shards.described(shard)
+        state.recorded = self._listener.greeted(self, replica, description.incarnation)
         self._listener.restore(self, description)
-        self._notify(self.core.connect(replica, connection, now_ms()))
+        self._notify(self.core.connect(replica, connection, now_ms(), state.recorded))
         self.core.dataflows.seed({c.id: bounded(c.write, now_ms()) for c in description.collections})
         self._listener.replica_changed(self, replica)
+        self.flush()
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
         link = self.core.link(replica, connection)

@@ -5,11 +5,15 @@
 What imports an index is installed after what exports it, and only while that is there: a Dataflow whose exporter is
 suspended waits with it. The stored hold is taken as soon as a revision is known, so that between an operator's start
 and the installation, or while a Dataflow is suspended, nothing of its shards is compacted that it will read.
+
+A pending revision is installed beside the active one, read-only where that one writes; when it has become the active
+one, it is told that it may write, and whatever else there is of the Dataflow is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
@@ -19,40 +23,49 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance
-from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.handlers.replacement import cannot_run_beside, succession
 from tidemark_operator.planning.assemble import at
-from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.dataflow_conditions import PlanRefused
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.responses import Description
 
+Mark = tuple[DataflowState, ActiveRevision]
+
 
 def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
     return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
 
 
-def hold_stored(book: ShardBook, state: DataflowState) -> None:
-    """Whatever the active revision reads stays as it is until the revision is installed."""
-    if state.active is None:
-        return
-    description = state.active.revision.description
-    for shard in view_shards(description):
-        book.register(shard.shard_id, shard.location, state.lag_ms)
-        if description.continual_task is not None:  # it goes on from what its own table holds
-            book.hold(shard.shard_id, _stored(state), Frontier.minimum())
-    for source in description.source_imports:
-        book.register(source.shard.shard_id, source.shard.location)
-        book.hold(source.shard.shard_id, _stored(state), Frontier.minimum())
+def hold_stored(book: ShardBook, state: DataflowState, only: ActiveRevision | None = None) -> None:
+    """Whatever its revisions read stays as it is until they are installed."""
+    for mark in state.marks if only is None else (only,):
+        description, holder = mark.revision.description, _stored(state, mark)
+        for shard in view_shards(description):
+            book.register(shard.shard_id, shard.location, state.lag_ms)
+            if description.continual_task is not None:  # it goes on from what its own table holds
+                book.hold(shard.shard_id, holder, Frontier.minimum())
+        for source in description.source_imports:
+            book.register(source.shard.shard_id, source.shard.location)
+            book.hold(source.shard.shard_id, holder, Frontier.minimum())
+
+
+def retire(book: ShardBook, state: DataflowState, old: ActiveRevision) -> None:
+    """A revision is wanted no more: its hold goes, and nobody looks after tables that no other one writes."""
+    book.release(_stored(state, old))
+    kept = {s.shard_id for mark in state.marks if mark is not old for s in view_shards(mark.revision.description)}
+    for shard in view_shards(old.revision.description):
+        if shard.shard_id not in kept:
+            book.forget(shard.shard_id)
 
 
 def forget_stored(book: ShardBook, state: DataflowState) -> None:
-    """The Dataflow is gone: its hold goes, and nobody looks after its views any more."""
-    book.release(_stored(state))
-    if state.active is not None:
-        for shard in view_shards(state.active.revision.description):
-            book.forget(shard.shard_id)
+    """The Dataflow is gone, and all that was wanted of it."""
+    marks, state.active, state.pending = state.marks, None, None
+    for mark in marks:
+        retire(book, state, mark)
 
 
 def choose_as_of(
@@ -89,32 +102,29 @@ def choose_as_of(
 
 
 def install(running: RunningInstance, registry: Registry, state: DataflowState) -> None:
-    """Sees to it that the active revision, and nothing else of this Dataflow, is installed. Raises Waiting, also while
-    replicas are not done with an earlier revision."""
-    if state.active is None or state.suspended or state.deleting:
-        running.drop(state.owner)
+    """Sees to it that what is wanted of this Dataflow, and nothing else of it, is installed. Raises Waiting or Rejected
+    for what is to serve; of what is to take over the state says why it is not there."""
+    wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
+    for owner in running.core.dataflows.owners():
+        if owner.startswith(f"{state.key.path}/") and owner not in wanted:
+            running.drop(owner)
+    if not state.runs or state.active is None:
         return
-    revision = state.active.revision
-    if not all(running.core.dataflows.index(i.id) for i in revision.description.index_imports):
-        running.drop(state.owner)
-    there = running.core.dataflows.get(state.owner)
-    if there is not None and (there.dropped or there.description.export_ids != revision.description.export_ids):
-        running.drop(state.owner)
-        there = running.core.dataflows.get(state.owner)
-    if there is not None and there.dropped:
-        raise Waiting("Replacing", "waits until all replicas are done with the revision before")
-    if there is not None:
-        running.core.dataflows.set_lag(state.owner, state.lag_ms)
-        return
-    _create(running, registry, state, revision)
+    try:
+        _install(running, registry, state, state.active)
+    finally:
+        _install_pending(running, registry, state)
 
 
 def restore(running: RunningInstance, registry: Registry) -> None:
     """A replica is about to be told everything: what can be installed is; what cannot be, later."""
-    states = [s for s in registry.dataflows(running.namespace) if s.instance == running.name and s.active is not None]
-    for state in exporters_first(states):
+    states = [s for s in registry.dataflows(running.namespace) if s.instance == running.name and s.runs]
+    for state, mark in exporters_first([(s, mark) for s in states for mark in s.marks]):
+        if mark is not state.active:
+            _install_pending(running, registry, state)
+            continue
         try:
-            install(running, registry, state)
+            _install(running, registry, state, mark)
             state.waiting = ()
         except Waiting as waiting:
             state.waiting = (str(waiting),)
@@ -122,12 +132,49 @@ def restore(running: RunningInstance, registry: Registry) -> None:
             state.plan = PlanRefused(rejected.reason, str(rejected))
 
 
-def exporters_first(states: Iterable[DataflowState]) -> Iterator[DataflowState]:
-    """What is read before what reads it. No Dataflow reads itself, however indirectly: an edit is refused while others
-    depend on what it replaces."""
-    by_name = {s.key.name: s for s in states}
-    reads = {name: {p.name for p in s.reads if p.kind == DATAFLOWS.kind} for name, s in by_name.items()}
-    return (by_name[name] for name in TopologicalSorter(reads).static_order() if name in by_name)
+def exporters_first(marks: Sequence[Mark]) -> list[Mark]:
+    """What exports an index before what imports it. Ids of indexes name plans, so there are no cycles."""
+    exporter = {e.id: n for n, (_, mark) in enumerate(marks) for e in mark.revision.description.index_exports}
+    imports = {
+        n: {exporter[i.id] for i in mark.revision.description.index_imports if i.id in exporter}
+        for n, (_, mark) in enumerate(marks)
+    }
+    return [marks[n] for n in TopologicalSorter(imports).static_order()]
+
+
+def _install(running: RunningInstance, registry: Registry, state: DataflowState, mark: ActiveRevision) -> None:
+    """Raises Waiting, also while replicas are not done with the same revision from before."""
+    dataflows, owner, description = running.core.dataflows, state.installation(mark), mark.revision.description
+    if not all(dataflows.index(i.id) for i in description.index_imports):
+        running.drop(owner)
+    there = dataflows.get(owner)
+    if (there is not None and there.dropped) or (
+        there is None and any(map(dataflows.collection, mark.revision.description.export_ids))
+    ):
+        raise Waiting("Replacing", "waits until all replicas are done with the same revision from before")
+    if there is None:
+        _create(running, registry, state, mark)
+        return
+    dataflows.set_lag(owner, state.lag_ms)
+    if mark is state.active and there.succession is not None:
+        running.core.take_over(owner, WriterTerm(mark.revision.writer_term))
+        running.flush()
+
+
+def _install_pending(running: RunningInstance, registry: Registry, state: DataflowState) -> None:
+    """Nothing that befalls it touches what serves."""
+    if state.pending is None or state.active is None:
+        return
+    mark = state.pending.mark
+    if cannot_run_beside(state.active.revision, mark.revision):
+        return
+    try:
+        _install(running, registry, state, mark)
+        state.pending_waiting = ""
+    except Waiting as waiting:
+        state.pending_waiting = str(waiting)
+    except Rejected as rejected:
+        state.obstacle = str(rejected)
 
 
 def running_sinces(description: DataflowDescription, descriptions: Iterable[Description]) -> list[Frontier]:
@@ -140,23 +187,26 @@ def running_sinces(description: DataflowDescription, descriptions: Iterable[Desc
     return sinces
 
 
-def _create(running: RunningInstance, registry: Registry, state: DataflowState, revision: DataflowRevision) -> None:
-    book = running.core.shards
+def _create(running: RunningInstance, registry: Registry, state: DataflowState, mark: ActiveRevision) -> None:
+    book, revision = running.core.shards, mark.revision
     for shard in view_shards(revision.description):
         book.register(shard.shard_id, shard.location, state.lag_ms)
     as_of = choose_as_of(running, registry, state, revision.description, first=False)
-    dataflow = Dataflow(state.owner, at(revision.description, as_of), state.lag_ms)
+    beside = None if state.active is None or mark is state.active else succession(state.active.revision, revision)
+    dataflow = Dataflow(state.installation(mark), at(revision.description, as_of), state.lag_ms, beside)
     running.core.create(dataflow, WriterTerm(revision.writer_term))
     running.core.dataflows.seed(state.reached)
-    book.release(_stored(state))
+    book.release(_stored(state, mark))
     running.flush()
 
 
 def import_names(registry: Registry, namespace: str) -> dict[GlobalId, str]:
     """What people call the relations of a namespace, by the ids under which plans import them."""
-    relations = catalogue(registry.sources(namespace), registry.dataflows(namespace)).relations
-    return {r.id: f"{r.parent}.{r.name}" for r in relations}
+    dataflows = registry.dataflows(namespace)
+    coming = [replace(d, active=d.pending.mark, pending=None) for d in dataflows if d.pending]
+    known = [catalogue(registry.sources(namespace), found).relations for found in (coming, dataflows)]
+    return {r.id: f"{r.parent}.{r.name}" for relations in known for r in relations}
 
 
-def _stored(state: DataflowState) -> str:
-    return f"stored {state.owner}"
+def _stored(state: DataflowState, mark: ActiveRevision) -> str:
+    return f"stored {state.installation(mark)}"

@@ -9,24 +9,34 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.controller.collection import failures
 from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
+    HydratedAsSuspect,
     IngestionReported,
     Notice,
     ShardAppeared,
     ShardRemoved,
 )
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import LeadershipLost, OperatorError, RevisionUnreadable
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import installer
 from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.marks import roll_forward
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
-from tidemark_operator.handlers.reconcile_instance import align_replicas, reconcile_instance, reconcile_replica
-from tidemark_operator.handlers.statuses import failures, status_of
+from tidemark_operator.handlers.reconcile_instance import (
+    align_replicas,
+    prepare_instance,
+    reconcile_instance,
+    reconcile_replica,
+)
+from tidemark_operator.handlers.slots import Slots
+from tidemark_operator.handlers.statuses import status_of
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key, key_of
@@ -48,20 +58,24 @@ class Operator:
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
         self._deleter = Deleter(world.kube, world.fleet)
+        self._slots = Slots(world, self.publisher)
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
         self.ready = False
 
     async def start(self) -> None:
-        """Everything known before anything is done: instances, then what is stored, then processes."""
+        """Everything known before anything is done: instances, then what is stored, then processes. A replica that
+        connected earlier would be told of nothing, and drop all that it has."""
         for resource in OURS:
             self._world.cache.replace_all(resource, await self._list(resource))
         for key, _ in self._world.cache.all(INSTANCES):
-            await reconcile_instance(self._world, key)
+            prepare_instance(self._world, key)
         for key, body in self._world.cache.all(DATA_SOURCES):
             await self._load_source(key, body)
         for key, body in self._world.cache.all(DATAFLOWS):
             await self._load_dataflow(key, body)
+        for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
+            roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
         self.ready = True
         align_replicas(self._world)
         self._enqueue_all()
@@ -74,6 +88,10 @@ class Operator:
                 raise
             name = f"{resource.plural}.{resource.group}"
             raise OperatorError(f"CustomResourceDefinition {name} is not installed: kubectl apply -f crds/") from None
+
+    async def close(self) -> None:
+        """Nothing more is written."""
+        await self._slots.close()
 
     async def resync(self) -> None:
         """Until cancelled. An API server that is away is asked again later."""
@@ -108,6 +126,15 @@ class Operator:
 
     # The fleet's listener.
 
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return self._slots.standing(instance, owner)
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return self._slots.greeted(instance, replica, incarnation)
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        self._slots.changed(instance, replica)
+
     def restore(self, instance: RunningInstance, description: Description) -> None:
         installer.restore(instance, self._world.registry)
         self._sources.resume(instance)
@@ -123,7 +150,9 @@ class Operator:
                 self._deleter.shards.answered(answer)
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
-                self.queue.add(Key(DATAFLOWS, instance.namespace, owner.partition("/")[2]))
+                self.queue.add(Key(DATAFLOWS, instance.namespace, name_of(owner)))
+            case HydratedAsSuspect(owner):
+                self._slots.hydrated(instance, owner)
             case IngestionReported(_, status):
                 if (key := self._sources.report(status, instance.namespace)) is not None:
                     self.queue.add(key)
@@ -166,6 +195,8 @@ class Operator:
         if key.resource == INSTANCES:
             await reconcile_instance(self._world, key)
         elif key.resource == REPLICAS:
+            if body is None:
+                self._slots.forget(key)
             await reconcile_replica(self._world, key)
         elif key.resource == DATA_SOURCES:
             if body is not None:
@@ -182,10 +213,10 @@ class Operator:
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
         """A new plan changes what names mean, and who uses what."""
         before = self._world.registry.dataflow(key)
-        active = before.active if before else None
+        marks = before.marks if before else ()
         again = await self._dataflows.reconcile(key, body)
         after = self._world.registry.dataflow(key)
-        if after is not None and after.active is not active:
+        if after is not None and after.marks != marks:
             self._enqueue_namespace(key.namespace, but=key)
         if after is not None:
             await self._warn(after)
@@ -194,7 +225,9 @@ class Operator:
     async def _warn(self, state: DataflowState) -> None:
         """An Event for what replicas cannot do: the condition may have another, earlier reason."""
         running = self._world.running(state.key.namespace, state.instance)
-        for collection in running.core.dataflows.collections_of(state.owner) if running else ():
+        installed = [state.installation(mark) for mark in state.marks]
+        there = [c for owner in installed for c in running.core.dataflows.collections_of(owner)] if running else []
+        for collection in there:
             for replica, on in collection.replicas.items():
                 for failure in failures(on):
                     await self._world.events.warn(

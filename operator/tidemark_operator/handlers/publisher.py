@@ -45,11 +45,11 @@ class Publisher:
         if change is not None and change[1]:
             await self._write(key, change[0])
 
-    async def store(self, key: Key, status: dict[str, Any], uid: str) -> None:
+    async def store(self, key: Key, status: dict[str, Any], uid: str, attempts: int = ATTEMPTS) -> None:
         """Writes (part of) a status of this very object; raises ApiError. The resource version is what makes sure of
         that, and an object that changed meanwhile is looked at again: a uid would not be compared here."""
         body = self._cache.get(key)
-        for _ in range(ATTEMPTS):
+        for _ in range(attempts):
             if body is None or body["metadata"]["uid"] != uid:
                 raise Conflict(409, f"{key} is not the object any more that it was")
             patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": status}
@@ -95,10 +95,13 @@ class Publisher:
             return
         self._budget.written(key, asyncio.get_running_loop().time())
         try:
-            await self.store(key, status, body["metadata"]["uid"])
+            # once: where a mark was set meanwhile, what was built before it must not undo it
+            await self.store(key, status, body["metadata"]["uid"], attempts=1)
         except Invalid as error:
             LOG.error("the API server takes no such status of %s: %s", key, error)
             self._hopeless[key] = status
+        except Conflict:
+            LOG.debug("status of %s not written: it is being changed; the next sweep sees what it is then", key)
         except ApiError as error:
             if error.status == 404:
                 self._cache.remove(key)

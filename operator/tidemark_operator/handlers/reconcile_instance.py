@@ -18,12 +18,18 @@ from tidemark_protocol.ids import ReplicaId
 
 
 async def reconcile_instance(world: World, key: Key) -> None:
+    prepare_instance(world, key)
+    align_replicas(world)
+
+
+def prepare_instance(world: World, key: Key) -> None:
+    """The instance is there, or gone, without a connection to any replica yet."""
     instance = world.instance(key.namespace, key.name)
     if instance is None:
         world.fleet.remove(key.namespace, key.name)
     else:
-        world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
-    align_replicas(world)
+        running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
+        running.core.precautions.concurrency = instance.hydration_concurrency
 
 
 async def reconcile_replica(world: World, key: Key) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
-from tidemark_operator.controller.collection import Collection, OnReplica
+from tidemark_operator.catalogue.registry import DataflowState, HeldBack, PendingRevision, SourceState
+from tidemark_operator.controller.collection import Collection, failures
+from tidemark_operator.controller.dataflows import Dataflow as Installed
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.handlers.installer import import_names
+from tidemark_operator.handlers.marks import revision_status
+from tidemark_operator.handlers.takeover import quarantine
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
 from tidemark_operator.orchestrator.interface import Observation, Phase
+from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources import data_source_conditions, dataflow_conditions, replica_conditions, status
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.data_source_conditions import DataSourceFacts
 from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored
+from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Replacement, Stored
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.instance_conditions import READY, instance_conditions, invalid_spec
@@ -169,34 +173,71 @@ def _files(counters: Mapping[str, int]) -> status.FileCounters | None:
     )
 
 
-def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -> dict[str, Any]:
-    running = world.running(state.key.namespace, state.instance)
-    installed = running.core.dataflows.get(state.owner) if running else None
-    collections = running.core.dataflows.collections_of(state.owner) if running else []
-    live = installed is not None and not installed.dropped
-    active = state.active
+def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -> dict[str, Any] | None:
+    if state.marking:
+        return None
+    installed, collections = _installed(world, state, state.active)
+    pending = state.pending.mark if state.pending else None
+    coming, successors = _installed(world, state, pending)
+    replacement = _replacement(state)
+    shown, exports = (coming, successors) if replacement and replacement.own else (installed, collections)
     facts = DataflowFacts(
         instance=world.instance_facts(state.key.namespace, state.instance),
         plan=state.plan,
         suspended=state.suspended,
-        serving=active.name if active and live else None,
+        serving=state.active.name if state.active and installed else None,
         deleting_used_by=_users(world, state.key, body),
-        waiting_for_inputs=_waits(world, state),
-        scheduled=installed is not None and live and installed.scheduled,
-        exports=len(collections),
-        exports_hydrated=sum(c.hydrated for c in collections),
-        hydration=_hydration(collections),
-        exports_in_error=tuple(text for c in collections for text in _errors(c)),
+        waiting_for_inputs=_waits(world, state, shown),
+        scheduled=shown is not None and shown.scheduled,
+        exports=len(exports),
+        exports_hydrated=sum(c.hydrated for c in exports),
+        hydration=_hydration(exports),
+        exports_in_error=tuple(text for c in exports for text in _errors(c)),
+        replacement=replacement,
+        quarantined=quarantine(state, pending if shown is coming and pending else state.active),
     )
     verdicts = dataflow_conditions.dataflow_conditions(facts)
-    exports = _exports(state, collections if live else [], world.fleet.book(state.key.namespace))
-    return status.dataflow_status(now, verdicts, exports, _revision(state))
+    book = world.fleet.book(state.key.namespace)
+    return status.dataflow_status(
+        now,
+        verdicts,
+        _exports(state.active, collections, book),
+        revision_status(state.active) if state.active else None,
+        _pending(state.pending, successors, book) if state.pending else None,
+        state.suspicions.values(),
+    )
 
 
-def _exports(state: DataflowState, collections: list[Collection], book: ShardBook) -> list[status.ExportStatus]:
-    if state.active is None:
+def _installed(
+    world: World, state: DataflowState, mark: ActiveRevision | None
+) -> tuple[Installed | None, list[Collection]]:
+    """A revision on its instance, while it is wanted there."""
+    running = world.running(state.key.namespace, state.instance)
+    installed = running.core.dataflows.get(state.installation(mark)) if running and mark else None
+    if running is None or installed is None or installed.dropped:
+        return None, []
+    return installed, running.core.dataflows.collections_of(installed.owner)
+
+
+def _replacement(state: DataflowState) -> Replacement | None:
+    """Something is to take over, or would if it could."""
+    if state.active is None or not (state.pending or state.edited or state.obstacle):
+        return None
+    why = state.obstacle or state.pending_waiting or "another revision is being prepared"
+    held = state.held_back or HeldBack(why, failed=bool(state.obstacle))
+    return Replacement(state.edited, held.message, held.failed)
+
+
+def _pending(pending: PendingRevision, collections: list[Collection], book: ShardBook) -> status.PendingStatus:
+    together = pending.together
+    exports = tuple(_exports(pending.mark, collections, book))
+    return status.PendingStatus(revision_status(pending.mark), together.dataflow, together.revision, exports)
+
+
+def _exports(mark: ActiveRevision | None, collections: list[Collection], book: ShardBook) -> list[status.ExportStatus]:
+    if mark is None:
         return []
-    revision = state.active.revision
+    revision = mark.revision
     by_id = {c.id: c for c in collections}
     exports = []
     for export in revision.exports:
@@ -228,26 +269,12 @@ def _exports(state: DataflowState, collections: list[Collection], book: ShardBoo
     return exports
 
 
-def _revision(state: DataflowState) -> status.Revision | None:
-    active = state.active
-    if active is None:
-        return None
-    return status.Revision(
-        active.name,
-        active.generation,
-        active.spec_digest,
-        active.revision.identity,
-        active.revision.description.as_of,
-        active.revision.writer_term,
-    )
-
-
-def _waits(world: World, state: DataflowState) -> tuple[str, ...]:
+def _waits(world: World, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
     """What holds back an installed dataflow, or its installation."""
     running = world.running(state.key.namespace, state.instance)
-    installed = running.core.dataflows.get(state.owner) if running else None
-    if running is None or installed is None or installed.dropped or installed.scheduled:
-        return state.waiting if isinstance(state.plan, Stored) else ()
+    if running is None or installed is None or installed.scheduled:
+        waiting = (state.pending_waiting,) if state.edited and state.pending_waiting else state.waiting
+        return waiting if isinstance(state.plan, Stored) and installed is None else ()
     waited = set(running.core.dataflows.waits_for(installed))
     names, description = import_names(world.registry, state.key.namespace), installed.description
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
@@ -282,15 +309,6 @@ def _first_error(erroring: Mapping[str, str]) -> str:
     place = f" in {erroring['expression']}" if erroring.get("expression") else ""
     others = int(erroring["errors"]) - 1
     return f"{erroring.get('code', 'error')}{place}" + (f", and {others} more" if others else "")
-
-
-def failures(on: OnReplica) -> list[str]:
-    """What keeps the export from going on there, in the replica's words."""
-    said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
-    if "fenced" in on.statuses:
-        said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
-    failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
-    return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]
 
 
 def _users(world: World, key: Key, body: Body) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_operator.kube.client import Body, Resource
+from tidemark_operator.resources.meta import RELEASE
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def _version(body: Body) -> int:
 def _intent(body: Body) -> tuple[object, ...]:
     metadata = body["metadata"]
     fields = ("uid", "generation", "deletionTimestamp", "finalizers", "labels")
-    return tuple(metadata.get(field) for field in fields)
+    release = (metadata.get("annotations") or {}).get(RELEASE)
+    return (*(metadata.get(field) for field in fields), release)
 
 
 def _slim(body: Body) -> Body:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -112,9 +113,9 @@ class Revisions:
                 raise
         return name
 
-    async def prune(self, owner: Meta, keep: str) -> None:
-        """Removes all but the active one."""
-        for body in await self.of(owner):
+    async def prune(self, owner: Meta, keep: Collection[str]) -> None:
+        """Removes all but these, and the newest: what comes next is numbered after it."""
+        for body in (await self.of(owner))[:-1]:
             metadata = body["metadata"]
-            if metadata["name"] != keep:
+            if metadata["name"] not in keep:
                 await self._kube.delete(REVISIONS, owner.namespace, metadata["name"], metadata["uid"])

@@ -3,9 +3,12 @@
     InstanceFound ──> Planned ──> Scheduled ──> Hydrated ──> Ready          each needs the one before it;
                                                    └──────> Erroring ──┘    the first that fails gives the reason
 
-Ready answers one question: do reads of *this* generation of the spec give results? So it is False while an edit is
-refused or does not plan, although the revision before it still serves (the message says so), and while the
-results are errors. Progressing answers another: is there anything that will change by waiting?
+Ready answers one question: do reads of *this* generation of the spec give results? So it is False while an edit does
+not plan, or hydrates beside the revision that still serves (the message says so), and while the results are errors.
+Progressing answers another: is there anything that will change by waiting?
+
+Of an edited Dataflow, Scheduled, Hydrated and Erroring speak of the edit. One that is replaced because what it imports
+is edited serves its own spec all the while: only Progressing tells of that.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
 """The reason whose message moves all the time."""
 ERRORING, PROGRESSING = "Erroring", "Progressing"
+QUARANTINED = "Quarantined"
 TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRESSING)
 
 
@@ -45,20 +49,23 @@ class PlanRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class EditRefused:
-    """A planned edit that must not be installed now: `users` read what it would replace."""
-
-    users: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Stored:
     """A revision of this generation of the spec is stored, and is what the replicas are to run."""
 
     revision: str
 
 
-Plan = Planning | WaitingForInputs | PlanRefused | EditRefused | Stored
+Plan = Planning | WaitingForInputs | PlanRefused | Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A revision is to take over from the one that serves. `own`: because this spec was edited; else because what it
+    imports was. `waits`: what for; `failed`: waiting will not help."""
+
+    own: bool
+    waits: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,10 @@ class DataflowFacts:
     """How far the furthest hydration is, in words."""
     exports_in_error: tuple[str, ...] = ()
     """Exports that hold errors: `name: code` for each."""
+    quarantined: str = ""
+    """Which replicas died while it was hydrating, if so many did that it is not scheduled any more."""
+    replacement: Replacement | None = None
+    """Where it is the spec that was edited, `scheduled` and what follows it above are the new revision's."""
 
 
 def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
@@ -101,7 +112,7 @@ def _planned(facts: DataflowFacts) -> Verdict:
             return no(PLANNED, "WaitingForInputs", f"waits for {', '.join(inputs)}")
         case PlanRefused(reason, message):
             return no(PLANNED, reason, message)
-        case EditRefused() | Stored():
+        case Stored():
             return yes(PLANNED, "Planned")
 
 
@@ -110,10 +121,10 @@ def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
         return no(SCHEDULED, "Suspended", "spec.suspend takes this dataflow off the replicas")
     if not planned.holds:
         return because(SCHEDULED, planned)
-    if isinstance(facts.plan, EditRefused):
-        return no(SCHEDULED, "EditRefused", _edit_refused(facts.plan))
     if (idle := runs_nothing(SCHEDULED, facts.instance)) is not None:
         return idle
+    if facts.quarantined and facts.exports_hydrated < facts.exports:
+        return no(SCHEDULED, QUARANTINED, facts.quarantined)
     if facts.waiting_for_inputs:
         return no(
             SCHEDULED,
@@ -146,6 +157,8 @@ def _ready(facts: DataflowFacts, *needed: Verdict) -> Verdict:
     for verdict in needed:
         if not verdict.holds:
             return _still_serving(because(READY, verdict), facts)
+    if facts.replacement is not None and facts.replacement.own:
+        return _still_serving(no(READY, "Replacing", facts.replacement.waits), facts)
     if facts.exports_in_error:
         return no(READY, "ErrorRows", "; ".join(facts.exports_in_error))
     return yes(READY, "Ready")
@@ -153,7 +166,7 @@ def _ready(facts: DataflowFacts, *needed: Verdict) -> Verdict:
 
 def _still_serving(ready: Verdict, facts: DataflowFacts) -> Verdict:
     """Say that an earlier revision serves, where this generation does not."""
-    if facts.serving is None or isinstance(facts.plan, Stored):
+    if facts.serving is None or (isinstance(facts.plan, Stored) and facts.plan.revision == facts.serving):
         return ready
     return no(READY, ready.reason, f"{ready.message}; revision {facts.serving} still serves")
 
@@ -163,14 +176,14 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
         return no(PROGRESSING, "InUse", f"to be deleted; waits for {', '.join(facts.deleting_used_by)}")
     if isinstance(facts.plan, PlanRefused):
         return because(PROGRESSING, planned)
-    if isinstance(facts.plan, EditRefused):
-        return no(PROGRESSING, "EditRefused", _edit_refused(facts.plan))
+    if facts.replacement is not None and facts.replacement.failed:
+        return no(PROGRESSING, "ReplacementFailed", facts.replacement.waits)
     if facts.suspended or facts.instance.suspended:
         return no(PROGRESSING, "Suspended", "nothing changes before suspend is false")
+    if facts.replacement is not None and (ready.holds or facts.replacement.own):
+        return yes(PROGRESSING, "Replacing", facts.replacement.waits)
+    if ready.reason == QUARANTINED:
+        return because(PROGRESSING, ready)
     if ready.holds or ready.reason == "ErrorRows":
         return no(PROGRESSING, "UpToDate", "the revision of this spec serves")
     return yes(PROGRESSING, ready.reason, ready.message)
-
-
-def _edit_refused(plan: EditRefused) -> str:
-    return f"the edit would replace what others read: delete or change {', '.join(plan.users)} first, or undo it"

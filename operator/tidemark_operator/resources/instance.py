@@ -35,6 +35,8 @@ class ComputeInstance:
     location: str
     """A plain absolute path. Shards are below it, by namespace, name and export."""
     read_policy: ReadPolicy
+    hydration_concurrency: int
+    """How many dataflows a replica hydrates at a time."""
     suspend: bool
 
     @classmethod
@@ -44,6 +46,7 @@ class ComputeInstance:
             meta=Meta.parse(body),
             location=local_path(spec.child("storage"), "location"),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
+            hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
             suspend=spec.flag("suspend", False),
         )
 

@@ -12,6 +12,9 @@ GROUP = "compute.tidemark.dev"
 VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 
+RELEASE = f"{GROUP}/release"
+"""Of a Dataflow: any new value takes it out of quarantine."""
+
 Namespace = NewType("Namespace", str)
 Uid = NewType("Uid", str)
 InstanceName = NewType("InstanceName", str)

@@ -1,4 +1,5 @@
-"""The status documents, built from what the controller knows. Unknown values are left out, never written as null.
+"""The status documents, built from what the controller knows. Unknown values are left out, not written as null, which
+takes away what stood there before.
 
 Each builder gives the whole `status`; whether and when to write it (the budget of writes) is the caller's affair,
 and `urgent` tells a move of frontiers and counters, which can wait, from everything else, which cannot.
@@ -6,10 +7,11 @@ and `urgent` tells a move of frontiers and counters, which can wait, from everyt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tidemark_operator.controller.quarantine import Suspicion
 from tidemark_operator.resources.conditions import Verdict, merge_conditions
 from tidemark_operator.resources.dataflow_conditions import HYDRATING
 from tidemark_operator.resources.frontier import Reported, frontier_status, meet, timestamp
@@ -92,6 +94,23 @@ class ExportStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingStatus:
+    """A revision that is to take over, when `root_revision` of the Dataflow `root` does."""
+
+    revision: Revision
+    root: str
+    root_revision: str
+    exports: tuple[ExportStatus, ...] = ()
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return _present(
+            revision=self.revision.document(),
+            together={"dataflow": self.root, "revision": self.root_revision},
+            exports=[export.document(now_ms) for export in self.exports],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FileCounters:
     """Files of a source: taken up, not complete yet, changed after they were read, become an error row."""
 
@@ -154,14 +173,31 @@ def dataflow_status(
     verdicts: Sequence[Verdict],
     exports: Sequence[ExportStatus],
     revision: Revision | None,
+    pending: PendingStatus | None = None,
+    suspicions: Iterable[Suspicion] = (),
 ) -> dict[str, Any]:
-    return _status(
+    status = _status(
         now,
         verdicts,
         writeFrontier=frontier_status(meet(export.write_frontier for export in exports), now.ms),
         revision=None if revision is None else revision.document(),
         exports=[export.document(now.ms) for export in exports],
     )
+    # null takes away what stood there before
+    document = None if pending is None else pending.document(now.ms)
+    return {**status, "pending": document, "suspects": suspects_status(suspicions)}
+
+
+def suspects_status(suspicions: Iterable[Suspicion]) -> list[dict[str, Any]] | None:
+    """Revisions that were hydrating when replicas died; null, where there is none."""
+    return [
+        {
+            "revision": s.revision,
+            "release": s.release,
+            "deaths": [{"replica": death.replica, "incarnation": death.incarnation} for death in s.deaths],
+        }
+        for s in suspicions
+    ] or None
 
 
 def data_source_status(

@@ -5,8 +5,10 @@
                                                           ├─► Fenced         a newer term took over: stop for good
                                                           └─► unknown        again, with the same commit id
 
-Read-only until AllowWrites has given a term: then it only watches how far the shard is. If the process dies at any
-point, the shard holds the whole append or nothing of it, and the next process begins by comparing.
+Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays. Who
+writes meanwhile may be another revision, with other contents, so nothing is compared before the shard has been written
+under this very term. If the process dies at any point, the shard holds the whole append or nothing of it, and the next
+process begins by comparing.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tidemark_persist import Appended, CommitForgotten, Fenced, ShardDeleted, Ti
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
-from tidemark_protocol.responses import Response, Status
+from tidemark_protocol.responses import DescribedShard, Response, Status
 from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
@@ -92,8 +94,12 @@ class MaterializedViewSink:
         if append is not None and self._term is not None:
             if self._backoff.over:
                 self._submit_append(append, self._term)
-        elif self._compare_backoff.over and (comparison := self._progress.comparison()) is not None:
+        elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
             self._submit_comparison(comparison)
+
+    def _is_ours(self, seen: DescribedShard | None) -> bool:
+        """Whether all who can still write to the shard compute what this sink does."""
+        return seen is not None and self._term is not None and seen.term == self._term
 
     def stop(self) -> None:
         """Appends nothing more; the attempt that runs may still land."""

@@ -1,0 +1,87 @@
+"""What must be replaced together: a Dataflow that is edited, and all that import what the edit takes away.
+
+    a (edited) ──index──► b ──index──► c          a', b' and c' run beside a, b and c, and take over at one moment
+         └──table, same columns──► d              d is not touched: the table is still there
+
+A compute id names a plan, so whatever is planned anew has other indexes; a table keeps its id while its columns stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tidemark_operator.catalogue.registry import DataflowState, Together
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_protocol.dataflow import ShardSink
+from tidemark_protocol.ids import GlobalId
+
+
+def provided(revision: DataflowRevision) -> frozenset[GlobalId]:
+    """What others may import of it, by the ids under which they do."""
+    description = revision.description
+    shards = (GlobalId(e.sink.shard.shard_id) for e in description.sink_exports if isinstance(e.sink, ShardSink))
+    return frozenset((*shards, *(e.id for e in description.index_exports)))
+
+
+def imported(revision: DataflowRevision) -> frozenset[GlobalId]:
+    description = revision.description
+    shards = (GlobalId(i.shard.shard_id) for i in description.source_imports)
+    return frozenset((*shards, *(i.id for i in description.index_imports)))
+
+
+def taken_away(state: DataflowState) -> frozenset[GlobalId]:
+    """What the active revision provides and the pending one does not."""
+    if state.active is None or state.pending is None:
+        return frozenset()
+    return provided(state.active.revision) - provided(state.pending.mark.revision)
+
+
+def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[DataflowState]:
+    """The edited one, then whatever imports what is taken away, as far as it is known: what is not planned anew yet
+    takes nothing away."""
+    members = [root]
+    for member in members:
+        gone = taken_away(member)
+        members += [d for d in dataflows if d not in members and d.active and imported(d.active.revision) & gone]
+    return members
+
+
+def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together | None:
+    """The replacement that takes away what its active revision imports; of several the first by name: the others wait
+    for it."""
+    if state.active is None:
+        return None
+    mine = imported(state.active.revision)
+    others = [d for d in dataflows if d is not state and d.pending is not None]
+    found = [d.pending.together for d in others if d.pending is not None and mine & taken_away(d)]
+    return min(found, key=lambda t: t.dataflow, default=None)
+
+
+def as_replaced(dataflows: Iterable[DataflowState], together: Together | None) -> list[DataflowState]:
+    """The Dataflows as they will be once the replacement has taken over; without one, as they are."""
+    return [
+        replace(d, active=d.pending.mark, pending=None) if d.pending and d.pending.together == together else d
+        for d in dataflows
+    ]
+
+
+def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> bool:
+    """Whether it imports of a Dataflow what that does not provide (any more)."""
+    there = [d for d in dataflows if d.active is not None]
+    given = frozenset(id for d in there if d.active for id in provided(d.active.revision))
+    theirs = {d.uid for d in there}
+    return any(id not in given and id.partition("/")[0] in theirs for id in imported(revision))
+
+
+def dependants(state: DataflowState, dataflows: Sequence[DataflowState]) -> set[str]:
+    """Names of all that read it, also through others."""
+    found = {state.key.name}
+    while more := {d.key.name for d in dataflows if d.key.name not in found and found & _reads(d)}:
+        found |= more
+    return found - {state.key.name}
+
+
+def _reads(state: DataflowState) -> set[str]:
+    return {parent.name for parent in state.reads if parent.kind == DATAFLOWS.kind}

@@ -1,0 +1,68 @@
+"""Who is blamed for the death of a replica, and what follows from it.
+
+    in the slot when a replica died   once         suspect: hydrates last, and alone
+                                      three times  quarantined: not scheduled, until it is edited or released
+    hydrated as a suspect                          cleared
+
+Several hydrate at once, so most who are blamed for a first death are innocent; alone, only the guilty are blamed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+MOST_DEATHS = 3
+
+
+class Standing(Enum):
+    CLEAR = "clear"
+    SUSPECT = "suspect"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True)
+class Death:
+    """An incarnation of a replica that ended by itself."""
+
+    replica: str
+    incarnation: str
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Of a stored revision, by its name. `deaths`: one after the other, while it was hydrating; `release`: what the
+    annotation said when it was first blamed: another value releases it."""
+
+    revision: str
+    deaths: tuple[Death, ...]
+    release: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        return Standing.QUARANTINED if len(self.deaths) >= MOST_DEATHS else Standing.SUSPECT
+
+
+def blamed(before: Suspicion | None, revision: str, death: Death, release: str) -> Suspicion:
+    """After a death; told twice of the same one, it is one."""
+    if before is None or before.revision != revision:
+        return Suspicion(revision, (death,), release)
+    if death in before.deaths:
+        return before
+    return replace(before, deaths=(*before.deaths, death)[-MOST_DEATHS:])
+
+
+def unless_released(suspicion: Suspicion | None, release: str) -> Suspicion | None:
+    """What is left of it, given what the annotation says now."""
+    return None if suspicion is not None and release not in ("", suspicion.release) else suspicion
+
+
+@dataclass
+class Precautions:
+    """How dataflows are let into their hydration. `standing`: of what is installed under that name. `recorded`: who
+    is in a slot must be written down before it is scheduled."""
+
+    concurrency: int = 4
+    standing: Callable[[str], Standing] = lambda owner: Standing.CLEAR
+    recorded: bool = False

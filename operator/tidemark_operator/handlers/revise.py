@@ -1,0 +1,170 @@
+"""From a spec to a revision: ask the planner, put shards, as_of and term to the plan, store it, mark it.
+
+    spec as planned          ► serve      a pending revision is given up
+    first plan               ► serve
+    same plan (white space)  ► serve      nothing is computed anew
+    another plan             ► pend       beside the active one; with it, all that import what it takes away
+    refused                  ► what is active goes on; the state says why
+
+Storing comes before marking, marking before sending. An operator that dies after storing plans the same again and
+finds the stored revision; one that dies after marking finds it marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidemark_operator.catalogue.closure import as_replaced, dependants
+from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.relations import parents
+from tidemark_operator.errors import Rejected
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.installer import choose_as_of, view_shards
+from tidemark_operator.handlers.marks import Marks
+from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
+from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_operator.planning.revision import DataflowRevision, Parent
+from tidemark_operator.planning.shards import Place, next_term, view_shard
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
+from tidemark_protocol.codec import digest
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.ids import Digest, ShardId
+from tidemark_protocol.planning import Planned
+from tidemark_protocol.responses import DescribedShard
+
+
+class Reviser:
+    def __init__(self, world: World, marks: Marks) -> None:
+        self._world, self._marks = world, marks
+
+    async def revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> None:
+        """Sees to it that the revision which the spec and the other Dataflows ask for is marked. Raises Waiting,
+        Rejected, PlannerUnavailable."""
+        others = self._world.registry.dataflows(state.key.namespace)
+        if state.active is not None and not state.edited:
+            state.plan = Stored(state.active.name)
+        match decide(state, state.spec_digest, others):
+            case Serve():
+                assert state.active is not None
+                state.obstacle = state.pending_waiting = ""
+                if state.pending is not None:
+                    await self._marks.serve(state, dataflow.meta, state.active)
+            case Keep():
+                state.plan = Stored((state.marks[-1] if state.edited else state.marks[0]).name)
+            case Replace(joining):
+                try:
+                    await self._replace(state, dataflow, running, joining)
+                except Rejected as rejected:
+                    await self._refuse(state, dataflow, PlanRefused(rejected.reason, str(rejected)))
+                    raise
+
+    async def learn(self, state: DataflowState, running: RunningInstance) -> None:
+        """A continual task begins exactly where its table ends: a replica says where that is, if none has."""
+        book = running.core.shards
+        for description in (mark.revision.description for mark in state.marks):
+            if description.continual_task is None:
+                continue
+            shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
+            if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
+                for described in (await running.describe(unknown)).shards:
+                    book.described(described)
+
+    async def _replace(
+        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
+    ) -> None:
+        wanted, active = state.spec_digest, state.active
+        view = as_replaced(self._world.registry.dataflows(state.key.namespace), joining)
+        outcome = await self._ask(state, dataflow, view)
+        if not isinstance(outcome, Planned):
+            await self._refuse(state, dataflow, outcome)
+            return
+        reads = parents(self._world.registry.sources(state.key.namespace), view, outcome.references)
+        self._check_cycle(state, reads)
+        shards = await self._view_shards(state, outcome, running)
+        description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
+        if active is not None and active.revision.identity == identity:
+            mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
+            await self._marks.serve(state, dataflow.meta, mark)
+            return
+        as_of = choose_as_of(running, self._world.registry, state, description, first=True)
+        state.claims = reads
+        try:
+            await self._marks.protect(state.key.namespace, reads)
+            stored = await self._marks.stored(dataflow.meta)
+            term = self._next_term(running, state, description, stored)
+            revision = DataflowRevision(at(description, as_of), outcome.exports, reads, identity, term, wanted)
+            mark = await self._marks.store(state, dataflow.meta, stored, revision)
+            mark = replace(mark, spec_digest=wanted)
+            if active is None:
+                await self._marks.serve(state, dataflow.meta, mark)
+                return
+            together = joining or Together(state.key.name, mark.name)
+            await self._marks.pend(state, dataflow.meta, PendingRevision(mark, together))
+            state.obstacle = ""
+        finally:
+            state.claims = ()
+
+    def _next_term(
+        self,
+        running: RunningInstance,
+        state: DataflowState,
+        description: DataflowDescription,
+        stored: dict[int, DataflowRevision],
+    ) -> int:
+        """Above that of every revision that may ever have written."""
+        book = running.core.shards
+        seen = [shard.term for s in view_shards(description) if (shard := book.get(s.shard_id))]
+        known = [mark.revision.writer_term for mark in state.marks]
+        return next_term(*seen, *known, *(revision.writer_term for revision in stored.values()))
+
+    def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
+        users = dependants(state, self._world.registry.dataflows(state.key.namespace))
+        for parent in reads:
+            if parent.kind == DATAFLOWS.kind and parent.name in users:
+                raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
+
+    async def _ask(
+        self, state: DataflowState, dataflow: Dataflow, view: Sequence[DataflowState]
+    ) -> Planned | PlanRefused | WaitingForInputs:
+        """The planner's answer. The same question, of the same catalogue, is asked once, unless it was the planner
+        that failed."""
+        request = plan_request(dataflow, self._world.registry.sources(state.key.namespace), view)
+        question: Digest = digest(request)
+        if must_ask(state.answer, question, now_ms()):
+            said = await self._world.planner.plan(request)
+            state.answer = remember(dataflow, said, question, state.answer, now_ms())
+        assert state.answer is not None
+        return state.answer.outcome
+
+    async def _refuse(self, state: DataflowState, dataflow: Dataflow, refused: PlanRefused | WaitingForInputs) -> None:
+        """What serves goes on. Of an edit, it is the Dataflow's own affair, and what is missing may come; else it is an
+        obstacle to the replacement that it should be part of."""
+        message = refused.message if isinstance(refused, PlanRefused) else f"waits for {', '.join(refused.inputs)}"
+        if state.active is not None and state.pending is not None:
+            await self._marks.serve(state, dataflow.meta, state.active)
+        if state.active is None or state.edited:
+            state.plan = refused
+        in_vain = isinstance(refused, PlanRefused) or not state.edited
+        state.obstacle, state.pending_waiting = (message, "") if in_vain else ("", message)
+        if isinstance(refused, PlanRefused):
+            await self._world.events.warn(state.key, state.uid, refused.reason, refused.message)
+
+    async def _view_shards(
+        self, state: DataflowState, planned: Planned, running: RunningInstance
+    ) -> dict[str, ShardMetadata]:
+        place = Place.of(running.config.storage_location, state.key.namespace, state.key.name, state.uid)
+
+        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
+            return (await running.describe(shards)).shards
+
+        shards: dict[str, ShardMetadata] = {}
+        for export in planned.exports:
+            if export.kind != "index":
+                before = state.active.revision.written(export.name) if state.active else None
+                shards[export.name] = await view_shard(place, export, before, look)
+        return shards

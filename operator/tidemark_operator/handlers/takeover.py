@@ -1,0 +1,119 @@
+"""When a replacement takes over: all of its members at one moment, or none.
+
+every second, for the Dataflow that was edited:
+members ─► judge ─┬─ held back ─► every member's status says by what
+                  └─ ready ─► commit (one write) ─► promoted in memory ─► installed: may write, the old is dropped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tidemark_operator.catalogue.closure import closure
+from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry
+from tidemark_operator.controller.collection import Collection, failures
+from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.installer import exporters_first, install
+from tidemark_operator.handlers.marks import Marks
+from tidemark_operator.handlers.replacement import Keep, Member, cannot_run_beside, decide, judge
+from tidemark_operator.handlers.world import World
+from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.meta import RELEASE
+
+Running = Callable[[DataflowState], RunningInstance | None]
+
+
+class TakeOver:
+    def __init__(self, world: World, marks: Marks) -> None:
+        self._world, self._marks = world, marks
+
+    async def attempt(self, root: DataflowState) -> bool:
+        """Whether a replacement that this Dataflow's edit began has taken over."""
+        async with self._marks.lock(root.key.namespace):
+            if root.pending is None or root.pending.together.dataflow != root.key.name:
+                return False
+            members, held = held_back(root, self._world.registry, self._running, now_ms())
+            for member in members:
+                member.held_back = held
+            if held is not None:
+                return False
+            await self._marks.commit(root, members)
+        self._install(members)
+        return True
+
+    def _install(self, members: Sequence[DataflowState]) -> None:
+        """Now, so that the tables' writers change without a pause; whatever cannot be yet is left to its reconcile."""
+        for state, _ in exporters_first([(m, m.active) for m in members if m.active is not None]):
+            running = self._running(state)
+            if running is not None:
+                try:
+                    install(running, self._world.registry, state)
+                except (Waiting, Rejected) as error:
+                    state.waiting = (str(error),)
+
+    def _running(self, state: DataflowState) -> RunningInstance | None:
+        return self._world.running(state.key.namespace, state.instance)
+
+
+def held_back(
+    root: DataflowState, registry: Registry, running: Running, now_ms: int
+) -> tuple[list[DataflowState], HeldBack | None]:
+    """Who takes over with this Dataflow, and what holds them back."""
+    dataflows = registry.dataflows(root.key.namespace)
+    members = closure(root, dataflows)
+    names = {member.key.name for member in members}
+    for other in dataflows:
+        if names & {parent.name for parent in other.claims if parent.kind == root.key.resource.kind}:
+            return members, HeldBack(f"Dataflow {other.key.name}, which reads it, is just being planned")
+    for member in members:
+        if member.unmarked:
+            return members, HeldBack(f"Dataflow {member.key.name} is just being replaced with another")
+    return members, judge((_member(root, m, dataflows, running(m)) for m in members), now_ms)
+
+
+def _member(
+    root: DataflowState, state: DataflowState, dataflows: Sequence[DataflowState], running: RunningInstance | None
+) -> Member:
+    assert root.pending is not None
+    kept = decide(state, state.spec_digest, dataflows) == Keep()
+    if state.active is None or state.pending is None or not kept or state.pending.together != root.pending.together:
+        return Member(state.key.name, False, obstacle=state.obstacle, waits=state.pending_waiting)
+    mark = state.pending.mark
+    installed = running.core.dataflows.get(state.installation(mark)) if running else None
+    collections = running.core.dataflows.collections_of(installed.owner) if running and installed else []
+    hydrated = sum(c.hydrated for c in collections)
+    return Member(
+        state.key.name,
+        True,
+        obstacle=state.obstacle,
+        failure=_failure(collections) or ("" if hydrated == len(collections) else quarantine(state, mark)),
+        waits=state.pending_waiting,
+        at_once=not state.runs or cannot_run_beside(state.active.revision, mark.revision),
+        hydrated=hydrated,
+        exports=len(collections),
+        level_ms=installed.level_ms if installed else None,
+    )
+
+
+def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
+    """Why a revision is not scheduled any more, if so, and what can be done about it."""
+    suspicion = state.suspicions.get(mark.name) if mark else None
+    if suspicion is None or suspicion.standing is not Standing.QUARANTINED:
+        return ""
+    replicas = ", ".join(dict.fromkeys(death.replica for death in suspicion.deaths))
+    return (
+        f"it was hydrating when a replica died, {len(suspicion.deaths)} times in a row ({replicas}): edit it, or "
+        f"annotate it with {RELEASE} and a new value to have it tried again"
+    )
+
+
+def _failure(collections: Sequence[Collection]) -> str:
+    """What replicas say of an export that fails on all of them."""
+    for collection in collections:
+        said = [(replica, failures(on)) for replica, on in sorted(collection.replicas.items())]
+        if said and all(failed for _, failed in said):
+            replica, (first, *_) = said[0]
+            return f"{first} (on replica {replica})"
+    return ""

@@ -1,0 +1,108 @@
+"""Edits on real processes: revisions side by side, that take over together or not at all.
+
+nations is an index that `located` imports; `located` writes a table.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.system import System, revisions, wait_for
+from tidemark_persist import open_shard
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+NATIONS = "SELECT n_nationkey, n_name FROM tpch.nation"
+NAMELESS = "SELECT n_nationkey, n_regionkey FROM tpch.nation"
+LOCATED = """
+SELECT n.{column}, count(*) AS customers FROM tpch.customer c JOIN nations n ON c.c_nationkey = n.n_nationkey
+GROUP BY n.{column}
+"""
+KEY = {"key": ["n_nationkey"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def located(system: System) -> None:
+    """Both Dataflows, hydrated."""
+    system.dataflow("nations", NATIONS, index=KEY)
+    system.dataflow("located", LOCATED.format(column="n_name"))
+    system.wait_hydrated("nations", "located")
+
+
+def test_an_edit_and_what_imports_it_take_over_together_without_a_gap(system: System) -> None:
+    """The importer's table is the same one; at each of its times it holds all of the old nations, or all of the new."""
+    before, since = marks(system), upper(system)
+    system.dataflow("nations", NATIONS + " WHERE n_nationkey > 4", index=KEY)
+    system.wait_condition("dataflow", "nations", "Ready")
+    old = len(rows(system, since - 1))
+    wait_for("the new contents", lambda: len(rows(system, upper(system) - 1)) < old, system.log)
+
+    assert not set(marks(system)) & set(before)
+    until = upper(system)
+    assert {len(rows(system, at)) for at in range(since, until, 250)} == {old, len(rows(system, until - 1))}
+    assert not system.shard("located", "located", version=2).exists()
+    system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
+    wait_for("the old revisions to go", lambda: len(revisions(system, "nations")) == 1, system.log)
+
+
+def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: System) -> None:
+    """The edit is held back and says by whom, also to the next operator, which finds both revisions and computes
+    nothing anew; the old ones serve. Then the dependant is edited too, and both take over."""
+    before, shown = marks(system), upper(system)
+    system.dataflow("nations", NAMELESS, index=KEY)
+    said = system.wait_condition("dataflow", "nations", "Progressing", "False", "ReplacementFailed")
+    assert "Dataflow located" in said
+    assert "n_name" in said
+    wait_for("the edit to hydrate", lambda: hydrated(system), system.log)
+    hydrations = system.get("computereplica", "r1")["status"]["hydrations"]
+    pending = system.get("dataflow", "nations")["status"]["pending"]["revision"]
+    system.kill_operator()
+    system.start_operator()
+    wait_for("the old revision to go on", lambda: upper(system) > shown, system.log)
+    system.wait_condition("dataflow", "nations", "Progressing", "False", "ReplacementFailed")
+
+    assert system.get("dataflow", "nations")["status"]["pending"]["revision"] == pending
+    assert marks(system) == before
+    assert system.get("computereplica", "r1")["status"]["hydrations"] == hydrations
+    system.wait_condition("dataflow", "located", "Ready")
+    assert "n_name" in system.query("SELECT * FROM located")["rows"][0]
+
+    system.dataflow("located", LOCATED.format(column="n_regionkey"))
+    system.wait_condition("dataflow", "nations", "Ready")
+    system.wait_condition("dataflow", "located", "Ready")
+    assert marks(system)[0] == pending["name"]
+    assert len(system.query("SELECT n_regionkey FROM located")["rows"]) == 5
+
+
+def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
+    """What serves is computed on; the revision that was to take over goes, and with it its state."""
+    serves = system.get("dataflow", "nations")["status"]
+    spec = system.get("dataflow", "nations")["spec"]
+    system.dataflow("nations", NATIONS, index=KEY)
+    system.wait_condition("dataflow", "nations", "Progressing", "False", "ReplacementFailed")
+    system.dataflow("nations", spec["sql"], index=KEY)
+    system.wait_condition("dataflow", "nations", "Ready")
+
+    after = system.get("dataflow", "nations")["status"]
+    assert after["revision"]["name"] == serves["revision"]["name"]
+    assert [e["id"] for e in after["exports"]] == [e["id"] for e in serves["exports"]]
+    assert "pending" not in after
+    system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
+
+
+def marks(system: System) -> list[str]:
+    """The revisions that serve."""
+    return [system.get("dataflow", name)["status"]["revision"]["name"] for name in ("nations", "located")]
+
+
+def hydrated(system: System) -> bool:
+    pending = system.get("dataflow", "nations")["status"].get("pending", {})
+    return bool(pending.get("exports")) and all(export["hydrated"] for export in pending["exports"])
+
+
+def upper(system: System) -> int:
+    return int(open_shard(str(system.shard("located", "located"))).refresh().upper)
+
+
+def rows(system: System, at: int) -> list[dict[str, object]]:
+    return list(system.contents("located", "located", at).to_pylist())

@@ -1,0 +1,246 @@
+"""The operator's part in the model: what the API server has, and what an operator makes of it.
+
+    durable    the marks in the statuses, and the specs: all that a new operator knows
+    registry   the operator's memory; deciding, installing and judging are the real functions on it
+
+Plans are copies of a table or of an index; storing and marking are assignments, between which the operator may die.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.model.replica import Shards, SimShard
+from tests.replica.plans import COLUMNS, copies, shard
+from tidemark_operator.catalogue.closure import as_replaced
+from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.installer import choose_as_of, hold_stored, install, retire, view_shards
+from tidemark_operator.handlers.marks import promote, roll_forward
+from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
+from tidemark_operator.handlers.takeover import held_back
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.assemble import at
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, WriterTerm
+from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.responses import Description
+
+NAMESPACE, INSTANCE, LAG = "ns", "default", 50
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A Dataflow as the user has it: `reads` a table or another Dataflow's index; `edit` tells one SQL from another,
+    `version` one set of the table's columns from another."""
+
+    kind: str
+    reads: str
+    edit: int = 0
+    version: int = 1
+
+    @property
+    def digest(self) -> str:
+        return f"{self.edit}, v{self.version}"
+
+
+@dataclass
+class Durable:
+    """One Dataflow at the API server. `numbers`: of all revisions that were ever stored."""
+
+    spec: Spec
+    active: ActiveRevision | None = None
+    pending: PendingRevision | None = None
+    numbers: int = 0
+
+
+@dataclass
+class Seen:
+    description: Description | None = None
+
+
+@dataclass
+class Running:
+    """The instance, as the installer sees it."""
+
+    core: Instance
+    take: Callable[[list[Notice]], None]
+    replicas: dict[ReplicaId, Seen] = field(default_factory=dict)
+    namespace: str = NAMESPACE
+    name: str = INSTANCE
+
+    def drop(self, owner: str) -> None:
+        self.take(self.core.drop(owner))
+
+    def flush(self) -> None:
+        """Links are drained by the replicas' deliveries."""
+
+
+class Operator:
+    """One process. `reached`: frontiers that statuses showed."""
+
+    def __init__(
+        self, durable: dict[str, Durable], shards: Shards, running: Running, reached: dict[GlobalId, Frontier]
+    ) -> None:
+        self.durable, self.shards, self.running, self.registry = durable, shards, running, Registry()
+        for name, stored in durable.items():
+            state = self._state(name, stored.spec)
+            state.active, state.pending, state.reached = stored.active, stored.pending, reached
+            hold_stored(self._book, state)
+        roll_forward(self._book, self.states)
+
+    @property
+    def states(self) -> list[DataflowState]:
+        return self.registry.dataflows(NAMESPACE)
+
+    def state(self, name: str) -> DataflowState | None:
+        return self.registry.dataflow(_key(name))
+
+    def create(self, name: str, spec: Spec, reached: dict[GlobalId, Frontier]) -> None:
+        self.durable[name] = Durable(spec)
+        self._state(name, spec).reached = reached
+
+    def edit(self, name: str, spec: Spec) -> None:
+        self.durable[name].spec = spec
+        state = self.state(name)
+        assert state is not None
+        state.spec_digest = spec.digest
+
+    def drop(self, name: str) -> None:
+        """Waits, as long as others read it."""
+        state = self.state(name)
+        if state is None or self.registry.users(state.key):
+            return
+        state.deleting = True
+        install(self.running, self.registry, state)  # type: ignore[arg-type]
+        self.registry.forget(state.key)
+        marks, state.active, state.pending = state.marks, None, None
+        for mark in marks:
+            retire(self._book, state, mark)
+        del self.durable[name]
+
+    def work(self, now_ms: int) -> None:
+        """Every Dataflow is reconciled once."""
+        for state in self.states:
+            self.mark(state)
+            self.install(state)
+        for state in self.states:
+            self.take_over(state, now_ms)
+
+    def mark(self, state: DataflowState) -> None:
+        """Its status is as it should be: what others' edits have made of it, and what its own spec makes."""
+        stored = self.durable[state.key.name]
+        stored.active, stored.pending, state.unmarked = state.active, state.pending, False
+        match decide(state, state.spec_digest, self.states):
+            case Serve() if state.pending is not None:
+                stored.pending = None
+                old, state.pending = state.pending.mark, None
+                retire(self._book, state, old)
+            case Replace(joining):
+                try:
+                    self._replace(state, stored, joining)
+                except Waiting as waiting:
+                    state.pending_waiting = str(waiting)
+            case Serve() | Keep():
+                pass
+
+    def install(self, state: DataflowState) -> None:
+        try:
+            install(self.running, self.registry, state)  # type: ignore[arg-type]
+        except Waiting:
+            return
+
+    def take_over(self, root: DataflowState, now_ms: int, dies: bool = False) -> bool:
+        """Whether it has. `dies`: the operator does, after the write that is the moment."""
+        if root.pending is None or root.pending.together.dataflow != root.key.name:
+            return False
+        members, held = held_back(root, self.registry, lambda _: self.running, now_ms)  # type: ignore[arg-type, return-value]
+        if held is not None:
+            return False
+        stored = self.durable[root.key.name]
+        stored.active, stored.pending = root.pending.mark, None
+        for member in members:
+            assert member.pending is not None
+            self._allow(member.pending.mark)
+        if dies:
+            return True
+        for member in members:
+            promote(self._book, member)
+            self._serves(member)
+        for member in members:
+            self.install(member)
+        return True
+
+    def _serves(self, state: DataflowState) -> None:
+        """Reads are answered from the first moment on."""
+        assert state.active is not None
+        for collection in self.running.core.dataflows.collections_of(state.installation(state.active)):
+            assert collection.hydrated, f"{collection.id} took over before it was hydrated"
+
+    def _replace(self, state: DataflowState, stored: Durable, joining: Together | None) -> None:
+        mark = self._planned(state, stored, joining)
+        retired = state.pending and state.pending.mark
+        stored.numbers = mark.number
+        for view in view_shards(mark.revision.description):
+            self.shards.setdefault(view.shard_id, SimShard())
+        if state.active is None:
+            stored.active = state.active = mark
+            self._allow(mark)
+        else:
+            together = joining or Together(state.key.name, mark.name)
+            stored.pending = state.pending = PendingRevision(mark, together)
+            before = {v.shard_id for v in view_shards(state.active.revision.description)}
+            if not before & {v.shard_id for v in view_shards(mark.revision.description)}:
+                self._allow(mark)
+        if retired is not None:
+            retire(self._book, state, retired)
+        hold_stored(self._book, state, only=mark)
+
+    def _planned(self, state: DataflowState, stored: Durable, joining: Together | None) -> ActiveRevision:
+        name, spec, number = state.key.name, stored.spec, stored.numbers + 1
+        source, imports, reads = shard(spec.reads, ""), None, ()
+        if spec.reads in self.durable:
+            view = {d.key.name: d for d in as_replaced(self.states, joining)}
+            exporter = view[spec.reads].active
+            if exporter is None:
+                raise Waiting("WaitingForInputs", spec.reads)
+            source, imports = None, exporter.revision.description.index_exports[0].id
+            reads = (Parent("Dataflow", spec.reads),)
+        description = copies(
+            f"{name}/{number}",
+            0,
+            source=source,
+            index=f"{name}/i/{number}" if spec.kind == "index" else None,
+            view=shard(f"{name}/v/v{spec.version}", "") if spec.kind == "view" else None,
+            imports_index=imports,
+        )
+        as_of = choose_as_of(self.running, self.registry, state, description, first=True)  # type: ignore[arg-type]
+        kind, export = ("index", "i") if spec.kind == "index" else ("materializedView", "v")
+        exports = (PlannedExport(export, kind, description.objects[0].id, COLUMNS, (0,)),)
+        digest = Digest(f"{name} {number}")
+        revision = DataflowRevision(at(description, as_of), exports, reads, digest, number, spec.digest)
+        return ActiveRevision(f"{name}-r{number}", number, 1, spec.digest, revision)
+
+    def _allow(self, mark: ActiveRevision) -> None:
+        """From now on it may write; before, that would be a violation."""
+        for view in view_shards(mark.revision.description):
+            simulated = self.shards[view.shard_id]
+            simulated.allowed = max(simulated.allowed or WriterTerm(0), WriterTerm(mark.revision.writer_term))
+
+    def _state(self, name: str, spec: Spec) -> DataflowState:
+        state = DataflowState(_key(name), name, INSTANCE, lag_ms=LAG, spec_digest=spec.digest)
+        return self.registry.put_dataflow(state)
+
+    @property
+    def _book(self) -> ShardBook:
+        return self.running.core.shards
+
+
+def _key(name: str) -> Key:
+    return Key(DATAFLOWS, NAMESPACE, name)

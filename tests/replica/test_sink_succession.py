@@ -1,0 +1,93 @@
+"""Two revisions of a view over one table: the new one watches, takes over, and the old one is fenced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.replica.loop import Loop
+from tests.replica.test_crash_sink import Update, View, contents, history, persisted
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import WriterTerm
+from tidemark_protocol.responses import Status
+
+SHARED = 12
+
+
+def revisions(folder: Path) -> tuple[View, View, list[Update], list[Update]]:
+    """Their contents are equal before 12, and then others. The old one has written so far; the new one has computed
+    it too."""
+    common = history(3, SHARED)
+    old = common + [u for u in history(4, 40) if u[2] >= SHARED and u[3] > 0]
+    new = common + [u for u in history(5, 40) if u[2] >= SHARED and u[3] > 0]
+    first = View(folder / "r1", folder / "shard", old, 3, Loop())
+    first.sink.allow_writes(WriterTerm(1))
+    first.step(SHARED)
+    first.write_until(SHARED)
+    second = View(folder / "r2", folder / "shard", new, SHARED - 2, Loop())
+    second.step(SHARED)
+    return first, second, old, new
+
+
+def watched(view: View, upper: int) -> None:
+    """It has seen so much of the shard, and had time for whatever it makes of that."""
+    view.write_until(upper)
+    again = [0]
+
+    def advance() -> None:
+        view.sink.advance()
+        again[0] += 1
+
+    view.loop.run_until(lambda: again[0] > 20, advance)
+
+
+def test_what_looks_equal_while_another_revision_writes_is_corrected_in_the_end(tmp_path: Path) -> None:
+    """Read-only, the new one sees what it wants in the shard; then the old one writes what is wrong to it."""
+    first, second, old, new = revisions(tmp_path)
+    watched(second, SHARED)
+    first.step(25)
+    first.write_until(25)
+    second.step(25)
+    watched(second, 25)
+    second.sink.allow_writes(WriterTerm(2))
+    second.step(30)
+    second.write_until(30)
+
+    for at in range(SHARED, 25):
+        assert persisted(tmp_path / "shard", at) == contents(old, at), f"at {at}: the past stays"
+    for at in range(25, 30):
+        assert persisted(tmp_path / "shard", at) == contents(new, at), f"at {at}: the new contents, without a gap"
+
+
+def test_the_old_one_writes_between_the_permission_and_the_first_append(tmp_path: Path) -> None:
+    """The new one is not fenced off by that, and does not take what the old one wrote for its own."""
+    first, second, _, new = revisions(tmp_path)
+    second.sink.allow_writes(WriterTerm(2))
+    watched(second, SHARED)
+    first.step(25)
+    first.write_until(25)
+    second.step(30)
+    second.write_until(30)
+
+    for at in range(25, 30):
+        assert persisted(tmp_path / "shard", at) == contents(new, at)
+
+
+def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path: Path) -> None:
+    """It goes on writing, is refused, says so, and stops: nothing of it comes after the new contents."""
+    first, second, _, new = revisions(tmp_path)
+    second.sink.allow_writes(WriterTerm(2))
+    second.step(20)
+    second.write_until(20)
+    first.step(40)
+    first.loop.run_until(lambda: first.loop.said and _fenced(first), first.sink.advance)
+    second.step(30)
+    second.write_until(30)
+
+    assert first.sink.term is None
+    assert second.sink.write_frontier == Frontier.at(30)
+    for at in range(20, 30):
+        assert persisted(tmp_path / "shard", at) == contents(new, at)
+
+
+def _fenced(view: View) -> bool:
+    return any(isinstance(said, Status) and said.kind == "fenced" for said in view.loop.said)
