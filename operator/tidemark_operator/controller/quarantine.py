@@ -58,6 +58,14 @@ def unless_released(suspicion: Suspicion | None, release: str) -> Suspicion | No
     return None if suspicion is not None and release not in ("", suspicion.release) else suspicion
 
 
+@dataclass(frozen=True)
+class Occupied:
+    """Who is in the hydration slots of a process of a replica."""
+
+    incarnation: str
+    owners: tuple[str, ...]
+
+
 @dataclass
 class Precautions:
     """How dataflows are let into their hydration. `standing`: of what is installed under that name. `recorded`: who

@@ -21,7 +21,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.quarantine import Precautions, Standing
+from tidemark_operator.controller.quarantine import Occupied, Precautions, Standing
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
@@ -62,14 +62,6 @@ class ReplicaState:
     description: Description | None = None
     last_error: str = ""
     recorded: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Occupied:
-    """Who is in the hydration slots of a process of a replica."""
-
-    incarnation: str
-    owners: tuple[str, ...]
 
 
 class Listener(Protocol):

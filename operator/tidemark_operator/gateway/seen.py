@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
-from tidemark_operator.controller.collection import Collection
+from tidemark_operator.controller.collection import Collection, failures
 from tidemark_operator.fleet.running import now_ms
 from tidemark_operator.gateway.why import Seen, SeenReplica
 from tidemark_operator.handlers.installer import import_names
-from tidemark_operator.handlers.statuses import failures, status_of
+from tidemark_operator.handlers.statuses import status_of
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 

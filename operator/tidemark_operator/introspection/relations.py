@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tidemark_operator.controller.collection import Collection
+from tidemark_operator.catalogue.registry import name_of
+from tidemark_operator.controller.collection import Collection, failures
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.frontiers import frontiers as all_frontiers
-from tidemark_operator.handlers.statuses import failures
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.expr import Literal
@@ -66,7 +66,7 @@ def _dataflows(world: World, namespace: str) -> Iterator[Row]:
             collections = running.core.dataflows.collections_of(owner)
             if dataflow is not None:
                 hydrated = all(c.hydrated for c in collections)
-                as_of, name = dataflow.description.as_of, owner.partition("/")[2] or owner
+                as_of, name = dataflow.description.as_of, name_of(owner) or owner
                 yield name, running.name, as_of, dataflow.scheduled, hydrated, dataflow.dropped, len(collections)
 
 
