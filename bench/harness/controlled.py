@@ -9,6 +9,7 @@ from typing import cast
 
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.fleet import MAINTAIN_SECONDS
 from tidemark_operator.fleet.running import RunningInstance
@@ -38,6 +39,16 @@ class Stored:
             if instance.core.dataflows.get(wanted.name) is None:
                 dataflow = Dataflow(wanted.name, self._as_of(wanted, description), LAG_MS)
                 instance.core.create(dataflow, WriterTerm(1))
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return Standing.CLEAR
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return ()
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        if (occupied := instance.unrecorded(replica)) is not None:
+            instance.recorded(replica, occupied)
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
 

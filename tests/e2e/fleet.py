@@ -19,6 +19,7 @@ from tests.replica.process import wait_until
 from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowGone, IngestionReported, Notice
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
@@ -44,6 +45,16 @@ class Heard:
         self.notices: list[Notice] = []
 
     def restore(self, instance: RunningInstance, description: Description) -> None: ...
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return Standing.CLEAR
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return ()
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        if (occupied := instance.unrecorded(replica)) is not None:
+            instance.recorded(replica, occupied)
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
 

@@ -13,6 +13,7 @@ from tests.controller.worlds import INPUT, LAG, R1, TERM, at
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator import metrics
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import Listener, now_ms
@@ -26,6 +27,11 @@ class Deaf:
 
     def notice(self, *told: object) -> None: ...
 
+    def occupied(self, *told: object) -> None: ...
+
+    def standing(self, *asked: object) -> Standing:
+        return Standing.CLEAR
+
 
 def fleet() -> Fleet:
     """One instance, with a dataflow of two exports on one replica: one is 3 s behind, the other hydrates."""
@@ -36,6 +42,7 @@ def fleet() -> Fleet:
     instance.core.shards.observe(INPUT, at(500), at(0))
     instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
     instance.core.connect(R1, 1, now_ms())
+    instance.core.recorded(R1, instance.core.occupants(R1) or ())
     instance.take(R1, 1)
     index, _ = dataflow("d").export_ids
     upper = at(now_ms() - 3000)
