@@ -134,9 +134,8 @@ class Instance:
     def connect(
         self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = ()
     ) -> list[Notice]:
-        """A connection begins: what the replica must know is put on its link. Its ingestions are part of that, so
-        they come before InitializationComplete, with the present time as the bound of their ticks. `hydrating`: whose
-        dataflows its process was scheduled to hydrate before."""
+        """A connection begins: what the replica must know is put on its link, its ingestions among it, with the present
+        time as the bound of their ticks. `hydrating`: whose dataflows its process was told to hydrate before."""
         self.initialized()
         notices = self.disconnect(replica)
         gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
@@ -150,8 +149,7 @@ class Instance:
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
         """Whose dataflows are in a hydration slot there; None where there is no connection."""
-        link = self._links.get(replica)
-        return None if link is None else link.occupants
+        return link.occupants if (link := self._links.get(replica)) else None
 
     def recorded(self, replica: ReplicaId, owners: Collection[str]) -> None:
         """It is written down that these are."""
