@@ -35,7 +35,7 @@ class Options:
     metrics_port: int | None
     arrow: bool
     step_workers: int
-    """Processes beside the driver for small steps; 0: all steps are Spark jobs."""
+    """Processes beside the driver for small steps, at most; 0: all steps are Spark jobs."""
     step_worker_bytes: int
 
 
@@ -57,10 +57,10 @@ def parse(arguments: list[str]) -> Options:
     parser.add_argument(
         "--driver-steps",
         type=int,
-        default=1,
+        default=2,
         metavar="N",
-        help="processes beside the driver that run small steps, at most one per core; 0: Spark runs every step "
-        "(default: %(default)s)",
+        help="processes beside the driver that run small steps, at most so many and one per core: one, and more when "
+        "many steps wait; 0: Spark runs every step (default: %(default)s)",
     )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
     for name in ("certificate", "key", "client-authority"):

@@ -21,7 +21,7 @@ from tests.step_worker.faulty import command
 from tests.step_worker.rows import ROWS, Rows, all_of, lives, report, written
 from tidemark_replica.step_worker import members
 from tidemark_replica.step_worker.members import Members
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.step_worker.pool import BACKLOG, StepWorkers
 from tidemark_replica.step_worker.tickets import (
     MemberCancelled,
     MemberFailed,
@@ -119,6 +119,20 @@ def test_crash_a_stopped_process_is_bounded(rows: Rows) -> None:
         os.kill(pid, signal.SIGSTOP)
         assert all_of(workers, [rows.ticket()]) == [WorkerLost]
         assert all_of(workers, [rows.ticket()]) == [None]
+    finally:
+        workers.close()
+
+
+def test_another_process_comes_when_many_wait(rows: Rows) -> None:
+    """And not before: for a few dataflows one is enough."""
+    workers = StepWorkers(2)
+    try:
+        assert all_of(workers, [rows.ticket()]) == [None]
+        assert workers.started == 1
+        assert all_of(workers, [rows.ticket() for _ in range(3 * BACKLOG)]) == [None] * 3 * BACKLOG
+        until(lambda: workers.started == 2)
+        assert all_of(workers, [rows.ticket() for _ in range(3 * BACKLOG)]) == [None] * 3 * BACKLOG
+        assert workers.started == 2
     finally:
         workers.close()
 

@@ -1,10 +1,11 @@
-"""The step workers of a replica: so many processes, each with a thread that hands it what waits.
+"""The step workers of a replica: processes, each with a thread that hands it what waits.
 
     queue  t1 t2 t3 t4 ...        thread of process 1:  takes all that waits (its share), sends one order,
                                                         settles ticket by ticket as answers come
 
-Nothing is started before the first ticket, or `start`. While no process can be started, tickets fail at once
-(`NoWorker`) and whoever has them turns to Spark; it is tried again after a pause.
+Nothing is started before the first ticket, or `start`: then one process, and another whenever many tickets wait. While
+none can be started, tickets fail at once (`NoWorker`) and whoever has them turns to Spark; it is tried again after a
+pause.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tidemark_replica.step_worker.wire import Answer
 
 LOG = logging.getLogger(__name__)
 MEMBERS_MOST = 32
+BACKLOG = 16
+"""So many tickets may wait before one more process is started: its start costs as much as a hundred small steps."""
 PATIENCE_SECONDS = 10.0
 GRACE_SECONDS = 0.5
 ANONYMOUS_BYTES_MOST = 512 * 1024**2
@@ -40,7 +43,9 @@ class StepWorkers:
         patience: float = PATIENCE_SECONDS,
         most_bytes: int = ANONYMOUS_BYTES_MOST,
     ) -> None:
-        """`patience`: seconds that one member may take. `most_bytes`: a process of more memory is replaced."""
+        """At most so many `processes`. `patience`: seconds that one member may take. `most_bytes`: a process of more
+        memory is replaced.
+        """
         self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
         self._waiting: deque[Ticket] = deque()
         self._changed = threading.Condition()
@@ -51,14 +56,10 @@ class StepWorkers:
         """Processes that have been started so far."""
 
     def start(self) -> None:
-        """Begin to start the processes: someone will need them soon. Harmless when repeated."""
+        """Begin to start the first process: someone will need it soon. Harmless when repeated."""
         with self._changed:
-            if self._threads or self._closed:
-                return
-            names = [f"step worker {n + 1}" for n in range(self._processes)]
-            self._threads = [threading.Thread(target=self._serve, name=name, daemon=True) for name in names]
-        for thread in self._threads:
-            thread.start()
+            if not self._threads and not self._closed:
+                self._add_process()
 
     def run(self, ticket: Ticket) -> None:
         """To its end, on whatever process is free; raises StepWorkerError."""
@@ -67,6 +68,8 @@ class StepWorkers:
             if self._closed:
                 raise NoWorker("the step workers have been closed")
             self._waiting.append(ticket)
+            if len(self._waiting) > BACKLOG and len(self._threads) < self._processes:
+                self._add_process()
             self._changed.notify()
         ticket.wait()
 
@@ -80,6 +83,12 @@ class StepWorkers:
             thread.join(max(0.0, deadline - time.monotonic()))
         for ticket in self._waiting:
             ticket.fail(NoWorker("the step workers have been closed"))
+
+    def _add_process(self) -> None:
+        """With a thread of its own."""
+        name = f"step worker {len(self._threads) + 1}"
+        self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
+        self._threads[-1].start()
 
     def _serve(self) -> None:
         """A process's thread."""
@@ -119,7 +128,7 @@ class StepWorkers:
                 self._changed.wait()
             if self._closed:
                 return None
-            share = -(-len(self._waiting) // self._processes)
+            share = -(-len(self._waiting) // len(self._threads))
             return [self._waiting.popleft() for _ in range(min(share, MEMBERS_MOST))]
 
     def _carried_out(self, process: WorkerProcess, tickets: Sequence[Ticket]) -> bool:
