@@ -55,20 +55,18 @@ def sort_rows(groups: Hashes, keys: Iterable[SortKey]) -> Ordered:
     order = order_by_hash(groups)
     begins = np.ones(len(order), np.bool_)
     begins[1:] = groups[order[1:]] != groups[order[:-1]]
-    left = list(keys)
-    while left and not begins.all():
-        if _are_equal(order, begins, left):
+    for key in keys:
+        if begins.all():
             break
-        _refine(order, begins, left.pop(0))
+        if not _tells_none_apart(key.column, order, begins):
+            _refine(order, begins, key)
     return Ordered(order, begins)
 
 
-def _are_equal(order: Ints, begins: Bools, keys: Sequence[SortKey]) -> bool:
-    """Whether a few rows that are tied are equal in all that is left, so that there is nothing to sort."""
+def _tells_none_apart(column: Array, order: Ints, begins: Bools) -> bool:
+    """Whether a few rows that are tied are equal in this column, so that there is nothing to sort by it."""
     after = np.flatnonzero(~begins)
-    if len(after) > _FEW:
-        return False
-    return bool(equal_at([k.column for k in keys], order[after - 1], [k.column for k in keys], order[after]).all())
+    return len(after) <= _FEW and bool(equal_at([column], order[after - 1], [column], order[after]).all())
 
 
 def row_keys(columns: Sequence[Array], order: Sequence[OrderKey], left_out: Sequence[int] = ()) -> list[SortKey]:
