@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.worlds import EMPTY, at
-from tests.protocol.samples import dataflow
+from tests.protocol.samples import ROW, A, dataflow
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import IndexImport
+from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Status
 
@@ -162,6 +166,46 @@ def test_suspects_hydrate_last_and_alone() -> None:
     assert [hydrate(g, name) for name in "abc"] == [[], [], ["y"]]
     assert hydrate(g, "y") == []
     assert g.cleared() == ["y"]
+
+
+def importer(name: str, of: str) -> c.CreateDataflow:
+    imported = IndexImport(index(of).id, GlobalId(f"on {of}"), (ColumnRef(0, A.type),), ROW)
+    return c.CreateDataflow(replace(dataflow(name, 3), index_imports=(imported,)))
+
+
+@pytest.mark.parametrize("standing", [Standing.SUSPECT, Standing.QUARANTINED])
+def test_what_imports_an_index_takes_no_slot_before_the_index_is_hydrated_there(standing: Standing) -> None:
+    """Another replica may have it, so both are scheduled. In its slot the importer would wait for the suspect, which
+    hydrates alone, for ever, and so would everybody where importers of a quarantined one take all slots."""
+    standings = Standings(concurrency=1, recorded=True, x=standing)
+    g = standings.gate("x")
+    g.absorb(importer("b", of="x"))
+    g.absorb(create("a"))
+
+    schedule(g, "b", "a", "x")
+    assert g.occupants == ("a",)
+    hydrate(g, "a")
+    assert g.occupants == (("x",) if standing is Standing.SUSPECT else ())
+    standings.now.clear()
+    g.admit()
+    assert g.occupants == ("x",)
+    g.observe(output(index("x"), 4))
+    assert g.occupants == ("x",), "its other export is not hydrated yet, and there is one slot"
+    hydrate(g, "x")
+    assert g.occupants == ("b",)
+
+
+def test_importers_of_what_fails_keep_nobody_waiting() -> None:
+    """They get their turn when it has been mended after all."""
+    g = Standings(concurrency=1).gate("x")
+    g.absorb(importer("b", of="x"))
+    g.absorb(create("a"))
+    assert schedule(g, "x", "b", "a") == ["x"]
+    failed = [command for s in (index("x"), view("x")) for command in g.observe(Status(s.id, "step_failed", {}))]
+
+    assert through(failed) == ["a"]
+    assert hydrate(g, "a") == []
+    assert hydrate(g, "x") == ["b"]
 
 
 def test_what_is_quarantined_is_not_scheduled_until_it_stands_otherwise() -> None:

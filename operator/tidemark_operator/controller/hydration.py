@@ -10,7 +10,8 @@ who was in a slot of this very process before, and what the replica has hydrated
 report. Queries, subscribes and copies pass at once: somebody waits.
 
 Who is suspected of killing replicas is admitted when nobody else waits, and shares the replica with no other hydration;
-who is quarantined, not at all.
+who is quarantined, not at all. What imports an index waits for the index to be hydrated on this very replica: in a slot
+it could do nothing before that, and would keep a suspect it depends on from its turn.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ _STUCK = ("refused", "fenced")
 
 @dataclass(eq=False)
 class _Group:
-    """The exports of one dataflow, and those that have not hydrated. `admitted`: it is in a slot; `released`: that is
-    written down, so it may be scheduled."""
+    """The exports of one dataflow, and those that have not hydrated. `imports`: indexes. `admitted`: it is in a slot;
+    `released`: that is written down, so it may be scheduled."""
 
     owner: str
     as_of: Frontier
+    imports: frozenset[GlobalId]
     missing: set[GlobalId]
     held: list[Schedule] = field(default_factory=list)
     admitted: bool = False
@@ -54,6 +56,8 @@ class HydrationGate:
         self._admitted: dict[_Group, None] = {}  # in order, both
         self._waiting: dict[_Group, None] = {}
         self._cleared: list[str] = []
+        self._lacking: dict[GlobalId, Frontier] = {}
+        """Exports that are not hydrated here, also where that failed, and the as_of that their output is to pass."""
 
     @property
     def occupants(self) -> tuple[str, ...]:
@@ -75,13 +79,16 @@ class HydrationGate:
         match command:
             case CreateDataflow(dataflow) if not (dataflow.is_one_shot or dataflow.is_transient):
                 owner = self._owner_of(dataflow.export_ids[0])
-                group = _Group(owner, Frontier.at(dataflow.as_of), set(dataflow.export_ids))
+                as_of, imports = Frontier.at(dataflow.as_of), frozenset(i.id for i in dataflow.index_imports)
+                group = _Group(owner, as_of, imports, set(dataflow.export_ids))
+                self._lacking.update(dict.fromkeys(dataflow.export_ids, as_of))
                 self._groups.update(dict.fromkeys(dataflow.export_ids, group))
                 return [command]
             case Schedule(id) if id in self._groups:
                 return self._schedule(self._groups[id], command)
             case AllowCompaction(id, frontier) if frontier.is_empty:
                 self._forget(id)
+                self._lacking.pop(id, None)
                 return [command, *self._done(id)]
             case _:
                 return [command]
@@ -89,11 +96,8 @@ class HydrationGate:
     def observe(self, response: Response) -> list[Command]:
         """A response on its way to the controller."""
         if isinstance(response, Frontiers) and response.output is not None:
-            group = self._groups.get(response.id)
-            if group is not None and group.as_of < response.output:
-                if group.admitted and self._standing(group) is Standing.SUSPECT and group.missing == {response.id}:
-                    self._cleared.append(group.owner)
-                return self._done(response.id)
+            as_of = self._lacking.get(response.id)
+            return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
         if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
             return self._done(response.id)
         return []
@@ -134,16 +138,26 @@ class HydrationGate:
         if group := self._groups.get(id):
             group.held = [schedule for schedule in group.held if schedule.id != id]
 
+    def _hydrated(self, id: GlobalId) -> list[Command]:
+        del self._lacking[id]
+        group = self._groups.get(id)
+        if group is None:
+            return self.admit()
+        if group.admitted and self._standing(group) is Standing.SUSPECT and group.missing == {id}:
+            self._cleared.append(group.owner)
+        return self._done(id)
+
     def _next(self) -> _Group | None:
         """Those in good standing first, several at a time; then suspects, one at a time."""
         if any(self._standing(group) is not Standing.CLEAR for group in self._admitted):
             return None
         if len(self._admitted) >= self._precautions.concurrency:
             return None
-        clear = next((g for g in self._waiting if self._standing(g) is Standing.CLEAR), None)
+        able = [g for g in self._waiting if g.imports.isdisjoint(self._lacking)]
+        clear = next((g for g in able if self._standing(g) is Standing.CLEAR), None)
         if clear is not None or self._admitted:
             return clear
-        return next((g for g in self._waiting if self._standing(g) is Standing.SUSPECT), None)
+        return next((g for g in able if self._standing(g) is Standing.SUSPECT), None)
 
     def _standing(self, group: _Group) -> Standing:
         return self._precautions.standing(group.owner)
@@ -160,7 +174,7 @@ class HydrationGate:
             return []
         group.missing.discard(id)
         if group.missing:
-            return []
+            return self.admit()
         released = self._release(group)
         self._admitted.pop(group, None)
         self._waiting.pop(group, None)
