@@ -16,7 +16,8 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import Listener, now_ms
+from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.running import now_ms
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.responses import Frontiers

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.fleet.running import Listener, RunningInstance
+from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import InstanceConfig

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import grpc
 
@@ -21,13 +21,14 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.quarantine import Occupied, Precautions, Standing
+from tidemark_operator.controller.quarantine import Occupied, Precautions
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
+from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
@@ -62,33 +63,6 @@ class ReplicaState:
     description: Description | None = None
     last_error: str = ""
     recorded: tuple[str, ...] = ()
-
-
-class Listener(Protocol):
-    """Who is told what happens on an instance."""
-
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        """Whether what is installed under that name may be let into its hydration."""
-
-    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        """A replica answers; who is written down to be hydrating on this very process."""
-
-    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        """Who is `unrecorded` is to be written down, and then `recorded`."""
-
-    def restore(self, instance: RunningInstance, description: Description) -> None:
-        """A replica is about to be told everything: install what is stored and not installed yet."""
-
-    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        """It came online, or was lost."""
-
-    def notice(self, instance: RunningInstance, notice: Notice) -> None: ...
-
-    async def outranked(self, by: int) -> None:
-        """A replica serves a client of a higher term; returns once our term is above it."""
-
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
-        """The connection's task ended: cancelled, or by a failure that no retry mends."""
 
 
 class RunningInstance:
