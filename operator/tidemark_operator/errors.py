@@ -8,7 +8,8 @@ OperatorError
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── SubscribeEnded       a subscribe that ended before its time
 └── QueryRefused         a query that cannot be answered as asked
-    └── NothingComplete  nor at any other time yet: it is looked at again for a while
+    ├── NothingComplete  nor at any other time yet: it is looked at again for a while
+    └── Changed          what it reads is not there any more
 """
 
 from __future__ import annotations
@@ -52,6 +53,13 @@ class QueryRefused(OperatorError):
 
 class NothingComplete(QueryRefused):
     """There is no time at which all that the query reads is both complete and still there."""
+
+
+class Changed(QueryRefused):
+    """What the query reads went between its planning and its answer."""
+
+    def __init__(self) -> None:
+        super().__init__("what the statement reads was changed or deleted just now: ask again")
 
 
 class SubscribeEnded(OperatorError):

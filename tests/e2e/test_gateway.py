@@ -30,14 +30,17 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
 
     assert _asked(system, token["reader"], "query", LOOKUP).returncode == 0
     for name, command, missing in (
-        ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "may not get datasources/data tpch"),
-        ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "may not get datasources/data tpch"),
+        ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "or it is not there"),
+        ("reader", ("query", "SELECT count(*) FROM tpch.nonsense"), "or it is not there"),
+        ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "or it is not there"),
+        ("reader", ("query", "SELECT 1"), "may not list"),
+        ("watcher", ("query", "SELECT count(*) FROM tpch.customer"), "may not get datasources/data tpch"),
         ("reader", ("frontiers",), "may not list"),
         ("reader", ("query", "SELECT nope FROM nations"), "may not list"),
         ("reader", ("query", "SELECT * FROM tidemark_introspection.frontiers"), "may not list"),
         ("watcher", ("query", LOOKUP), "may not get dataflows/data nations"),
         ("watcher", ("frontiers", "-A"), "in all namespaces"),
-        ("nobody", ("query", LOOKUP), "may not get dataflows/data nations"),
+        ("nobody", ("query", LOOKUP), "or it is not there"),
         ("nobody", ("explain", "nations"), "may not list"),
         ("nobody", ("why", "nations"), "may not list"),
     ):

@@ -40,10 +40,14 @@ def parents(
     sources: Iterable[SourceState], dataflows: Iterable[DataflowState], references: Iterable[GlobalId]
 ) -> tuple[Parent, ...]:
     """The resources whose relations a plan reads."""
-    wanted = set(references)
-    found = {Parent(DATA_SOURCES.kind, s.key.name) for s in sources if wanted & {r.id for r in _tables(s)}}
-    found |= {Parent(DATAFLOWS.kind, d.key.name) for d in dataflows if wanted & {r.id for r in _exports(d)}}
-    return tuple(sorted(found, key=str))
+    found = owners(sources, dataflows)
+    return tuple(sorted({found[id] for id in references if id in found}, key=str))
+
+
+def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> dict[GlobalId, Parent]:
+    """Whose each relation is."""
+    found = {r.id: Parent(DATA_SOURCES.kind, s.key.name) for s in sources for r in _tables(s)}
+    return found | {r.id: Parent(DATAFLOWS.kind, d.key.name) for d in dataflows for r in _exports(d)}
 
 
 def _tables(source: SourceState) -> Iterator[Relation]:

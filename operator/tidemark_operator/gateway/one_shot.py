@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.handlers.installer import import_names
@@ -68,5 +68,5 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
         name = names.get(imported.id, imported.id)
         index = running.core.dataflows.index(imported.id)
         if index is None:
-            raise QueryRefused("what the statement reads was changed or deleted just now: ask again")
+            raise Changed()
         yield Span(name, index.since, index.write or Frontier.minimum())

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
@@ -25,6 +24,7 @@ from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.readables import Readable, find
+from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.strict import STRICT_SECONDS, ingested
 from tidemark_operator.handlers.world import World
@@ -32,7 +32,6 @@ from tidemark_operator.introspection.inline import inlined
 from tidemark_operator.introspection.relations import is_introspection, rows
 from tidemark_operator.kube.client import INSTANCES
 from tidemark_operator.planning.assemble import Named
-from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
@@ -89,9 +88,8 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     namespace, place = asked.namespace, asked.instance or only_instance(world, asked.namespace)
     planned = await statements.meaning(namespace, asked.sql, place)
     if isinstance(planned, Refused):
-        await access.see_objects(namespace)  # a refusal names what there is
-        raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    await allow(world, access, namespace, _reads(planned))
+        await refuse(access, namespace, planned)
+    await allow(world.registry, access, namespace, _reads(planned))
     least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
@@ -106,14 +104,6 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
     await when_complete(prepared.now, seconds)
     return prepared
-
-
-async def allow(world: World, access: Access, namespace: str, reads: Sequence[GlobalId]) -> None:
-    """Raises Forbidden. What is known of objects is status, not rows."""
-    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
-    await access.see_rows(namespace, parents(sources, dataflows, reads))
-    if any(map(is_introspection, reads)):
-        await access.see_objects(namespace)
 
 
 def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span
 from tidemark_operator.handlers.world import World
@@ -41,7 +41,7 @@ def find(world: World, namespace: str, id: GlobalId) -> Readable:
         if not readable.instance.online:
             raise QueryRefused(f"{name} cannot be read now: no replica of its instance answers")
         return readable
-    raise QueryRefused("what the statement reads was changed or deleted just now: ask again")
+    raise Changed()
 
 
 def _readables(world: World, namespace: str) -> Iterator[tuple[GlobalId, Look, str]]:

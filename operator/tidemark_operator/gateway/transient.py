@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
-from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
-from tidemark_operator.gateway.queries import allow, only_instance, running_on, when_complete
+from tidemark_operator.gateway.queries import only_instance, running_on, when_complete
+from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.handlers.world import World
 from tidemark_operator.planning.assemble import Named
-from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.dataflow import ClientSink, DataflowDescription, SinkExport
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
@@ -64,9 +63,8 @@ async def plan(world: World, access: Access, subject: Subject, what: str) -> Rea
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
     planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
     if isinstance(planned, Refused):
-        await access.see_objects(namespace)  # a refusal names what there is
-        raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    await allow(world, access, namespace, planned.references)
+        await refuse(access, namespace, planned)
+    await allow(world.registry, access, namespace, planned.references)
     return Ready(name, planned, running_on(world, namespace, place))
 
 

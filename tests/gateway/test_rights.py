@@ -1,0 +1,87 @@
+"""What a statement takes to be answered, and what is told to those who may not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.gateway.registries import add_dataflow, registry
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.access import Access, Forbidden
+from tidemark_operator.gateway.rights import allow, refuse
+from tidemark_operator.kube.reviews import Action
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.planning import Diagnostic, Refused
+
+LISTS = ("list dataflows in namespace ns", "list datasources in namespace ns")
+S = "get datasources/data s in namespace ns"
+STATUS = GlobalId("tidemark_introspection.frontiers")
+NO_SUCH = Refused((Diagnostic("UNRESOLVED_RELATION", "relation nope does not exist; s has a, b"),))
+
+
+class Caller(Access):
+    def __init__(self, *may: str) -> None:
+        self.may = may
+
+    async def check(self, *actions: Action) -> None:
+        for action in actions:
+            if str(action) not in self.may:
+                raise Forbidden(f"anne may not {action}")
+
+
+def ask(caller: Caller, *reads: str) -> None:
+    asyncio.run(allow(registry(), caller, "ns", [GlobalId(r) for r in reads]))
+
+
+def refused(caller: Caller) -> None:
+    asyncio.run(refuse(caller, "ns", NO_SUCH))
+
+
+def test_rows_take_the_right_to_the_data_of_each_object() -> None:
+    """An index of a Dataflow takes that to the Dataflow's, whatever it is computed from."""
+    known = registry()
+    index = add_dataflow(known, "d", shards=("s.a",))
+    asyncio.run(allow(known, Caller("get dataflows/data d in namespace ns"), "ns", [index]))
+    ask(Caller(S), "s.a", "s.b")
+    with pytest.raises(Forbidden):
+        asyncio.run(allow(known, Caller(S), "ns", [GlobalId("s.a"), index]))
+
+
+def test_what_reads_no_object_takes_the_right_to_see_them() -> None:
+    """Otherwise whoever has a token could keep replicas busy, or write copies into an instance's storage."""
+    ask(Caller(*LISTS))
+    with pytest.raises(Forbidden, match="anne may not list datasources in namespace ns"):
+        ask(Caller(S))
+
+
+def test_what_the_operator_knows_is_status() -> None:
+    """Beside rows both rights are needed."""
+    ask(Caller(*LISTS), STATUS)
+    ask(Caller(*LISTS, S), STATUS, "s.a")
+    with pytest.raises(Forbidden, match="may not list"):
+        ask(Caller(S), STATUS, "s.a")
+    with pytest.raises(Forbidden, match="may not get datasources/data s"):
+        ask(Caller(*LISTS), STATUS, "s.a")
+
+
+def test_what_is_nobodys_any_more_is_not_read() -> None:
+    """Deleted while the statement was planned: whose right it takes is unknown, and its table may still be there."""
+    with pytest.raises(QueryRefused, match="was changed or deleted just now: ask again"):
+        ask(Caller(*LISTS, S), "s.a", "deleted")
+    with pytest.raises(Forbidden):
+        ask(Caller(S), "s.a", "deleted")
+
+
+def test_nobody_finds_out_by_guessing_what_there_is() -> None:
+    """The same is said of what is not there as of what may not be read, but to those who may see both."""
+    with pytest.raises(Forbidden) as hidden:
+        ask(Caller(), "s.a")
+    with pytest.raises(Forbidden) as missing:
+        refused(Caller())
+    assert str(hidden.value) == str(missing.value)
+
+    with pytest.raises(Forbidden, match=r"^anne may not get datasources/data s in namespace ns$"):
+        ask(Caller(*LISTS), "s.a")
+    with pytest.raises(QueryRefused, match="s has a, b"):
+        refused(Caller(*LISTS))
