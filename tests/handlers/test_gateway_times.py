@@ -24,13 +24,20 @@ def readable(since: int, write: Frontier) -> list[Span]:
         pytest.param(40, at(100), None, 99, id="the freshest complete time"),
         pytest.param(40, at(100), 40, 40, id="the oldest readable time"),
         pytest.param(40, at(100), 99, 99, id="the last complete time, asked for"),
-        pytest.param(40, EMPTY, None, 40, id="finished: any time is as good"),
+        pytest.param(40, EMPTY, None, 1000, id="finished: now, which temporal filters see"),
+        pytest.param(2000, EMPTY, None, 2000, id="finished, by a clock ahead of ours"),
         pytest.param(40, EMPTY, 5000, 5000, id="finished: also later"),
     ],
 )
 def test_a_time_that_can_be_read(since: int, write: Frontier, as_of: int | None, time: int) -> None:
     """Between since and the write frontier."""
-    assert choose_time(readable(since, write), When(as_of)) == time
+    assert choose_time(readable(since, write), When(as_of, now=1000)) == time
+
+
+def test_what_reads_nothing_is_answered_as_of_now() -> None:
+    """Or as of the time asked for."""
+    assert choose_time([], When(now=1000)) == 1000
+    assert choose_time([], When(5, now=1000)) == 5
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,18 @@
 since <= as_of < write frontier        default: write frontier - 1, the freshest complete time
                                        strict: the same, once it is at or beyond all that was ingested when asked
 
-Of several relations the latest since and the earliest write frontier count.
+Of several relations the latest since and the earliest write frontier count. What is finished is read at the time of
+asking, for which its temporal filters have made the contents too; so is what reads nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tidemark_operator.errors import NothingComplete, QueryRefused
+from tidemark_operator.fleet.running import now_ms
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 
@@ -28,16 +30,19 @@ class Span:
 
 @dataclass(frozen=True)
 class When:
-    """What the asker wants: that time, or the freshest that is not before `least`."""
+    """What the asker wants: that time, or the freshest that is not before `least`. `now`: when that was."""
 
     as_of: int | None = None
     least: Time | None = None
+    now: int = field(default_factory=now_ms)
 
 
 def choose_time(spans: Sequence[Span], when: When) -> Time:
     """The time to read all of them at; raises QueryRefused, saying which times can be read, and NothingComplete
     where none can."""
     as_of = when.as_of
+    if not spans:
+        return Time(when.now if as_of is None else as_of)
     first, last = max(spans, key=lambda s: s.since), min(spans, key=lambda s: s.write)
     since, write = first.since, last.write
     if write <= since and not write.is_empty:
@@ -49,7 +54,7 @@ def choose_time(spans: Sequence[Span], when: When) -> Time:
             f"had been ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
         )
     if as_of is None:
-        as_of = (since if write.is_empty else Frontier.at(max(0, write.encode() - 1))).encode()
+        as_of = max(since.encode(), when.now) if write.is_empty else max(0, write.encode() - 1)
     if not since.less_equal(as_of):
         raise QueryRefused(f"{first.name} cannot be read at {as_of} any more: only from {_moment(since)} on")
     if write.less_equal(as_of):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import Changed, QueryRefused
-from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
@@ -39,7 +39,7 @@ def prepare(
     """What to create, and what to ask of it; raises QueryRefused where its inputs cannot be read at such a time."""
     described, _ = describe(name, planned.planned, {})
     spans = spans_of(registry, running, described)
-    time = choose_time(spans, when) if spans else Time(now_ms() if when.as_of is None else when.as_of)
+    time = choose_time(spans, when)
     description = replace(at(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
 

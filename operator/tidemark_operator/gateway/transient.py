@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
-from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
@@ -98,5 +98,4 @@ def _described(ready: Ready, sink: ClientSink) -> DataflowDescription:
 
 
 def _time(world: World, running: RunningInstance, description: DataflowDescription, when: When) -> Time:
-    spans = spans_of(world.registry, running, description)
-    return choose_time(spans, when) if spans else Time(now_ms() if when.as_of is None else when.as_of)
+    return choose_time(spans_of(world.registry, running, description), when)
