@@ -74,7 +74,7 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
     "hydrations_waiting": ("Dataflows that wait for their turn to hydrate, on all replicas", lambda i: i.core.gated),
     "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),
     "refused_reports": (
-        "Reports of frontiers that went back, of exports that are installed",
+        "Reports that cannot be true, of exports that are installed",
         lambda i: sum(r.refused_reports for c in i.core.dataflows.collections() for r in c.replicas.values()),
     ),
 }

@@ -25,8 +25,9 @@ def test_an_error_in_a_view_is_told_with_its_place() -> None:
 
 
 def test_sources_without_files_show_none() -> None:
-    """A generator counts nothing."""
+    """A generator counts nothing. Nor does a replica that tells half of it."""
     assert _files({}) is None
+    assert _files({"files": 1}) is None
 
 
 def vars_of(counters: FileCounters | None) -> list[int]:

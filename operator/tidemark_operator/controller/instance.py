@@ -26,6 +26,7 @@ from tidemark_operator.controller.notices import (
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.read_policy import before
+from tidemark_operator.controller.said import makes_sense
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.transients import Transients
 from tidemark_protocol.commands import (
@@ -307,6 +308,9 @@ class Instance:
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None
         if collection is None or state is None or state.statuses.get(kind) == fields:
+            return []
+        if not makes_sense(kind, fields, state.statuses):
+            state.refused_reports += 1
             return []
         state.statuses[kind] = dict(fields)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]

@@ -165,12 +165,9 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
 
 
 def _files(counters: Mapping[str, int]) -> status.FileCounters | None:
-    """None for sources without files."""
-    if "files" not in counters:
-        return None
-    return status.FileCounters(
-        counters["files"], counters["waiting_files"], counters["changed_files"], counters["bad_files"]
-    )
+    """None for sources without files, and where not all is told."""
+    names = ("files", "waiting_files", "changed_files", "bad_files")
+    return status.FileCounters(*(counters[name] for name in names)) if all(n in counters for n in names) else None
 
 
 def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -> dict[str, Any] | None:
