@@ -7,6 +7,7 @@ OperatorError
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── SubscribeEnded       a subscribe that ended before its time
+├── NotTaken             an answer that its client did not read while others waited
 └── QueryRefused         a query that cannot be answered as asked
     ├── NothingComplete  nor at any other time yet: it is looked at again for a while
     └── Changed          what it reads is not there any more
@@ -64,3 +65,7 @@ class Changed(QueryRefused):
 
 class SubscribeEnded(OperatorError):
     """The data are in error, the client is too slow, or no replica goes on with it."""
+
+
+class NotTaken(OperatorError):
+    """The client reads too slowly, or not at all."""

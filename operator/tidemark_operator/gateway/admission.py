@@ -26,6 +26,11 @@ class Room:
         self._limit = limit
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiting)
+
     @asynccontextmanager
     async def reserved(self, most: int) -> AsyncIterator[Reservation]:
         """Waits until there is room for `most` bytes, or for all there is if that is less."""

@@ -8,12 +8,13 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import OperatorError, PlannerUnavailable, QueryRefused, SubscribeEnded
+from tidemark_operator.errors import NotTaken, OperatorError, PlannerUnavailable, QueryRefused, SubscribeEnded
 from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
 
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
+    (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
     (Unreviewed, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
@@ -27,6 +28,7 @@ async def refusals(context: Any) -> AsyncIterator[None]:
     try:
         yield
     except OperatorError as error:
+        error.__traceback__ = None  # it holds what was to be sent, and a client that reads nothing may stay for long
         for kind, status, advice in _STATUS:
             if isinstance(error, kind):
                 await context.abort(status, f"{error}{advice}")

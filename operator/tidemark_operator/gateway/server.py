@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,13 @@ from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.subscribes import Subscribes
+from tidemark_operator.gateway.taking import give
 from tidemark_operator.gateway.why import Cause, why
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
-from tidemark_protocol.responses import PeekError, PeekRows
+from tidemark_protocol.responses import PeekError
 
 LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1024 * 1024
@@ -81,24 +82,28 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def close(self) -> None:
         await self._server.stop(STOP_SECONDS)
 
-    async def Query(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Query(self, request: Any, context: Any) -> None:
         """The header, then the Arrow stream in chunks."""
         async with refusals(context):
             access = await self._admit(context)
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = Asked(request.namespace, request.sql, *isolation)
-            prepared = await prepare(self._world, self._statements, access, asked)
-            async with self._room(prepared).reserved(MAX_RESULT_BYTES) as held:
-                query = prepared.now()
-                result = await query.answer()
-                if isinstance(result, PeekRows):
-                    held.shrink(len(result.data))
-                    yield gateway_pb2.QueryReply(header=_header(query))
-                    for start in range(0, len(result.data), CHUNK_BYTES):
-                        yield gateway_pb2.QueryReply(arrow=result.data[start : start + CHUNK_BYTES])
-        if isinstance(result, PeekError):
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, result.message)
+            error = await self._answer(await prepare(self._world, self._statements, access, asked), context)
+        if error is not None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
+
+    async def _answer(self, prepared: Prepared, context: Any) -> str | None:
+        """The error, where there is one instead of rows."""
+        room = self._one_shots if prepared.one_shot else self._peeks
+        async with room.reserved(MAX_RESULT_BYTES) as held:
+            query = prepared.now()
+            result = await query.answer()
+            if isinstance(result, PeekError):
+                return result.message
+            held.shrink(len(result.data))
+            await give(context, _messages(query, result.data), room)
+        return None
 
     async def Subscribe(self, request: Any, context: Any) -> None:
         """The header, then batches, as the client takes them."""
@@ -131,9 +136,6 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def _admit(self, context: Any) -> Access:
         return await self._door.admit(dict(context.invocation_metadata()).get("authorization", ""))
 
-    def _room(self, prepared: Prepared) -> Room:
-        return self._one_shots if prepared.one_shot else self._peeks
-
 
 def _cause(cause: Cause) -> Any:
     return gateway_pb2.Cause(
@@ -144,6 +146,12 @@ def _cause(cause: Cause) -> Any:
         holds=cause.holds,
         because=map(_cause, cause.because),
     )
+
+
+def _messages(query: Query, data: bytes) -> Iterator[Any]:
+    yield gateway_pb2.QueryReply(header=_header(query))
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield gateway_pb2.QueryReply(arrow=data[start : start + CHUNK_BYTES])
 
 
 def _header(query: Query) -> Any:
