@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.replica.loop import Loop
 from tests.replica.test_crash_sink import Update, View, contents, history, persisted
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.responses import Status
+from tidemark_replica.sinks import materialized_view
 
 SHARED = 12
 
@@ -56,6 +59,35 @@ def test_what_looks_equal_while_another_revision_writes_is_corrected_in_the_end(
         assert persisted(tmp_path / "shard", at) == contents(old, at), f"at {at}: the past stays"
     for at in range(25, 30):
         assert persisted(tmp_path / "shard", at) == contents(new, at), f"at {at}: the new contents, without a gap"
+
+
+def test_one_that_waits_long_keeps_up_and_stages_about_what_its_view_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be as far as the old one at any time, however large its snapshot and however much has changed; and what
+    it then writes is right."""
+    monkeypatch.setattr(materialized_view, "WAITING_ROWS", 16)
+    first, second, old, new = revisions(tmp_path)
+    comes_and_goes = [(n, "x", time, 1 - 2 * (time % 2), None) for time in range(SHARED, 40) for n in (7, 8, 9)]
+    old += comes_and_goes
+    new[:] = [*[u for u in new if u[2] < SHARED], *comes_and_goes]
+    watched(second, SHARED)
+    for upper in range(SHARED + 4, 37, 4):
+        assert not second.sink.is_full
+        first.step(upper)
+        first.write_until(upper)
+        second.step(upper)
+        watched(second, upper)
+    assert len(list((tmp_path / "r2").iterdir())) <= 4, "steps and what is made of them"
+    second.sink.allow_writes(WriterTerm(2))
+    second.step(40)
+    second.write_until(40)
+
+    for at in range(SHARED, 36):
+        assert persisted(tmp_path / "shard", at) == contents(old, at), f"at {at}: the past stays"
+    for at in range(36, 40):
+        assert persisted(tmp_path / "shard", at) == contents(new, at), f"at {at}: the new contents, without a gap"
+    assert list((tmp_path / "r2").iterdir()) == []
 
 
 def test_the_old_one_writes_between_the_permission_and_the_first_append(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@
                                                           ├─► Fenced         a newer term took over: stop for good
                                                           └─► unknown        again, with the same commit id
 
-Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays. Who
-writes meanwhile may be another revision, with other contents, so nothing is compared before the shard has been written
-under this very term. If the process dies at any point, the shard holds the whole append or nothing of it, and the next
-process begins by comparing.
+Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays,
+put together where much of it gathers (fold.py). Who writes meanwhile may be another revision, with other contents, so
+nothing is compared before the shard has been written under this very term. If the process dies at any point, the shard
+holds the whole append or nothing of it, and the next process begins by comparing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tidemark_protocol.responses import DescribedShard, Response, Status
 from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.fold import Folded, fold
 from tidemark_replica.sinks.progress import Append, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.updates import equal, stage
 
@@ -71,8 +72,9 @@ class MaterializedViewSink:
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be appended that the dataflow should not make more of it."""
-        return self._progress.waiting_rows >= WAITING_ROWS
+        """So much waits to be appended, beyond what the view itself is, that the dataflow should make no more."""
+        base = self._progress.base_rows
+        return self._progress.waiting_rows - base >= max(WAITING_ROWS, 2 * base)
 
     def allow_writes(self, term: WriterTerm) -> None:
         """A newer term than the one that was fenced may write again."""
@@ -94,6 +96,8 @@ class MaterializedViewSink:
         if append is not None and self._term is not None:
             if self._backoff.over:
                 self._submit_append(append, self._term)
+        elif self._compare_backoff.over and (whole := self._progress.to_fold(WAITING_ROWS // 2)) is not None:
+            self._submit_fold(whole)
         elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
             self._submit_comparison(comparison)
 
@@ -117,6 +121,21 @@ class MaterializedViewSink:
         self._job = self._jobs.submit(
             f"compare {self._id}", lambda: equal(self._handles.writer(self._shard), comparison), self._compared
         )
+
+    def _submit_fold(self, whole: Comparison) -> None:
+        self._job = self._jobs.submit(
+            f"fold {self._id}", lambda: fold(self._handles.writer(self._shard), whole), self._folded
+        )
+
+    def _folded(self, outcome: Outcome[Folded]) -> None:
+        """Without it the dataflow may have to wait, so it is tried again."""
+        self._job = None
+        if isinstance(outcome, Failed):
+            LOG.warning("the sink of %s: what it has staged is not put together for now: %s", self._id, outcome.error)
+            self._compare_backoff.failed()
+        else:
+            self._progress.folded(outcome.value.whole, outcome.value.staged)
+            _release(outcome.value.gone)
 
     def _compared(self, outcome: Outcome[bool]) -> None:
         """Where there is a difference, or no answer, whoever writes may put it right: look again later."""

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from tidemark_replica.erroring import Errors
 from tidemark_replica.render.contract import SinkDelta
 
+STAGED_MOST = 1000
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -120,6 +122,27 @@ class SinkProgress:
         if self.synced or self.upper is None or min(self.frontier, self.upper) <= self._as_of:
             return None
         return Comparison(min(self.frontier, self.upper) - 1, tuple(self._staged))
+
+    @property
+    def base_rows(self) -> int:
+        """Of the updates staged, those that are not made fewer by folding; 0 where nothing can be folded."""
+        if self.comparison() is None or self._staged[0].delta is None:
+            return 0
+        return self._staged[0].delta.rows
+
+    def to_fold(self, rows: int) -> Comparison | None:
+        """All that is staged, where beyond its base so much has gathered, and as much as the base, or many steps."""
+        whole = self.comparison()
+        if whole is None or not whole.deltas or len(whole.staged) == 1:
+            return None
+        many = self.waiting_rows - self.base_rows >= max(rows, self.base_rows)
+        return whole if many or len(whole.staged) > STAGED_MOST else None
+
+    def folded(self, whole: Comparison, into: Staged) -> None:
+        """`into` takes the place of what was staged then."""
+        for _ in whole.staged:
+            self._staged.popleft()
+        self._staged.appendleft(into)
 
     def found_equal(self) -> tuple[Staged, ...]:
         """The comparison found no difference. Returns what is needed no more."""

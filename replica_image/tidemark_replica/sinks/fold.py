@@ -1,0 +1,54 @@
+"""What a sink has staged and may not write yet, put together, so that it stays about as large as the view.
+
+    [snapshot][step][step] ... [step]      updates at times before the shard's upper, which are over for this sink
+    └──────────── moved up to upper - 1, consolidated ──► one file, beside those of the last step
+
+A revision that waits for its turn may wait for long, and what it stages meanwhile would grow with every change. Whoever
+is to correct a shard may not write before its upper, so there is no need to tell the times before that apart.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidemark_persist import Shard
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
+from tidemark_replica.render.contract import SinkDelta
+from tidemark_replica.sinks.progress import Comparison, Staged
+from tidemark_replica.sinks.updates import Rows, at_least, consolidated, staged_bytes
+
+
+@dataclass(frozen=True)
+class Folded:
+    """One for all that was staged, and those that are needed no more: all but the one whose files it is beside."""
+
+    whole: Comparison
+    staged: Staged
+    gone: tuple[Staged, ...]
+
+
+def fold(shard: Shard, whole: Comparison) -> Folded:
+    """At times from `whole.at` on. Something of it has files."""
+    first, last = whole.staged[0], whole.staged[-1]
+    home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
+    assert home.delta is not None
+    rows, folder = Rows.of(shard), home.delta.files[0].parent
+    tables = (at_least(table, whole.at) for table in rows.read(whole.deltas))
+    path, count = folder / f"folded-{uuid.uuid4().hex}.arrow", 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        for table in consolidated(rows, tables, staged_bytes(whole), folder):
+            writer.write_table(table)
+            count += table.num_rows
+    delta = SinkDelta(home.delta.export, Time(first.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
+    staged = Staged(first.lower, last.upper, delta, lambda: _release(path, home))
+    return Folded(whole, staged, tuple(each for each in whole.staged if each is not home))
+
+
+def _release(path: Path, home: Staged) -> None:
+    path.unlink(missing_ok=True)
+    home.release()
