@@ -24,7 +24,8 @@ class SparkLookup:
 
     def times(self, keys: Sequence[int]) -> list[float]:
         """Milliseconds of the lookup of each key."""
-        session = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+        quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+        session = SparkSession.builder.master("local[*]").config(map=quiet).getOrCreate()
         try:
             files = DeltaTable(str(self._table)).file_uris()
             updates = session.read.parquet(*files)
