@@ -15,6 +15,7 @@ from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.link import Link
 from tidemark_operator.controller.notices import (
+    QUIET,
     DataflowChanged,
     DataflowGone,
     HydratedAsSuspect,
@@ -54,9 +55,6 @@ from tidemark_protocol.responses import (
     SubscribeResponse,
 )
 from tidemark_protocol.storage import IngestionDescription
-
-QUIET = frozenset({"steps", "arrangements", "hydration"})
-"""Kinds of Status that come again and again: no condition shows them, or within the budget of writes."""
 
 
 class Instance:

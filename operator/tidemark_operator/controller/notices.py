@@ -10,6 +10,9 @@ from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.responses import IngestionStatus, ShardDeleted
 
+QUIET = frozenset({"steps", "arrangements", "hydration"})
+"""Kinds of Status that come again and again: no condition shows them, or within the budget of writes."""
+
 
 @dataclass(frozen=True)
 class ShardAppeared:
