@@ -70,8 +70,14 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
     "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks)),
     "subscribes": ("Clients that follow a query", lambda i: i.clients.subscribes),
     "copies": ("Copies not yet answered", lambda i: i.clients.copies),
-    "queued_commands": ("Commands that wait for replicas to take them", lambda i: i.core.queued),
-    "hydrations_waiting": ("Dataflows that wait for their turn to hydrate, on all replicas", lambda i: i.core.gated),
+    "queued_commands": (
+        "Commands that wait for replicas to take them",
+        lambda i: sum(link.queued for link in i.core.links),
+    ),
+    "hydrations_waiting": (
+        "Dataflows that wait for their turn to hydrate, on all replicas",
+        lambda i: sum(link.gated for link in i.core.links),
+    ),
     "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),
     "refused_reports": (
         "Reports that cannot be true, of exports that are installed",

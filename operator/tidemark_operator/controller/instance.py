@@ -79,19 +79,14 @@ class Instance:
         return self._peeks.pending()
 
     @property
-    def queued(self) -> int:
-        """Commands that replicas have not taken yet."""
-        return sum(link.queued for link in self._links.values())
+    def links(self) -> list[Link]:
+        """Of those connected."""
+        return list(self._links.values())
 
     def has_news(self, replica: ReplicaId) -> bool:
         """Whether there is something to send to it, or it must be told that it is not served any more."""
         link = self._links.get(replica)
         return link is None or link.queued > 0
-
-    @property
-    def gated(self) -> int:
-        """Dataflows that wait for their turn to hydrate, on each replica."""
-        return sum(link.gated for link in self._links.values())
 
     @property
     def history_size(self) -> int:
