@@ -64,9 +64,7 @@ class Instance:
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
-        self._peeks = PeekBook()
-        self._transients = Transients()
-        self._initialized = False
+        self._peeks, self._transients, self._initialized = PeekBook(), Transients(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
