@@ -112,7 +112,7 @@ def test_an_importer_is_scheduled_once_the_index_is_past_its_as_of() -> None:
 
 
 def test_a_new_replica_hears_of_the_exporter_first_and_can_read_it_at_the_importers_as_of() -> None:
-    """In order of creation, the exporter scheduled first, its as_of not after the importer's."""
+    """In order of creation, its as_of not after the importer's; who imports is scheduled once the index is there."""
     world = shared()
     world.report(R1, at(800))
     world.report(R1, at(600), READ)
@@ -124,7 +124,12 @@ def test_a_new_replica_hears_of_the_exporter_first_and_can_read_it_at_the_import
     created = {m.dataflow.name: m.dataflow.as_of for m in sent if isinstance(m, c.CreateDataflow)}
     assert list(created) == ["d", "b"]
     assert created["d"] <= created["b"] == 600 - LAG
-    assert [m.id for m in sent if isinstance(m, c.Schedule)][-1] == READ
+    assert c.Schedule(READ) not in sent
+
+    world.report(R2, at(800))
+    world.maintain()
+
+    assert c.Schedule(READ) in world.sent(R2)
 
 
 def test_nothing_is_created_over_an_index_that_is_not_there() -> None:
