@@ -17,6 +17,7 @@ It goes into the call's metadata, nowhere else.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import subprocess
@@ -73,7 +74,7 @@ def find(given: str | None, environment: dict[str, str], credentials: Credential
         raw = json.loads(path.read_bytes()[:_LARGEST_FILE])
         token = credentials.token(Path(raw["tokenFile"]))
         authority = Path(raw["caFile"]).read_bytes() if "caFile" in raw else None
-        return Gateway(str(raw["address"]), token, authority)
+        return Gateway(_safe(str(raw["address"]), authority), token, authority)
     except FileNotFoundError as error:
         raise GatewayUnknown(f"{error.filename} does not exist: is the operator running? (try `make demo`)") from None
     except PermissionError as error:
@@ -83,6 +84,17 @@ def find(given: str | None, environment: dict[str, str], credentials: Credential
         ) from None
     except (ValueError, KeyError, TypeError):
         raise GatewayFailed(f"{path} is not what an operator writes: restart the operator") from None
+
+
+def _safe(address: str, authority: bytes | None) -> str:
+    """Raises GatewayFailed where the token could be read on its way."""
+    try:
+        loopback = ipaddress.ip_address(address.rpartition(":")[0].strip("[]")).is_loopback
+    except ValueError:  # a name may mean anything
+        loopback = False
+    if authority is None and not loopback:
+        raise GatewayFailed(f"{address} is not on loopback, so the token needs TLS: name the authority as caFile")
+    return address
 
 
 def _token_of(service_account: str, namespace: str) -> str:

@@ -102,6 +102,16 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripte
     server.stop(None).wait()
 
 
+@pytest.mark.parametrize("address", ["10.1.2.3:5", "gateway.example:5", "localhost:5", "[2001:db8::1]:5"])
+def test_a_token_goes_beyond_loopback_with_tls_or_not_at_all(
+    gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    """Whatever the file says; a name may mean anything."""
+    (tmp_path / "gateway.json").write_text(json.dumps({"address": address, "tokenFile": str(tmp_path / "token")}))
+    assert main(["query", "SELECT 1"]) == 1
+    assert f"{address} is not on loopback, so the token needs TLS" in capsys.readouterr().err
+
+
 def test_a_query_prints_an_aligned_table_and_says_of_when(
     gateway: Scripted, capsys: pytest.CaptureFixture[str]
 ) -> None:
