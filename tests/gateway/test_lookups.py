@@ -112,6 +112,7 @@ def test_a_lookup_shows_the_columns_asked_for() -> None:
         "SELECT * FROM twice.rows WHERE k = 7",
         "SELECT * FROM a.live.live WHERE k = 7",
         "SELECT * FROM nowhere WHERE k = 7",
+        "SELECT * FROM live WHERE k\x85= 7",
         "SELECT * FROM live WHERE k = 7" + " " * 5000 + ";",
     ],
 )

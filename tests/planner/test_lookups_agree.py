@@ -10,7 +10,9 @@ from tests.planner.catalogue import CATALOGUE
 from tidemark_operator.gateway.lookups import Names, recognised
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.peek import plan_peek
-from tidemark_protocol.planning import PlanQueryRequest
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.planning import Catalogue, PlanQueryRequest, Relation
+from tidemark_protocol.types import INT, Column
 
 pytestmark = pytest.mark.spark
 NAMES = Names.of(CATALOGUE)
@@ -35,3 +37,24 @@ def test_agree_a_recognised_lookup_is_the_planners_but_for_its_filter(catalyst: 
     found = recognised(sql, NAMES)
     assert found is not None
     assert found == replace(planned, mfp=replace(planned.mfp, predicates=()))
+
+
+def test_agree_every_word_of_spark_that_is_taken_for_a_column(catalyst: Catalyst) -> None:
+    """Some mean something else, without parentheses: the clock, the user. Those go to the planner."""
+    vocabulary = catalyst.jvm.org.apache.spark.sql.catalyst.parser.SqlBaseLexer.VOCABULARY
+    spelt = (vocabulary.getLiteralName(at) or "" for at in range(1, vocabulary.getMaxTokenType() + 1))
+    words = sorted({w for s in spelt if (w := s.strip("'").lower()).replace("_", "").isalpha()})
+    taken = [w for w in words if recognised(f"SELECT {w} FROM d WHERE {w} = 7", Names.of(keyed(w))) is not None]
+
+    assert len(taken) > 300
+    for at in range(0, len(taken), 100):
+        some = taken[at : at + 100]
+        sql = f"SELECT {', '.join(some)} FROM d WHERE {' AND '.join(f'{w} = 7' for w in some)}"
+        planned = plan_peek(catalyst, PlanQueryRequest(sql, keyed(*some), "q/"))
+        assert recognised(sql, Names.of(keyed(*some))) == replace(planned, mfp=replace(planned.mfp, predicates=()))
+
+
+def keyed(*columns: str) -> Catalogue:
+    """A relation with an index by all of its columns."""
+    made = tuple(Column(name, INT, False) for name in columns)
+    return Catalogue((Relation("d", "d", GlobalId("d"), made, index_key=tuple(range(len(made))), short=True),))

@@ -25,15 +25,15 @@ from tidemark_protocol.types import INTEGRAL_WIDTH, Column, ColumnType, SqlType
 LONGEST = 4096
 LIMIT_MOST = 2**31 - 1
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|`(?P<quoted>[^`]+)`|(?P<number>-?[0-9]{1,19})(?![\w.])
+    r"""[ \t\r\n]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|`(?P<quoted>[^`]+)`|(?P<number>-?[0-9]{1,19})(?![\w.])
     |'(?P<text>[^'\\$]*)'|(?P<mark>[*,.=;]))""",
     re.VERBOSE,
 )
 # words that SQL takes for something else where a column may stand
 _NOT_NAMES = frozenset(
-    """all and any array as between by case cast current_date current_time current_timestamp current_user date
-    distinct else end except exists false from group having in intersect interval is join like limit localtimestamp
-    map minus named_struct not null offset or order select session_user some struct table then timestamp
+    """all and any array as between by case cast current_date current_path current_time current_timestamp current_user
+    date distinct else end except exists false from group having in intersect interval is join like limit localtime
+    localtimestamp map minus named_struct not null offset or order select session_user some struct table then timestamp
     timestamp_ltz timestamp_ntz top transform true union user values when where with""".split()
 )
 Tokens = list[tuple[str, str]]
@@ -135,7 +135,7 @@ def _tokens(sql: str) -> Tokens | None:
     """Words and marks; None where there is anything else, such as a comment."""
     if len(sql) > LONGEST:
         return None
-    found, at, text = Tokens(), 0, sql.rstrip()
+    found, at, text = Tokens(), 0, sql.rstrip(" \t\r\n")
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
