@@ -19,7 +19,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import Owner, build_revision, parse_revision, revision_name
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, Written, export_ids
-from tidemark_operator.planning.shards import Place, free_version, next_term, version_of, view_shard
+from tidemark_operator.planning.shards import Place, free_version, next_term, unless_finished, version_of, view_shard
 from tidemark_operator.resources.meta import Meta, Namespace, Uid
 from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import ContinualTaskSink
@@ -125,6 +125,25 @@ def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], exi
 
     assert (version_of(shard), shard.columns) == (version, columns)
     assert shard.location == f"/data/ns/revenue/v/v{version}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "upper", "version"),
+    [
+        ("materializedView", Frontier.at(9), 1),
+        ("materializedView", Frontier.empty(), 2),
+        ("continualTask", Frontier.empty(), 1),
+    ],
+)
+def test_a_table_that_is_finished_is_not_written_by_another_plan(kind: str, upper: Frontier, version: int) -> None:
+    """Of constants, say: it is complete for all times, and would show the old contents for ever."""
+    there = PLACE.shard("v", 1, (A,))
+
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
+        return [DescribedShard(id, at == there.location, upper, Frontier.at(0), WriterTerm(1)) for id, at in shards]
+
+    shard = asyncio.run(unless_finished(PLACE, replace(VIEW, kind=kind), there, look))
+    assert version_of(shard) == version
 
 
 def test_a_task_does_not_go_on_with_a_views_table() -> None:

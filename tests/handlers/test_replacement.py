@@ -9,7 +9,9 @@ import pytest
 from tests.handlers.revisions import dataflow, rev, table, writing_own
 from tidemark_operator.catalogue.closure import as_replaced, closure, dependants, is_stale, joins
 from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Together
-from tidemark_operator.controller.succession import LATELY_MS
+from tidemark_operator.controller.collection import Collection
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.succession import LATELY_MS, Succession
 from tidemark_operator.handlers.replacement import (
     Decision,
     Keep,
@@ -21,7 +23,9 @@ from tidemark_operator.handlers.replacement import (
     judge,
     succession,
 )
-from tidemark_protocol.ids import GlobalId
+from tidemark_operator.handlers.takeover import _finished
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
 
 A1, A2, A3 = rev("a", 1), rev("a", 2), rev("a", 3)
 B1, B2 = rev("b", 1, imports=["a/i/1"], tables=()), rev("b", 2, imports=["a/i/2"], tables=(), spec="spec 1")
@@ -181,3 +185,15 @@ MEMBERS: list[tuple[str, list[Member], HeldBack | None]] = [
 def test_a_replacement_takes_over_together_or_not_at_all(members: list[Member], held: HeldBack | None) -> None:
     """And says by whom it is held back."""
     assert judge(members, NOW) == held
+
+
+@pytest.mark.parametrize(("upper", "held"), [(Frontier.at(9), False), (Frontier.empty(), True)])
+def test_a_table_that_is_finished_meanwhile_holds_the_edit_back(upper: Frontier, held: bool) -> None:
+    """Taking over would leave the old contents in it for ever."""
+    description = rev("a", 2, view=1).revision.description
+    (sink,) = (e.id for e in description.sink_exports)
+    export = Collection(sink, "a", description.as_of, (), 0, ShardId("a/v/v1"), write=upper)
+    beside = Dataflow("a", description, 0, Succession(read_only=frozenset({sink})))
+
+    assert bool(_finished(beside, [export])) is held
+    assert _finished(replace(beside, succession=None), [export]) == ""

@@ -28,7 +28,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_operator.planning.shards import Place, next_term, view_shard
+from tidemark_operator.planning.shards import Look, Place, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
@@ -91,6 +91,9 @@ class Reviser:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return
+        if active is not None:
+            shards = await self._unless_finished(state, outcome, shards, running)
+            description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
         state.claims = reads
         try:
@@ -157,14 +160,28 @@ class Reviser:
     async def _view_shards(
         self, state: DataflowState, planned: Planned, running: RunningInstance
     ) -> dict[str, ShardMetadata]:
-        place = Place.of(running.config.storage_location, state.key.namespace, state.key.name, state.uid)
-
-        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-            return (await running.describe(shards)).shards
-
+        place, look = _place(state, running), _look(running)
         shards: dict[str, ShardMetadata] = {}
         for export in planned.exports:
             if export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
                 shards[export.name] = await view_shard(place, export, before, look)
         return shards
+
+    async def _unless_finished(
+        self, state: DataflowState, planned: Planned, shards: dict[str, ShardMetadata], running: RunningInstance
+    ) -> dict[str, ShardMetadata]:
+        place, look = _place(state, running), _look(running)
+        written = [export for export in planned.exports if export.name in shards]
+        return {e.name: await unless_finished(place, e, shards[e.name], look) for e in written}
+
+
+def _place(state: DataflowState, running: RunningInstance) -> Place:
+    return Place.of(running.config.storage_location, state.key.namespace, state.key.name, state.uid)
+
+
+def _look(running: RunningInstance) -> Look:
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
+        return (await running.describe(shards)).shards
+
+    return look

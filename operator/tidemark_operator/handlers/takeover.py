@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from tidemark_operator.catalogue.closure import closure
 from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry
 from tidemark_operator.controller.collection import Collection, failures
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
@@ -88,7 +89,9 @@ def _member(
         state.key.name,
         True,
         obstacle=state.obstacle,
-        failure=_failure(collections) or ("" if hydrated == len(collections) else quarantine(state, mark)),
+        failure=_failure(collections)
+        or _finished(installed, collections)
+        or ("" if hydrated == len(collections) else quarantine(state, mark)),
         waits=state.pending_waiting,
         at_once=not state.runs or cannot_run_beside(state.active.revision, mark.revision),
         hydrated=hydrated,
@@ -107,6 +110,14 @@ def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
         f"it was hydrating when a replica died, {len(suspicion.deaths)} times in a row ({replicas}): edit it, or "
         f"annotate it with {RELEASE} and a new value to have it tried again"
     )
+
+
+def _finished(installed: Dataflow | None, collections: Sequence[Collection]) -> str:
+    """The predecessor has come to its end in the meantime: the table that both write can change no more. A task's need
+    not."""
+    read_only = installed.read_only if installed and installed.description.continual_task is None else frozenset()
+    over = any(c.id in read_only and c.write is not None and c.write.is_empty for c in collections)
+    return "its table was finished while it hydrated, and begins anew with another edit" if over else ""
 
 
 def _failure(collections: Sequence[Collection]) -> str:

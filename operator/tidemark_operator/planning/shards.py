@@ -1,6 +1,7 @@
 """Addresses of shards: <location>/<namespace>/<name>/<table or export>/v<n>, and which n.
 
     unchanged columns   the version before: readers of the view are not touched
+    ... and finished    the next one: what is complete for all times cannot be corrected any more
     changed columns     the next one, also for another kind of export: a task must not go on with a view's rows
     first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
 
@@ -76,6 +77,18 @@ async def view_shard(place: Place, export: PlannedExport, before: Written | None
         return before.shard
     first = version_of(before.shard) + 1 if before else 1
     return place.shard(export.name, await free_version(place, (export.name,), first, look), export.columns)
+
+
+async def unless_finished(place: Place, export: PlannedExport, shard: ShardMetadata, look: Look) -> ShardMetadata:
+    """The shard, or where another plan is to write an export whose shard will never take an update again, the next
+    version. A task that is finished has nothing more to do, whatever its SQL."""
+    if export.kind == "continualTask":
+        return shard
+    (found,) = await look([(shard.shard_id, shard.location)])
+    if _is_free(found, shard.shard_id) or not found.upper.is_empty:
+        return shard
+    version = await free_version(place, (export.name,), version_of(shard) + 1, look)
+    return place.shard(export.name, version, export.columns)
 
 
 def next_term(*seen: int) -> WriterTerm:
