@@ -90,6 +90,17 @@ def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
     system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
 
 
+def test_an_edit_of_what_writes_a_finished_table_begins_it_anew(system: System) -> None:
+    """Constants are complete for all times: their table takes no correction any more."""
+    system.dataflow("constant", "SELECT 1 AS x")
+    system.wait_hydrated("constant")
+    system.dataflow("constant", "SELECT 2 AS x")
+    system.wait_condition("dataflow", "constant", "Ready")
+
+    assert system.query("SELECT x FROM constant")["rows"] == [{"x": 2}]
+    assert system.shard("constant", "constant", version=2).exists()
+
+
 def marks(system: System) -> list[str]:
     """The revisions that serve."""
     return [system.get("dataflow", name)["status"]["revision"]["name"] for name in ("nations", "located")]

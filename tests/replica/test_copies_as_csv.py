@@ -50,11 +50,12 @@ def lines(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("count", [0, len(TEXTS)], ids=["no rows", "rows"])
 def test_agree_a_copy_as_csv_is_what_spark_writes(spark: Any, tmp_path: Path, count: int) -> None:
-    """NULL, empty text, quotes, blanks, line breaks, numbers and times; the header also of nothing."""
+    """NULL, empty text, quotes, blanks, line breaks, numbers and times; the header also of nothing. Wherever it is."""
     contents = rows()[:count]
     updates: list[Update] = [(row, 10, 1) for row in contents]
-    sink = CopyToSink(COLUMNS, f"{tmp_path}/store/ns/_copies/x", "csv")
-    copy = Copy(GlobalId("c"), sink, 10, f"{tmp_path}/store")
+    store = f"{tmp_path}/a store%20é#1"
+    sink = CopyToSink(COLUMNS, f"{store}/ns/_copies/x", "csv")
+    copy = Copy(GlobalId("c"), sink, 10, store)
     delta = staged(tmp_path, COLUMNS, 10, 11, updates).delta
     assert write_copy(copy, delta, lambda: spark, lambda: False) == count
 

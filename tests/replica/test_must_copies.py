@@ -121,6 +121,16 @@ def test_what_is_there_already_is_never_touched(tmp_path: Path) -> None:
     assert [p.name for p in mine.iterdir()] == ["notes.txt"]
 
 
+def test_nothing_is_added_to_a_copy_that_is_there(tmp_path: Path) -> None:
+    """Whoever reads its folder finds what the manifest says, and no other copy inside."""
+    copy = copy_of(tmp_path, to="day")
+    written(tmp_path, copy, CONTENTS)
+    with pytest.raises(CopyFailed, match=r"inside .*/_copies/day, which is a copy"):
+        written(tmp_path, copy_of(tmp_path, to="day/n=1/more", id="copy-2"), CONTENTS)
+
+    assert sorted(p.name for p in Path(copy.sink.location).iterdir()) == ["_manifest.json", "part-00000.parquet"]
+
+
 def test_must_have_one_winner_among_replicas_and_the_same_answer_of_all(tmp_path: Path) -> None:
     """One that comes to the end while another has ended finds the very copy that it was to make."""
     copy = copy_of(tmp_path)

@@ -156,6 +156,7 @@ def test_must_tell_errors_first_and_nothing_after_them(tmp_path: Path, updates: 
     )
     assert [u for b in told for u in updates_of(b)] == ([(2, "b", 10, 2)] if before > 10 else [])
     assert scene.sink.drop() is None
+    assert scene.released == 2
 
 
 def test_an_error_that_cancels_out_at_its_time_is_none(tmp_path: Path) -> None:

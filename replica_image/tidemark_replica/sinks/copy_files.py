@@ -85,6 +85,9 @@ def _places(copy: Copy) -> tuple[Path, Path]:
     place = Path(copy.sink.location)
     if not place.resolve().is_relative_to(Path(copy.storage).resolve()):
         raise CopyFailed(f"{place} leads out of {copy.storage} by a symbolic link")
+    around = next((p for p in place.parents if p.is_relative_to(folder) and (p / MANIFEST).exists()), None)
+    if around is not None:
+        raise CopyFailed(f"{place} is inside {around}, which is a copy: nothing is added to one")
     return place, folder / STAGING
 
 

@@ -34,7 +34,8 @@ def write_csv(
         _spool(place / "0.arrow", iter(()), arrow_schema(columns))
     leaf = session().range(0, max(count, 1), 1, max(count, 1))
     names = ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in columns)
-    leaf.mapInArrow(partial(_read, place), names).write.option("header", True).csv((folder / _WRITTEN).as_uri())
+    # Hadoop takes a path as it is: quoted, as in a URL, a blank would become another folder
+    leaf.mapInArrow(partial(_read, place), names).write.option("header", True).csv(f"file://{folder / _WRITTEN}")
     return rows, _take_over(folder)
 
 

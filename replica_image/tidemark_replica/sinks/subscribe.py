@@ -133,7 +133,9 @@ class SubscribeSink:
     def _fail(self, why: str) -> None:
         lower = self._reached
         self._tell(SubscribeBatch(lower.frontier, Frontier.empty(), b"", why, lower.part))
-        self._staged.clear()
+        self._batches = None
+        while self._staged:
+            self._staged.popleft().release()
 
     def _tell(self, batch: SubscribeBatch) -> None:
         self._reached = position_of(batch)
