@@ -19,7 +19,7 @@ from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, IndexImport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.responses import (
     CopyToDone,
     CopyToDropped,
@@ -36,11 +36,15 @@ S = GlobalId("s")
 
 def create(world: World, sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDescription:
     """The client's dataflow, over the input."""
-    description = replace(transient("s", sink), as_of=Time(as_of))
-    (source,) = description.source_imports
-    description = replace(description, source_imports=(replace(source, shard=replace(source.shard, shard_id=INPUT)),))
+    description = over_input(sink, as_of)
     world.instance.create(Dataflow("s", description, LAG_MS), TERM)
     return description
+
+
+def over_input(sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDescription:
+    description = replace(transient("s", sink), as_of=Time(as_of))
+    (source,) = description.source_imports
+    return replace(description, source_imports=(replace(source, shard=replace(source.shard, shard_id=INPUT)),))
 
 
 def batch(world: World, replica: ReplicaId, lower: int, upper: Frontier, part: int = 0) -> list[object]:
@@ -218,6 +222,24 @@ def test_an_error_comes_after_what_was_told_before_it() -> None:
             await subscription.next()
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize(("over", "until", "ends"), [((INPUT,), None, 1), ((), None, 0), ((INPUT,), Time(301), 0)])
+def test_a_subscribe_ends_with_the_table_that_it_reads(
+    over: tuple[ShardId, ...], until: Time | None, ends: int
+) -> None:
+    """A new version of it takes its place, and no change would ever come again. Where its writer is only suspended,
+    another comes; and what is read at one time is there."""
+    world = World()
+    world.connect(R1)
+    world.install()
+    world.report(R1, at(400))
+    description = replace(over_input(SubscribeSink(COLUMNS)), until=until)
+    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
+
+    told = [news for news in world.instance.drop("ns/d", over) if isinstance(news, SubscribeAdvanced)]
+    assert len(told) == ends
+    assert all("dropped, or replaced" in str(news.batch.error) for news in told)
 
 
 def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> None:

@@ -138,12 +138,19 @@ class Dataflows:
             if dataflow.succession is not None and is_level(dataflow.succession, exports, self._collections):
                 dataflow.level_ms = now_ms
 
-    def visitors(self, owner: str) -> list[Dataflow]:
-        """Queries, subscribes and copies that import an index of the dataflow's: nobody waits for their end."""
+    def visitors(self, owner: str, over: Iterable[ShardId] = ()) -> list[Dataflow]:
+        """Queries, subscribes and copies that import an index of the dataflow's: nobody waits for their end. And
+        subscribes that read shards which are over: they would wait for changes for ever."""
         dataflow = self._by_owner.get(owner)
         exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
         passing = (d for d in self._by_owner.values() if d.description.is_one_shot or d.description.is_transient)
-        return [d for d in passing if exported & set(d.imports)]
+        gone = frozenset(over)
+
+        def is_met(d: Dataflow) -> bool:
+            follows = not d.description.is_one_shot
+            return bool(exported & set(d.imports)) or (follows and bool(gone & set(d.inputs)))
+
+        return list(filter(is_met, passing))
 
     def drop(self, owner: str) -> list[Command]:
         """Drops it on every replica. Its holds stay until all of them are done with it."""

@@ -98,12 +98,12 @@ class Instance:
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
-    def drop(self, owner: str) -> list[Notice]:
+    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> list[Notice]:
         """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
-        later could not make that any more."""
+        later could not make that any more. `over`: tables of it that nobody will write again."""
         news: list[Notice] = []
-        why = "an index that it reads was dropped, or replaced: ask again"
-        for visitor in self.dataflows.visitors(owner):
+        why = "an index or table that it reads was dropped, or replaced: ask again"
+        for visitor in self.dataflows.visitors(owner, over):
             news += self._transients.fail(visitor.description, why)
             self._broadcast(self.dataflows.drop(visitor.owner))
         self._broadcast(self.dataflows.drop(owner))

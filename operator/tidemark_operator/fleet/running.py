@@ -171,8 +171,9 @@ class RunningInstance:
         self.core.drop_ingestion(id)
         self.flush()
 
-    def drop(self, owner: str) -> None:
-        self._notify(self.core.drop(owner))
+    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> None:
+        """`over`: tables of it that nobody will write again."""
+        self._notify(self.core.drop(owner, over))
         self.flush()
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:

@@ -29,7 +29,7 @@ from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.dataflow_conditions import PlanRefused
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import Description
 
 Mark = tuple[DataflowState, ActiveRevision]
@@ -107,13 +107,21 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState) 
     wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
     for owner in running.core.dataflows.owners():
         if owner.startswith(f"{state.key.path}/") and owner not in wanted:
-            running.drop(owner)
+            running.drop(owner, _over(running, state, owner))
     if not state.runs or state.active is None:
         return
     try:
         _install(running, registry, state, state.active)
     finally:
         _install_pending(running, registry, state)
+
+
+def _over(running: RunningInstance, state: DataflowState, owner: str) -> set[ShardId]:
+    """Tables that this installation wrote and no other will, whatever becomes of the Dataflow."""
+    installed = running.core.dataflows.get(owner)
+    marks = () if state.deleting else state.marks
+    kept = {s.shard_id for mark in marks for s in view_shards(mark.revision.description)}
+    return {s.shard_id for s in view_shards(installed.description)} - kept if installed else set()
 
 
 def restore(running: RunningInstance, registry: Registry) -> None:
