@@ -8,7 +8,7 @@ Plans are copies of a table or of an index; storing and marking are assignments,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.model.replica import Shards, SimShard
@@ -28,7 +28,7 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, WriterTerm
+from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.planning import PlannedExport
 from tidemark_protocol.responses import Description
 
@@ -75,8 +75,8 @@ class Running:
     namespace: str = NAMESPACE
     name: str = INSTANCE
 
-    def drop(self, owner: str) -> None:
-        self.take(self.core.drop(owner))
+    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> None:
+        self.take(self.core.drop(owner, over))
 
     def flush(self) -> None:
         """Links are drained by the replicas' deliveries."""
