@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from tests.gateway.registries import add_dataflow, registry
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.catalogue.relations import owners
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.access import Access, Forbidden
 from tidemark_operator.gateway.rights import allow, refuse
@@ -31,7 +33,11 @@ class Caller(Access):
 
 
 def ask(caller: Caller, *reads: str) -> None:
-    asyncio.run(allow(registry(), caller, "ns", [GlobalId(r) for r in reads]))
+    asyncio.run(permit(registry(), caller, *(GlobalId(r) for r in reads)))
+
+
+async def permit(known: Registry, caller: Caller, *reads: GlobalId) -> None:
+    await allow(caller, "ns", reads, owners(known.sources("ns"), known.dataflows("ns")))
 
 
 def refused(caller: Caller) -> None:
@@ -42,10 +48,10 @@ def test_rows_take_the_right_to_the_data_of_each_object() -> None:
     """An index of a Dataflow takes that to the Dataflow's, whatever it is computed from."""
     known = registry()
     index = add_dataflow(known, "d", shards=("s.a",))
-    asyncio.run(allow(known, Caller("get dataflows/data d in namespace ns"), "ns", [index]))
+    asyncio.run(permit(known, Caller("get dataflows/data d in namespace ns"), index))
     ask(Caller(S), "s.a", "s.b")
     with pytest.raises(Forbidden):
-        asyncio.run(allow(known, Caller(S), "ns", [GlobalId("s.a"), index]))
+        asyncio.run(permit(known, Caller(S), GlobalId("s.a"), index))
 
 
 def test_what_reads_no_object_takes_the_right_to_see_them() -> None:

@@ -11,6 +11,8 @@ from tests.gateway.registries import add_dataflow, registry
 from tests.protocol.samples import A
 from tidemark_operator.gateway import statements
 from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.map_filter_project import MapFilterProject
@@ -47,6 +49,17 @@ def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     ask(made, "SELECT 1")
     assert len(planner.asked) == 3
     assert {r.parent for r in planner.asked[-1].catalogue.relations} == {"s", "d", "tidemark_introspection"}
+
+
+def test_whose_a_relation_is_follows_what_there_is() -> None:
+    """Rights are by owner: one that is new is known at once, one that is gone is nobody's."""
+    known = registry()
+    made = Statements(known, cast(PlannerClient, Planner()))
+    index = add_dataflow(known, "d", shards=("s.a",))
+    assert {str(made.owners("ns", None)[id]) for id in (GlobalId("s.b"), index)} == {"DataSource s", "Dataflow d"}
+
+    known.forget(Key(DATAFLOWS, "ns", "d"))
+    assert index not in made.owners("ns", None)
 
 
 def test_each_instance_has_meanings_of_its_own() -> None:

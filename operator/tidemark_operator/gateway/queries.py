@@ -13,7 +13,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -31,7 +31,6 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.introspection.inline import inlined
 from tidemark_operator.introspection.relations import is_introspection, rows
 from tidemark_operator.kube.client import INSTANCES
-from tidemark_operator.planning.assemble import Named
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
@@ -89,17 +88,23 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     planned = await statements.meaning(namespace, asked.sql, place)
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
-    await allow(world.registry, access, namespace, _reads(planned))
+    await allow(access, namespace, _reads(planned), statements.owners(namespace, place))
     least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
-
     target = ReplicaId(asked.replica) if asked.replica else None
 
     def now() -> Query:
         plan = inlined(planned, partial(rows, world, namespace))
-        return replace(_query(world, namespace, place, name, plan, when), target=target)
+        if isinstance(plan, PlannedOneShot):
+            running = running_on(world, namespace, place)
+            dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
+            return Query(peek, running, dataflow=dataflow, target=target)
+        owner = statements.owners(namespace, place).get(plan.relation)
+        readable = find(world, namespace, plan.relation, owner)
+        peek = peek_of(plan, readable, choose_time([readable], when))
+        return Query(peek, readable.instance, readable.name, target=target)
 
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
     await when_complete(prepared.now, seconds)
@@ -120,23 +125,6 @@ async def when_complete(query: Callable[[], T], seconds: float | None = None) ->
             if time.monotonic() > until:
                 raise
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
-
-
-def _query(
-    world: World,
-    namespace: str,
-    place: str | None,
-    name: Named,
-    planned: PlannedPeek | PlannedOneShot,
-    when: When,
-) -> Query:
-    """Of the frontiers as they are known now; raises QueryRefused."""
-    if isinstance(planned, PlannedOneShot):
-        running = running_on(world, namespace, place)
-        dataflow, peek = one_shot.prepare(world.registry, running, name, planned, when)
-        return Query(peek, running, dataflow=dataflow)
-    readable = find(world, namespace, planned.relation)
-    return Query(peek_of(planned, readable, choose_time([readable], when)), readable.instance, readable.name)
 
 
 def only_instance(world: World, namespace: str) -> str | None:

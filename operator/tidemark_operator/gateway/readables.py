@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span
 from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.commands import IndexTarget, ShardTarget
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId
@@ -30,9 +33,9 @@ class Readable(Span):
 Look = Callable[[], Readable | None]
 
 
-def find(world: World, namespace: str, id: GlobalId) -> Readable:
-    """The relation of that id; raises QueryRefused where it cannot be read now."""
-    for found, look, name in _readables(world, namespace):
+def find(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> Readable:
+    """The relation of that id, which is its owner's; raises QueryRefused where it cannot be read now."""
+    for found, look, name in _readables(world, namespace, owner) if owner else ():
         if found != id:
             continue
         readable = look()
@@ -44,15 +47,20 @@ def find(world: World, namespace: str, id: GlobalId) -> Readable:
     raise Changed()
 
 
-def _readables(world: World, namespace: str) -> Iterator[tuple[GlobalId, Look, str]]:
-    """Everything that queries may name: its id, how to read it, its name."""
-    for source in world.registry.sources(namespace):
-        for ingested in source.pinned.tables if source.pinned else ():
-            name = f"{source.key.name}.{ingested.table.name}"
-            running = world.running(namespace, source.instance)
-            yield ingested.id, partial(_shard, world, namespace, running, name, ingested.id, ingested.shard), name
-    for dataflow in world.registry.dataflows(namespace):
-        yield from _exports(world, namespace, dataflow)
+def _readables(world: World, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:
+    """Everything of the object that queries may name: its id, how to read it, its name."""
+    if owner.kind == DATAFLOWS.kind:
+        dataflow = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
+        yield from _exports(world, namespace, dataflow) if dataflow else ()
+    elif source := world.registry.source(Key(DATA_SOURCES, namespace, owner.name)):
+        yield from _tables(world, namespace, source)
+
+
+def _tables(world: World, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
+    running = world.running(namespace, source.instance)
+    for ingested in source.pinned.tables if source.pinned else ():
+        name = f"{source.key.name}.{ingested.table.name}"
+        yield ingested.id, partial(_shard, world, namespace, running, name, ingested.id, ingested.shard), name
 
 
 def _exports(world: World, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Look, str]]:

@@ -10,23 +10,22 @@ guessing what there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.catalogue.relations import owners
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.gateway.access import Access, Forbidden
 from tidemark_operator.introspection.relations import is_introspection
+from tidemark_operator.planning.revision import Parent
 from tidemark_operator.resources.diagnostics import describe
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Refused
 
 
-async def allow(registry: Registry, access: Access, namespace: str, reads: Sequence[GlobalId]) -> None:
-    """Raises Forbidden, and QueryRefused where something is nobody's any more: whose right it takes is unknown then."""
+async def allow(access: Access, namespace: str, reads: Sequence[GlobalId], found: Mapping[GlobalId, Parent]) -> None:
+    """`found`: whose each relation is. Raises Forbidden, and QueryRefused where something is nobody's any more: whose
+    right it takes is unknown then."""
     tables = [id for id in reads if not is_introspection(id)]
-    found = owners(registry.sources(namespace), registry.dataflows(namespace))
     gone = any(id not in found for id in tables)
     if gone or not tables or len(tables) < len(reads):
         await _see_objects(access, namespace)

@@ -11,13 +11,16 @@ active revision of a Dataflow.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.gateway.lookups import Names, recognised
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
+from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.planning import Catalogue, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 
 NAMESPACES, STATEMENTS, LONGEST = 64, 512, 16 * 1024
@@ -32,6 +35,7 @@ class _Known:
     state: object
     catalogue: Catalogue
     names: Names
+    owners: Mapping[GlobalId, Parent]
     statements: OrderedDict[str, Meaning] = field(default_factory=OrderedDict)
 
 
@@ -56,6 +60,10 @@ class Statements:
         _remember(known.statements, sql, found)
         return found
 
+    def owners(self, namespace: str, place: str | None) -> Mapping[GlobalId, Parent]:
+        """Whose each relation is now: known for as long as nothing changes, since every lookup asks."""
+        return self._names(namespace, place).owners
+
     def _names(self, namespace: str, place: str | None) -> _Known:
         sources, dataflows = self._registry.sources(namespace), self._registry.dataflows(namespace)
         state = ([(s.key, s.pinned) for s in sources], [(d.key, d.instance, d.active) for d in dataflows])
@@ -63,7 +71,7 @@ class Statements:
         if known is None or known.state != state:
             objects = catalogue(sources, dataflows, instance=place)
             names = Catalogue((*objects.relations, *relations()))
-            known = self._known[namespace, place] = _Known(state, names, Names.of(names))
+            known = self._known[namespace, place] = _Known(state, names, Names.of(names), owners(sources, dataflows))
         self._known.move_to_end((namespace, place))
         if len(self._known) > NAMESPACES:
             self._known.popitem(last=False)

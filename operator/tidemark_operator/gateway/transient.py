@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.fleet.running import RunningInstance
@@ -64,7 +64,8 @@ async def plan(world: World, access: Access, subject: Subject, what: str) -> Rea
     planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
-    await allow(world.registry, access, namespace, planned.references)
+    there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
+    await allow(access, namespace, planned.references, there)
     return Ready(name, planned, running_on(world, namespace, place))
 
 
