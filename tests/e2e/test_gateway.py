@@ -83,6 +83,20 @@ def test_why_leads_from_a_view_to_the_source_that_stands_still(system: System) -
         system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":false}}')
 
 
+def test_what_is_finished_is_read_as_of_now(system: System) -> None:
+    """A view of constants never changes but with the clock; so do queries computed from it."""
+    rows = "VALUES (1, timestamp'2020-01-01'), (2, timestamp'2999-01-01') AS v(k, since)"
+    system.dataflow("constants", f"SELECT * FROM {rows}")
+    system.dataflow("begun", f"SELECT k FROM {rows} WHERE since < now()", index={"key": ["k"]})
+    system.wait_hydrated("constants", "begun")
+    for sql in (
+        "SELECT k FROM begun",
+        "SELECT k FROM begun WHERE k = 1",
+        "SELECT k FROM constants WHERE since < now() GROUP BY k",
+    ):
+        assert system.query(sql)["rows"] == [{"k": 1}], sql
+
+
 def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> None:
     """Rows as they are, joined with each other and with a table, aggregated, and ordered by what is not shown."""
     _nations(system)

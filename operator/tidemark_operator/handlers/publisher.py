@@ -15,6 +15,7 @@ from typing import Any
 from tidemark_operator.handlers.status_budget import StatusBudget
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import OURS, ApiError, Body, Conflict, Invalid, Kube
+from tidemark_operator.kube.merge_patch import replacing
 from tidemark_operator.resources.status import urgent
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class Publisher:
         for _ in range(attempts):
             if body is None or body["metadata"]["uid"] != uid:
                 raise Conflict(409, f"{key} is not the object any more that it was")
-            patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": status}
+            old = body.get("status") or {}
+            merged = {name: replacing(old.get(name), value) for name, value in status.items()}
+            patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": merged}
             try:
                 self._cache.put(key, await self._kube.patch_status(key.resource, key.namespace, key.name, patch))
                 return
