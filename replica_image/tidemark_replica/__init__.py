@@ -1,1 +1,7 @@
 """The replica: a Spark application that hydrates dataflows once and then maintains them."""
+
+import os
+
+# Spark's JVM is started by a fork whose child runs a little Python before it becomes java. gRPC, if it is there, takes
+# itself apart in that child, and now and then the child dies of it. Nothing here forks to go on using gRPC.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
