@@ -1,3 +1,5 @@
+"""The tests, by concept and not by module."""
+
 import os
 
 # as in what starts Spark: the tests' own process does, too, beside clients that speak gRPC
