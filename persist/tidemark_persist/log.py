@@ -62,7 +62,7 @@ class DeltaLog:
         return self.state.frontiers.version
 
     def load(self) -> None:
-        """Open the table anew: after a gap, a change of schema, or a checkpoint."""
+        """Open the table anew: after a gap, a change of schema, or a checkpoint, or far behind."""
         try:
             table = open_table(self.storage)
         except ShardNotFound as error:
