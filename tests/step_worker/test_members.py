@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attempts import until
+from tests.attempts import BOUND, until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
 from tests.step_worker.rows import ROWS, Rows, all_of, lives, report, written
@@ -124,13 +124,21 @@ def test_crash_a_stopped_process_is_bounded(rows: Rows) -> None:
 
 
 def test_another_process_comes_when_many_wait(rows: Rows) -> None:
-    """And not before: for a few dataflows one is enough."""
-    workers = StepWorkers(2)
+    """And not before: for a few dataflows one is enough. The first is stopped meanwhile, so that they do wait."""
+    others, workers = children(), StepWorkers(2, patience=BOUND)
+    many: list[type[StepWorkerError] | None] = []
     try:
         assert all_of(workers, [rows.ticket()]) == [None]
+        (first,) = children() - others
         assert workers.started == 1
-        assert all_of(workers, [rows.ticket() for _ in range(3 * BACKLOG)]) == [None] * 3 * BACKLOG
+        tickets = [rows.ticket() for _ in range(3 * BACKLOG)]
+        os.kill(first, signal.SIGSTOP)
+        waiting = threading.Thread(target=lambda: many.extend(all_of(workers, tickets)))
+        waiting.start()
         until(lambda: workers.started == 2)
+        os.kill(first, signal.SIGCONT)
+        waiting.join(BOUND)
+        assert many == [None] * len(tickets)
         assert all_of(workers, [rows.ticket() for _ in range(3 * BACKLOG)]) == [None] * 3 * BACKLOG
         assert workers.started == 2
     finally:
