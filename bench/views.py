@@ -105,6 +105,7 @@ def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
             late += not _until(began + (number + 1) * given.tick)
             lags += [tables.now + 1 - upper for upper in replica.uppers(exports)]
             replica.compact(exports, max(tables.now - READABLE, AS_OF))
+            _cpu_seconds()
         elapsed = time.monotonic() - began
         cpu = (_cpu_seconds() - spent) / elapsed
         replica.wait(exports, tables.now + 1)
@@ -142,6 +143,7 @@ def _cores(tick: Callable[[], None], seconds: float, pause: float) -> float:
     for number in range(round(seconds / pause)):
         tick()
         _until(began + (number + 1) * pause)
+        _cpu_seconds()
     return (_cpu_seconds() - spent) / (time.monotonic() - began)
 
 
@@ -162,7 +164,8 @@ def _installed(
 
 
 def _cpu_seconds() -> float:
-    """Of all that this process started, ended workers included; the planner beside the replica has nothing to do."""
+    """Of all that this process started, as of the last look if it has ended since; so look now and then. The planner
+    beside the replica has nothing to do."""
     return descendants_cpu_ms() / 1e3
 
 

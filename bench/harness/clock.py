@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
+from bench.harness.processes import TICKS_PER_SECOND, Descendants
+
 Result = TypeVar("Result")
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-CPU_RESOLUTION_MS = 1000 / _TICKS_PER_SECOND
+CPU_RESOLUTION_MS = 1000 / TICKS_PER_SECOND
+_DESCENDANTS = Descendants()
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Cost:
 
 def measured(action: Callable[[], Result]) -> tuple[Cost, Result]:
     """(what it cost, what the action returned)"""
-    others, own, begin = descendants_cpu_ms(), _own_cpu_ms(), time.perf_counter()
+    others, own, begin = descendants_cpu_ms(), time.process_time(), time.perf_counter()
     result = action()
-    wall, own = (time.perf_counter() - begin) * 1e3, _own_cpu_ms() - own
+    wall, own = (time.perf_counter() - begin) * 1e3, (time.process_time() - own) * 1e3
     return Cost(wall, own + descendants_cpu_ms() - others), result
 
 
@@ -52,34 +52,9 @@ def p95(samples: Sequence[float]) -> float:
     return sorted(samples)[math.ceil(0.95 * len(samples)) - 1]
 
 
-def _own_cpu_ms() -> float:
-    """CPU milliseconds of this process and of children that have ended."""
-    spent = os.times()
-    return (time.process_time() + spent.children_user + spent.children_system) * 1e3
-
-
 def descendants_cpu_ms() -> float:
-    """CPU milliseconds of all that this process has started and that lives; Linux only, by CPU_RESOLUTION_MS.
+    """CPU milliseconds of all that this process has started, ended or not, by CPU_RESOLUTION_MS.
 
     Finding them takes some milliseconds of this process's own time, which costs leave out.
     """
-    children: dict[int, list[tuple[int, int]]] = {}
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        if fields := _read(Path(f"/proc/{process}/stat")).rpartition(")")[2].split():
-            children.setdefault(int(fields[1]), []).append((int(process), sum(map(int, fields[11:15]))))
-    return _ticks_below(os.getpid(), children) / _TICKS_PER_SECOND * 1e3
-
-
-def _ticks_below(process: int, children: Mapping[int, Sequence[tuple[int, int]]]) -> int:
-    """In user and in kernel mode, of those that live, and of children of theirs that have ended.
-
-    By their parents: what a thread lists as its children is another's as soon as the thread ends, and missed.
-    """
-    return sum(ticks + _ticks_below(child, children) for child, ticks in children.get(process, ()))
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""  # the process, or the thread, has ended
+    return _DESCENDANTS.cpu_ms()

@@ -1,0 +1,100 @@
+"""CPU time of all that a process has started, whatever becomes of it. Linux only, by the system's ticks.
+
+    look 1    spark 500 ── daemon 40 ── worker 300                       840
+    look 2    spark 510 ── daemon 41     (gone)                          851: what the worker took stays
+
+The system adds what an ended process took to its parent only if that waits for it; PySpark's daemon does not, and a
+parent may be gone itself. So every process is remembered as it was last seen, and a parent's "children that have ended"
+count only for what goes beyond that: the ends of those, and processes that came and went between two looks. What such
+processes took is lost where nobody waited for them; so look often while a measurement takes long.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Key(NamedTuple):
+    """A process: numbers are used again."""
+
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a look says of a process, in ticks."""
+
+    parent: int
+    own: int
+    """In user and in kernel mode, threads that have ended included."""
+    waited: int
+    """Of children, and theirs, that it has waited for."""
+
+
+class Descendants:
+    """Of one process, this one by default, which is not counted itself. Not for several threads."""
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = os.getpid() if root is None else root
+        self._seen: dict[Key, Spent] = {}
+        self.ticks = 0
+        """Of those that live and those that have ended, as of the last look."""
+
+    def cpu_ms(self) -> float:
+        """Milliseconds since they began; never less than before."""
+        self.take(dict(_processes()))
+        return self.ticks / TICKS_PER_SECOND * 1e3
+
+    def take(self, now: Mapping[Key, Spent]) -> None:
+        """What a look at the whole system has found."""
+        ours = self._ours(now)
+        ended = self._ended(ours)
+        for key, spent in ours.items():
+            before = self._seen.get(key, Spent(0, 0, 0))
+            self.ticks += max(spent.own - before.own, 0) if key.pid != self._root else 0
+            self.ticks += max(spent.waited - before.waited - ended.get(key.pid, 0), 0)
+        self._seen = ours
+
+    def _ended(self, ours: Mapping[Key, Spent]) -> dict[int, int]:
+        """What those that are gone had taken when they were last seen, by the nearest one above them that lives."""
+        gone = {key.pid: was for key, was in self._seen.items() if key not in ours}
+        ended: dict[int, int] = {}
+        for was in gone.values():
+            above = was.parent
+            while above in gone:
+                above = gone[above].parent
+            ended[above] = ended.get(above, 0) + was.own + was.waited
+        return ended
+
+    def _ours(self, now: Mapping[Key, Spent]) -> dict[Key, Spent]:
+        """The root, those below it, and those that were: one whose parent has ended is another's child from then on."""
+        children: dict[int, list[Key]] = {}
+        for key, spent in now.items():
+            children.setdefault(spent.parent, []).append(key)
+        todo = [key for key in now if key.pid == self._root or key in self._seen]
+        found: dict[Key, Spent] = {}
+        while todo:
+            key = todo.pop()
+            if key not in found:
+                found[key] = now[key]
+                todo += children.get(key.pid, ())
+        return found
+
+
+def _processes() -> Iterator[tuple[Key, Spent]]:
+    """All that the system shows."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        if fields := text.rpartition(")")[2].split():  # proc_pid_stat(5), from the third field on
+            user, system, waited_user, waited_system = map(int, fields[11:15])
+            yield Key(int(pid), int(fields[19])), Spent(int(fields[1]), user + system, waited_user + waited_system)
