@@ -2,6 +2,7 @@
 
     core              of a processor that the controller's process uses: 1,000 dataflows on each of 50 replicas, each
                       of which reports all of them once a second
+    hydrated_s        from when nothing is installed until the controller knows that all are hydrated everywhere
     frontier_delay_s  from when a replica says how far a dataflow is until the controller knows it, 99th percentile
 
 The connections, frames, holds and compaction are those of the operator; the replicas are simulated, by one process
@@ -24,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness.context import bench_parser, context, load, progress, report
-from bench.harness.controlled import LAG_MS, Controlled, Stored, until
+from bench.harness.controlled import LAG_MS, Controlled, Stored, Trouble, until
 from bench.harness.ratios import Figures, rounded
-from bench.harness.simulated import now_ms
+from bench.harness.simulated import SECONDS, now_ms
 from tests.protocol.samples import dataflow
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
@@ -74,15 +75,29 @@ async def _measured(address: str, dataflows: int, replicas: int, seconds: float,
             instance.core.shards.register(source.shard.shard_id, source.shard.location)
     for number in range(replicas):
         instance.attach(ReplicaId(f"r{number}"), address)
+    start = time.perf_counter()
     keeping = asyncio.create_task(instance.keep())
     try:
-        await until("hydration", lambda: instance.reported(stored.dataflows, replicas), BOUND, 0.5)
+        end = await until("hydration", lambda: instance.reported(stored.dataflows, replicas), BOUND, 0.5)
         progress(f"{dataflows} dataflows on {replicas} replicas are hydrated")
-        await asyncio.sleep(2.0)
-        return await _watched(instance, seconds, profile)
+        await _caught_up(instance)
+        return {**await _watched(instance, seconds, profile), "hydrated_s": end - start}
     finally:
         keeping.cancel()
         await instance.close()
+
+
+async def _caught_up(instance: Controlled) -> None:
+    """What was reported meanwhile has been taken: news are not older than the reports' interval."""
+    began = time.perf_counter()
+    while not instance.delays or max(instance.delays) > SECONDS * 1e3:
+        if time.perf_counter() - began > BOUND:
+            raise Trouble(
+                f"reports are late by more than {SECONDS:.0f} s after {BOUND:.0f} s: the controller is overloaded"
+            )
+        instance.delays.clear()
+        await asyncio.sleep(2 * SECONDS)
+    progress("reports are taken as they come")
 
 
 async def _watched(instance: Controlled, seconds: float, profile: Path | None) -> Figures:

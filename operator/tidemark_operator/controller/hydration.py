@@ -153,11 +153,15 @@ class HydrationGate:
             return None
         if len(self._admitted) >= self._precautions.concurrency:
             return None
-        able = [g for g in self._waiting if g.imports.isdisjoint(self._lacking)]
-        clear = next((g for g in able if self._standing(g) is Standing.CLEAR), None)
-        if clear is not None or self._admitted:
-            return clear
-        return next((g for g in able if self._standing(g) is Standing.SUSPECT), None)
+        suspect = None
+        for group in self._waiting:  # not further than need be: a thousand may wait, and each that is done asks
+            if group.imports.isdisjoint(self._lacking):
+                standing = self._standing(group)
+                if standing is Standing.CLEAR:
+                    return group
+                if standing is Standing.SUSPECT:
+                    suspect = suspect or group
+        return None if self._admitted else suspect
 
     def _standing(self, group: _Group) -> Standing:
         return self._precautions.standing(group.owner)
