@@ -24,7 +24,6 @@ from tidemark_protocol.dataflow import SinkExport
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Response, Status
-from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing, total
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
@@ -211,7 +210,8 @@ class DataflowDriver:
             outcome, errors = ran
             try:
                 rendered.commit(outcome)
-            except ArrangementError as error:
+            except Exception as error:  # the state is that before the step, and other dataflows have no part in it
+                outcome.release()
                 self._failed("step", error)
                 return
             self._let_go()

@@ -211,3 +211,34 @@ def test_the_cache_is_bounded_and_lets_go_of_deleted_files(store: ArrangementSto
     for ref in refs[20:64]:
         cache.segments(ref, LAYOUT)
     assert set(cache._open) <= {r.file for r in refs[20:]}
+
+
+def test_several_manifests_are_committed_together_or_not_at_all(store: ArrangementStore) -> None:
+    """The second one has moved on, so the first stays as it is."""
+    b = ArrangementId("b")
+    store.install(Manifest.empty(b, LAYOUT, 0))
+    first, second = (store.current(a) for a in (A, b))
+    stale = Manifest.empty(b, LAYOUT, 7)
+    with pytest.raises(StaleManifest, match="arrangement b"):
+        store.commit_all([(first, first.append([], 0, 1)), (stale, stale.append([], 7, 8))])
+    assert store.current(A) == first
+    store.commit_all([(first, first.append([], 0, 1)), (second, second.append([], 0, 1))])
+    assert [store.current(a).upper for a in (A, b)] == [1, 1]
+
+
+def test_crash_a_file_that_the_disk_does_not_let_go_of_stops_nothing(store: ArrangementStore) -> None:
+    """The commit stands, the file counts no more, and a later sweep takes it away."""
+    attempt(store, 1)
+    old = store.current(A)
+    (path,) = (store.directory / file for file in old.files)
+    path.unlink()
+    path.mkdir()  # which cannot be removed as a file
+    store.commit(old, Manifest.empty(A, LAYOUT, 0).append([], 0, 1))
+    assert store.current(A).batches == ()
+    assert store.bytes == 0
+    store.discard(old.batches)
+    assert store.sweep(running=[]) == 0
+    path.rmdir()
+    path.write_bytes(b"it can be removed by now")
+    assert store.sweep(running=[]) == 1
+    assert on_disk(store) == set()

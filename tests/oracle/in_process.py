@@ -148,9 +148,7 @@ class InProcessWorld(World):
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
         runner = how.pop("runner", InProcessRunner)
         how.setdefault("exchanging", Exchanging(1))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runner_module, "prepare", _itself)
-            patch.setattr(_BUILD, "SparkRunner", runner)
+        with without_jobs(runner):
             return super().build(description, **how)
 
     def close(self) -> None:
@@ -166,6 +164,15 @@ def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> I
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def without_jobs(runner: type[InProcessRunner] = InProcessRunner) -> Iterator[None]:
+    """Dataflows that are built in the block run here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner_module, "prepare", _itself)
+        patch.setattr(_BUILD, "SparkRunner", runner)
+        yield
 
 
 def _itself(session: Any, stage: StageFrame) -> StageFrame:

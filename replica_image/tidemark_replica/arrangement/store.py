@@ -11,15 +11,19 @@ at worst files that the next incarnation removes.
 
 The counts live in the driver, under one lock. Tasks only ever write files under their step's name; `sweep` takes away
 what steps that are over left behind without committing it (failed, cancelled and speculative attempts).
+
+Which files count is decided in memory, at once or not at all. A file that the disk does not let go of is nobody's then,
+and is tried again by the next sweep: so no change to a manifest fails, or stops half way, for a file.
 """
 
 import fcntl
+import logging
 import os
 import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -30,6 +34,7 @@ from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 
+LOG = logging.getLogger(__name__)
 _LOCK = ".lock"
 
 
@@ -82,13 +87,19 @@ class ArrangementStore:
 
     def commit(self, old: Manifest, new: Manifest) -> None:
         """Put `new` in the place of `old`; raises StaleManifest, and changes nothing, unless `old` is the newest."""
+        self.commit_all([(old, new)])
+
+    def commit_all(self, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
+        """The same of several, as (old, new): all of them, or none."""
         with self._mutex:
-            if self._get(old.arrangement) != old:
-                raise StaleManifest(f"arrangement {old.arrangement} has a newer manifest than the one to be replaced")
-            self._check_limit(new)
-            self._use(new)
-            self._current[new.arrangement] = new
-            self._drop(old)
+            for old, _ in moves:
+                if self._get(old.arrangement) != old:
+                    raise StaleManifest(f"arrangement {old.arrangement} has a newer manifest than the one replaced")
+            self._check_limit([new for _, new in moves])
+            for old, new in moves:
+                self._use(new)
+                self._current[new.arrangement] = new
+                self._drop(old)
 
     def remove(self, arrangement: ArrangementId) -> None:
         """Forget an arrangement; its files go when the last pin does."""
@@ -137,22 +148,19 @@ class ArrangementStore:
         with self._mutex:
             for batch in batches:
                 if batch.file not in self._users:
-                    (self.directory / batch.file).unlink(missing_ok=True)
+                    _removed(self.directory / batch.file)
 
     def sweep(self, running: Collection[StepId], of: str = "") -> int:
         """Delete files that nobody uses and no running step may be writing; says how many.
 
-        `of`: only of steps whose names begin so.
+        `of`: only of arrangements, and of steps, whose names begin so.
         """
-        deleted = 0
         with self._mutex:
-            for path in list(self.directory.glob(f"*/{of}*")):
-                file = str(path.relative_to(self.directory))
-                step = path.name.rsplit("-", 2)[0]
-                if file not in self._users and step not in running and step not in self._merging:
-                    path.unlink(missing_ok=True)
-                    deleted += 1
-        return deleted
+            found = [path for path in self.directory.glob(f"{of}*/{of}*") if self._is_left_behind(path, running)]
+            gone = sum(map(_removed, found))
+        if gone < len(found):
+            LOG.warning("%d files in %s could not be removed; they are tried again", len(found) - gone, self.directory)
+        return gone
 
     def clear(self, of: str) -> None:
         """Take away forgotten arrangements' folders whose names begin so; one that is read goes with its files."""
@@ -165,21 +173,27 @@ class ArrangementStore:
             with suppress(OSError):  # something is in it
                 folder.rmdir()
 
+    def _is_left_behind(self, path: Path, running: Collection[StepId]) -> bool:
+        file, step = str(path.relative_to(self.directory)), path.name.rsplit("-", 2)[0]
+        return file not in self._users and step not in running and step not in self._merging
+
     def _get(self, arrangement: ArrangementId) -> Manifest:
         found = self._current.get(arrangement)
         if found is None:
             raise UnknownArrangement(f"no arrangement {arrangement} is kept here")
         return found
 
-    def _check_limit(self, new: Manifest) -> None:
+    def _check_limit(self, news: Sequence[Manifest]) -> None:
         if self._limit is None:
             return
-        added = sum(b.bytes for b in new.batches if b.file not in self._sizes)
+        added = {b.file: b.bytes for new in news for b in new.batches if b.file not in self._sizes}
         used = sum(self._sizes.values())
-        if used + added > self._limit:
+        if added and used + sum(added.values()) > self._limit:
+            grown = ", ".join(new.arrangement for new in news if not added.keys().isdisjoint(new.files))
             raise DiskLimitExceeded(
-                f"arrangement {new.arrangement} grew to {new.bytes} bytes: all arrangements would take "
-                f"{used + added} of the {self._limit} allowed; give the replica more scratch or keep less state"
+                f"arrangement {grown} grew by {sum(added.values())} bytes: all arrangements would take "
+                f"{used + sum(added.values())} of the {self._limit} allowed; give the replica more scratch or keep "
+                "less state"
             )
 
     def _use(self, manifest: Manifest) -> None:
@@ -196,7 +210,7 @@ class ArrangementStore:
         if self._users[batch.file] == 0:
             del self._users[batch.file], self._sizes[batch.file]
             path = self.directory / batch.file
-            path.unlink(missing_ok=True)
+            _removed(path)
             self._clear(path.parent)
 
 
@@ -213,6 +227,16 @@ def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:
         lock = (directory / _LOCK).open("ab")
         fcntl.flock(lock, fcntl.LOCK_EX)
     return directory, lock
+
+
+def _removed(path: Path) -> bool:
+    """Whether the file is gone; one that is not waits for a sweep."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        LOG.debug("%s stays: %s", path, error)
+        return False
+    return True
 
 
 def _is_dead(directory: Path) -> bool:

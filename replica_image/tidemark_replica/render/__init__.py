@@ -17,7 +17,6 @@ from tidemark_replica.render.build import build
 from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome, SteppedDataflow
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import (
-    Broken,
     NotRendered,
     RenderError,
     ResultTooLarge,
@@ -28,7 +27,6 @@ from tidemark_replica.render.errors import (
 from tidemark_replica.render.index import IndexTrace
 
 __all__ = [
-    "Broken",
     "IndexTrace",
     "NotRendered",
     "RenderError",

@@ -9,6 +9,7 @@ cancelled or run twice at any point, and the files it left behind are swept away
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.updates import update_schema
 from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome
-from tidemark_replica.render.errors import Broken, StepFailed
+from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import sink_file
@@ -36,6 +37,10 @@ from tidemark_replica.render.progress import HydrationProgress, Progress
 from tidemark_replica.render.run import StepRun, rows_at_most
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging
+
+SWEEP_SECONDS = 60.0
+"""While the dataflow steps, what attempts leave behind of which another one was believed (a worker died, a task was
+repeated) stays no longer than that."""
 
 
 class RenderedDataflow:
@@ -59,7 +64,8 @@ class RenderedDataflow:
         self._exchanging = exchanging
         self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
-        self._hydrated, self._broken, self._unswept, self._steps = False, False, False, 0
+        self._hydrated, self._steps = False, 0
+        self._unswept, self._swept = False, time.monotonic()
         self.running: StepId | None = None
         self._progress: HydrationProgress | None = None
         for arrangement, layout in fragments.arrangements.items():
@@ -115,7 +121,7 @@ class RenderedDataflow:
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
         self._runner.begin()
-        if self._unswept:
+        if self._unswept or time.monotonic() - self._swept > SWEEP_SECONDS:
             self._sweep()
         self._steps += 1
         run = StepId(f"{step.id}r{self._steps}")
@@ -151,18 +157,19 @@ class RenderedDataflow:
         return None if progress is None else progress.look()
 
     def commit(self, outcome: StepOutcome) -> None:
+        """All of it or nothing; raises StepFailed with the state as before. Past the manifests nothing can fail."""
         step = outcome.step
         self._check_current(step)
-        moves = [(old, self._moved(old, outcome)) for old in map(self._store.current, self._fragments.arrangements)]
-        self._check_room(outcome, moves)
         try:
-            for old, new in moves:
-                self._store.commit(old, new)
+            olds = map(self._store.current, self._fragments.arrangements)
+            self._store.commit_all([(old, self._moved(old, outcome)) for old in olds])
         except ArrangementError as cause:
-            self._broken = True
-            raise Broken(f"dataflow {self.description.name}: commit of {step.id} was cut short: {cause}") from cause
-        self._store.discard(outcome.batches)
+            self._left_behind(outcome.folder)
+            raise StepFailed(
+                f"step {step.id} of dataflow {self.description.name} was not committed: {cause}"
+            ) from cause
         self._frontier, self._hydrated = step.upper, True
+        self._store.discard(outcome.batches)
         self._merging.settle()
         self._merging.begin(self._fragments.arrangements)
         for hold in self._holds:
@@ -207,25 +214,12 @@ class RenderedDataflow:
 
     def _sweep(self) -> None:
         """No other run of this dataflow is under way. A replica that always steps never sweeps everything at once."""
-        self._unswept = False
+        self._unswept, self._swept = False, time.monotonic()
         self._store.sweep((), of=f"{self._folder.name}-")
 
     def _check_current(self, step: Step) -> None:
-        if self._broken:
-            raise Broken(f"dataflow {self.description.name} must be dropped and built anew")
         if self._frontier.time != step.lower:
             raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
-
-    def _check_room(self, outcome: StepOutcome, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
-        """Raise StepFailed before anything is committed, not in the middle of it."""
-        left = self._store.bytes_left
-        grown = sum(b.bytes for old, new in moves for b in new.batches if b.file not in old.files)
-        if left is not None and grown > left:
-            self._left_behind(outcome.folder)
-            raise StepFailed(
-                f"step {outcome.step.id} of dataflow {self.description.name} adds {grown} bytes of state, and "
-                f"{left} are left: give the replica more scratch or keep less state"
-            )
 
     def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
         """The arrangement after the step."""

@@ -2,10 +2,10 @@
 
     RenderError
     ├── NotRendered     the plan holds something that this replica has no operator for; nothing was built
-    ├── StepFailed      a step did not complete; the state is what it was, and the step can be run again
+    ├── StepFailed      a step did not complete, or was not committed; the state is what it was, and the step can be
+    │   │               run again
     │   └── EndlessRecursion  a recursion went on past every iteration that one may have
     ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is what it was
-    ├── Broken          a commit was cut short: the dataflow must be dropped and built anew
     ├── ViewInError     a peek found errors in the collection; the message is the error's own
     └── ResultTooLarge  a peek's rows take more than its caller allows
 
@@ -35,10 +35,6 @@ class EndlessRecursion(StepFailed):
 
 class StepCancelled(RenderError):
     """The step was cancelled. Nothing was committed."""
-
-
-class Broken(RenderError):
-    """Some arrangements of the dataflow were committed and others not: its state is of no use any more."""
 
 
 class ViewInError(RenderError):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef, batches_from_json
-from tidemark_replica.arrangement.errors import DiskLimitExceeded
+from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge, apply
 from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
@@ -88,7 +88,10 @@ class Merging:
         manifest = self._held.enter_context(self._store.merging(found, step))
         self._merge, self._result = found, []
         self._thread = threading.Thread(target=self._run, args=(manifest, found, step), name=self._tag, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as cause:  # the system allows no more threads; it is settled as one that failed
+            LOG.warning("merging %d batches of %s could not begin: %s", len(found.batches), found.arrangement, cause)
 
     def _commit(self, done: Merge) -> bool:
         if not self._result:
@@ -96,7 +99,7 @@ class Merging:
         old = self._store.current(done.arrangement)
         try:
             self._store.commit(old, apply(old, done, self._result[0]))
-        except DiskLimitExceeded as cause:
+        except ArrangementError as cause:
             LOG.warning("merging %d batches of %s was for nothing: %s", len(done.batches), done.arrangement, cause)
             return False
         return True

@@ -1,0 +1,82 @@
+"""A commit happens whole or not at all, and what attempts leave behind goes soon, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.histories import random_history
+from tests.oracle.in_process import InProcessRunner, in_process
+from tests.oracle.plans import GET_T
+from tests.oracle.tables import T
+from tests.oracle.world import SINK, World, consolidated, delta
+from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
+from tidemark_replica.render import dataflow as dataflow_module
+from tidemark_replica.render.runner import Work
+
+HISTORY = random_history({"t": T}, 3)
+END = HISTORY.last + 1
+
+
+def ran(of: World, dataflow: RenderedDataflow) -> StepOutcome:
+    return dataflow.run(dataflow.plan_step(Frontier.at(END), of.inputs(dataflow, END)))
+
+
+def on_disk(of: World) -> set[str]:
+    root = of.store.directory
+    return {str(path.relative_to(root)) for path in root.glob("*/*")}
+
+
+def test_a_step_for_which_there_is_no_room_any_more_is_not_committed(tmp_path: Path) -> None:
+    """Two steps that fit, each by itself: the second one leaves the state as it was, no file, and can be run again."""
+    with in_process(tmp_path / "alone", {"t": T}, HISTORY) as of:
+        expected = of.run(of.describe(GET_T), [END])
+        alone = of.build(of.describe(GET_T))
+        of.step(alone, END).release()
+        room = of.store.bytes
+    with in_process(tmp_path / "both", {"t": T}, HISTORY) as of:
+        of.store.close()
+        of.store = ArrangementStore(tmp_path / "small", limit_bytes=room * 3 // 2)
+        first, second = (of.build(of.describe(GET_T)) for _ in range(2))
+        first_ran, second_ran = ran(of, first), ran(of, second)
+        first.commit(first_ran)
+        before = of.store.arrangements()
+        with pytest.raises(StepFailed, match=r"was not committed: .* give the replica more scratch"):
+            second.commit(second_ran)
+        assert of.store.arrangements() == before
+        assert second.frontier == Frontier.at(HISTORY.as_of)
+        assert on_disk(of) == live_files(before)
+        first.drop()
+        again = of.step(second, END)
+        assert consolidated(delta(again, SINK)) == expected
+
+
+class Twice(InProcessRunner):
+    """The first attempt is not heard of: it had written everything when its process died."""
+
+    def attempt(self, work: Work) -> None:
+        super().attempt(work)
+        for report in work.description.parent.glob("*.report"):
+            report.unlink()
+        super().attempt(work)
+
+
+def test_files_of_an_attempt_that_nobody_believed_go_while_the_dataflow_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a replica that is never at rest, so that never all is swept."""
+    with in_process(tmp_path, {"t": T}, HISTORY) as of:
+        dataflow, *bounds = of.build(of.describe(GET_T), runner=Twice), *(t + 1 for t in HISTORY.times)
+        of.step(dataflow, bounds[0]).release()
+        left = on_disk(of) - live_files(of.store.arrangements())
+        assert left
+        of.step(dataflow, bounds[1]).release()
+        assert left <= on_disk(of)
+        monkeypatch.setattr(dataflow_module, "SWEEP_SECONDS", -1.0)
+        of.step(dataflow, bounds[2]).release()
+        assert not left & on_disk(of)
+        assert live_files(of.store.arrangements()) <= on_disk(of)

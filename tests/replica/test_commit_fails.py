@@ -1,0 +1,131 @@
+"""A commit that fails, for whatever reason, is the failure of one dataflow's step: the command loop goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.oracle.in_process import without_jobs
+from tests.replica.loop import Loop
+from tests.replica.plans import copies
+from tests.replica.tables import Table
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import Status
+from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.updates import diffs, row_columns
+from tidemark_replica.driver import DataflowDriver, Surroundings
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.metrics import Metrics
+from tidemark_replica.rendering import Renderer
+from tidemark_replica.sinks.clients import ClientSinks
+from tidemark_replica.spark_session import SparkHolder
+
+LOSER, OTHER = GlobalId("loser"), GlobalId("other")
+
+
+class TwoDataflows:
+    """Two copies of a table as indexes, each with its driver, on one command loop, without Spark's jobs."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        self.loop = loop = Loop()
+        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
+        around = Surroundings(
+            self.renderer,
+            loop.handles,
+            loop.watch,
+            loop.jobs,
+            loop.jobs,
+            loop.said.append,
+            Metrics(),
+            ClientSinks(loop.said.append, lambda: True, lambda: session, lambda: str(folder)),
+        )
+        descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
+        self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
+        self._drivers = [DataflowDriver(d, around, _refused) for d in self.installed.values()]
+
+    def reach(self, time: int, *ids: GlobalId) -> None:
+        self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self._advance)
+
+    def failed(self, id: GlobalId) -> list[Status]:
+        said = [s for s in self.loop.said if isinstance(s, Status)]
+        return [s for s in said if s.id == id and s.kind == "step_failed"]
+
+    def wait_for_failure(self) -> None:
+        self.loop.run_until(lambda: self.failed(LOSER), self._advance)
+
+    def rows(self, id: GlobalId, time: int) -> dict[tuple[object, ...], int]:
+        """What the index holds."""
+        index = self.renderer.find(id)
+        assert index is not None
+        found: dict[tuple[object, ...], int] = {}
+        for batch in Trace(index.manifest, BatchCache(index.store.directory)).rows_at(time):
+            for *row, diff in zip(*(c.to_pylist() for c in row_columns(batch)), diffs(batch), strict=True):
+                found[tuple(row)] = found.get(tuple(row), 0) + int(diff)
+        return {row: count for row, count in found.items() if count}
+
+    def end(self) -> None:
+        for driver in self._drivers:
+            driver.stop()
+        self.loop.run_until(lambda: not any(driver.is_stepping for driver in self._drivers))
+        self.loop.jobs.shutdown()
+        self.renderer.close()
+
+    def _advance(self) -> None:
+        for driver in self._drivers:
+            driver.advance()
+
+
+def _refused(why: str) -> None:
+    raise AssertionError(why)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path, "t")
+    made.append(10, ((1, "a"), 3, 1))
+    return made
+
+
+@pytest.fixture
+def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
+    with without_jobs():
+        made = TwoDataflows(tmp_path, table)
+        yield made
+        made.end()
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError("no memory is left")])
+def test_crash_a_commit_that_fails_is_told_and_tried_again(
+    two: TwoDataflows, table: Table, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The other dataflow goes on; the state is that before the step, and then that after it."""
+    two.reach(10, LOSER, OTHER)
+    index = two.renderer.find(LOSER)
+    assert index is not None
+    before = index.manifest
+    commit_all = ArrangementStore.commit_all
+
+    def fails(store: ArrangementStore, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
+        if any(old.arrangement == index.arrangement for old, _ in moves):
+            raise error
+        commit_all(store, moves)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArrangementStore, "commit_all", fails)
+        table.append(20, ((1, "a"), 12, 1), ((2, "b"), 15, 1))
+        two.reach(20, OTHER)
+        two.wait_for_failure()
+        assert str(error) in two.failed(LOSER)[0].fields["message"]
+        assert index.manifest == before
+        assert two.installed[LOSER].processed == Frontier.at(10)
+    two.reach(20, LOSER)
+    assert two.rows(LOSER, 19) == two.rows(OTHER, 19) == dict(table.at(19))
+    assert two.failed(OTHER) == []
