@@ -1,22 +1,13 @@
-"""Waiting for what is to become true, and a step on a thread of its own, to be cut short while it runs."""
+"""A step on a thread of its own, to be cut short while it runs."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
+from tests.bounds import BOUND, until
 from tidemark_replica.render import RenderedDataflow, Step
 
-BOUND = 240.0  # generous: machines may be busy
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Asks again and again, where nothing tells when it changes."""
-    began, pause = time.monotonic(), threading.Event()
-    while not holds():
-        assert time.monotonic() - began < BOUND, "it did not come true"
-        pause.wait(0.02)
+__all__ = ["BOUND", "Attempt", "until"]
 
 
 class Attempt:

@@ -1,4 +1,10 @@
-"""Fixtures that all tests may use."""
+"""Fixtures that all tests may use, and what holds for all property tests.
+
+Those draw the same examples each time, and may take as long as they like: what a run finds depends on the code alone,
+not on how busy the machine is. Whoever wants others each time says so (tests/oracle/test_fuzz.py).
+"""
+
+from hypothesis import HealthCheck, settings
 
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
 from tests.kinds_fixtures import kinds_installed
@@ -13,3 +19,8 @@ __all__ = [
     "nothing_is_left_running",
     "spark",
 ]
+
+settings.register_profile(
+    "tidemark", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tidemark")

@@ -43,6 +43,6 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A new namespace with its default service account; its deletion is begun when the test ends."""
     name = f"t-{secrets.token_hex(4)}"
     control_plane.kubectl("create", "namespace", name)
-    control_plane.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=30s")
+    control_plane.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=110s")
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")

@@ -17,13 +17,13 @@ from tests.replica.process import alive, descendants, wait_until
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Set up first, so checked last: an error names what is left after half a minute."""
+    """Set up first, so checked last: an error names what is left after a while."""
     yield
     if any(item.get_closest_marker(mark) for item in request.session.items for mark in ("spark", "cluster", "e2e")):
         return
     folder = f"{tmp_path_factory.getbasetemp()}/".encode()
     try:
-        wait_until(lambda: not left(folder), bound=30.0)
+        wait_until(lambda: not left(folder))
     except AssertionError:
         pytest.fail(f"still running at the end of the session: {left(folder)}")
 

@@ -25,14 +25,16 @@ OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
 
 
-def serve(fleet: Fleet, port: int) -> None:
-    """On 127.0.0.1, from a thread of its own; to be called on the event loop. Raises OperatorError."""
+def serve(fleet: Fleet, port: int) -> int:
+    """On 127.0.0.1, from a thread of its own; to be called on the event loop. The port; 0 asks for any that is free.
+    Raises OperatorError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(metrics(fleet))))
     try:
-        start_http_server(port, addr="127.0.0.1", registry=registry)
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
     except OSError as error:
         raise OperatorError(f"--metrics-port {port}: {error.strerror or error}") from None
+    return int(server.server_port)
 
 
 class _OnLoop(Collector):

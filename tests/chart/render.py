@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.bounds import BOUND
 from tidemark_devcluster.build import ensure_helm
 from tidemark_devcluster.progress import Progress
 
@@ -39,7 +40,7 @@ CASES = {
 def helm(*arguments: str) -> str:
     """Run helm, compiled on first use; raises CalledProcessError with its output."""
     program = ensure_helm(os.environ, Progress(sys.__stderr__ or sys.stderr))
-    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True, timeout=BOUND).stdout
 
 
 def template(*options: str) -> str:

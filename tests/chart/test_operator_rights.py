@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.bounds import BOUND
 from tests.chart.render import NAMESPACE
 from tests.chart.test_accepted import cluster, rights
 from tidemark_devcluster.plane import ControlPlane
@@ -58,7 +59,7 @@ def log(kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
             assert operator.poll() is None
         finally:
             operator.terminate()
-            operator.wait(30)
+            operator.wait(BOUND)
 
 
 def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothing(
@@ -66,7 +67,7 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
 ) -> None:
     """It lists, watches, leads, and writes status. Edits reach it, so its watches work too."""
     rights.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([INSTANCE, DATAFLOW]))
-    wait = ("wait", "-n", "team-a", "dataflow/x", "--timeout=60s")
+    wait = ("wait", "-n", "team-a", "dataflow/x", "--timeout=110s")
 
     rights.kubectl(*wait, "--for=condition=InstanceFound")
     rights.kubectl("patch", "-n", "team-a", "dataflow/x", "--type=merge", "-p", '{"spec": {"suspend": true}}')

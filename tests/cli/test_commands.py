@@ -13,6 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from tests.bounds import BOUND
 from tidemark_cli import times
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb
@@ -48,7 +49,7 @@ class Scripted(GatewayServicer):
         names, types = ROWS.column_names, ["string", "bigint", "decimal(5,2)"]
         yield pb.QueryReply(header=pb.QueryHeader(as_of=1000, export="delays", column_names=names, column_types=types))
         if self.hangs:
-            self.ended.wait(30)
+            self.ended.wait(BOUND)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, ROWS.schema) as writer:
             writer.write_table(ROWS, max_chunksize=2)
@@ -259,7 +260,7 @@ def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypat
 
     monkeypatch.setattr("tidemark_cli.query._print_table", interrupt)
     assert main(["query", "SELECT 1"]) == 130
-    assert gateway.ended.wait(30)
+    assert gateway.ended.wait(BOUND)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,6 @@ from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder
 
 EXPORT = GlobalId("task")
-# Generous: the first steps start Spark's workers, and the machine may be doing other things.
-PATIENCE_SECONDS = 180.0
 
 
 def describe(catalyst: Catalyst, task: Task, folder: Path, as_of: int) -> DataflowDescription:
@@ -96,7 +94,7 @@ class Replica:
         term: int = 1,
         handles: ShardHandles | None = None,
     ) -> None:
-        self.loop = Loop(handles, bound=PATIENCE_SECONDS)
+        self.loop = Loop(handles)
         loop = self.loop
         self._renderer = Renderer(SparkHolder(lambda: session), folder)
         around = Surroundings(

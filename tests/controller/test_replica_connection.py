@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.bounds import BOUND
 from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator.controller.dataflows import Dataflow
@@ -35,7 +36,6 @@ from tidemark_protocol.responses import (
 )
 
 R1 = ReplicaId("r1")
-BOUND_SECONDS = 20.0
 
 
 class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
@@ -88,7 +88,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
             self.heard.set()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(BOUND_SECONDS):
+        async with asyncio.timeout(BOUND):
             while not holds():
                 self.heard.clear()
                 try:
@@ -226,7 +226,7 @@ def test_responses_reach_the_instance_and_peeks_their_askers(play: Callable[...,
         await replica.until(lambda: asked in replica.streams[0])
         replica.say(PeekResponse("p", PeekRows(b"rows", 2)))
 
-        assert await asyncio.wait_for(answer, BOUND_SECONDS) == PeekRows(b"rows", 2)
+        assert await asyncio.wait_for(answer, BOUND) == PeekRows(b"rows", 2)
         await replica.until(lambda: c.CancelPeek("p") in replica.streams[0])
 
     play(scenario)
@@ -327,6 +327,6 @@ def test_a_query_of_an_instance_that_is_deleted_is_answered(play: Callable[..., 
         await replica.until(lambda: asked in replica.streams[0])
         instance.abandon()
 
-        assert "deleted" in (await asyncio.wait_for(answer, BOUND_SECONDS)).message
+        assert "deleted" in (await asyncio.wait_for(answer, BOUND)).message
 
     play(scenario)

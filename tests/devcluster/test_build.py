@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tidemark_devcluster import recipe
 from tidemark_devcluster.build import ensure_binaries, ensure_built, ensure_helm, ensure_toxiproxy, from_assets
 from tidemark_devcluster.cache import Cache, available_memory, require_disk
@@ -128,7 +129,7 @@ def test_a_build_that_is_killed_leaves_its_lock_to_the_compiler_and_the_next_goe
     assert "another build is running" in next_one.stderr.readline()
     bench.compiler()
     go_on.write_text("")
-    next_one.communicate(timeout=60)
+    next_one.communicate(timeout=BOUND)
     assert next_one.returncode == 0
     assert bench.made() == ALL_WHOLE
     assert bench.compiled() == len(PROGRAMS) + 1
@@ -144,7 +145,7 @@ def test_two_builds_at_once_compile_each_program_once(bench: Bench) -> None:
         )
         for _ in range(3)
     ]
-    assert [build.wait(timeout=60) for build in builds] == [0, 0, 0]
+    assert [build.wait(timeout=BOUND) for build in builds] == [0, 0, 0]
     assert bench.compiled() == len(PROGRAMS)
     assert bench.made() == ALL_WHOLE
 

@@ -76,7 +76,7 @@ def test_crash_a_killed_server_is_repaired_with_its_data_and_address(
     """SIGKILL of kube-apiserver, then of etcd: `up` starts that one alone; objects and kubeconfig stay."""
     plane.kubectl("create", "namespace", "kept")
     plane.kubectl("apply", "-f", "-", stdin=CRD)
-    plane.kubectl("wait", "--for=condition=Established", "crd/tides.test.tidemark.dev", "--timeout=30s")
+    plane.kubectl("wait", "--for=condition=Established", "crd/tides.test.tidemark.dev", "--timeout=110s")
     plane.kubectl("apply", "-n", "kept", "-f", "-", stdin=TIDE)
     before, kubeconfig = plane.status(), plane.kubeconfig.read_text()
     for victim in (APISERVER, ETCD):
@@ -163,13 +163,13 @@ def test_what_an_owner_owns_goes_with_it(control_plane: ControlPlane, namespace:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
     control_plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=config_map("owned", [owner]))
     control_plane.kubectl("delete", "-n", namespace, "configmap/owner")
-    control_plane.kubectl("wait", "-n", namespace, "--for=delete", "configmap/owned", "--timeout=60s")
+    control_plane.kubectl("wait", "-n", namespace, "--for=delete", "configmap/owned", "--timeout=110s")
 
 
 def test_a_namespace_that_is_deleted_ends(control_plane: ControlPlane) -> None:
     """The namespace controller works."""
     control_plane.kubectl("create", "namespace", "short-lived")
-    control_plane.kubectl("delete", "namespace", "short-lived", "--timeout=60s")
+    control_plane.kubectl("delete", "namespace", "short-lived", "--timeout=110s")
 
 
 def test_a_service_account_gets_a_token_for_an_audience(control_plane: ControlPlane, namespace: str) -> None:

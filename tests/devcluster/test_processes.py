@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tidemark_devcluster.processes import Identity, parse_stat, recorded, resident_bytes, running, start, stop
 
 READY = 'echo ready >"$0"; exec sleep 300'
@@ -77,7 +78,7 @@ def test_a_server_for_tests_dies_with_its_starter(tmp_path: Path) -> None:
     try:
         starter.kill()
         starter.communicate()
-        ended, _, _ = select.select([server], [], [], 30)
+        ended, _, _ = select.select([server], [], [], BOUND)
         assert ended
         assert not identity.is_running()
     finally:

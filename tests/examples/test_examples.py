@@ -18,6 +18,7 @@ import duckdb
 import pytest
 import yaml
 
+from tests.bounds import BOUND
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.dataflow import CONTINUAL_TASK, INDEX, Dataflow
 from tidemark_protocol.planning import ExportRequest
@@ -56,7 +57,7 @@ def nyc_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tpch_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tpch")
     generator = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
-    subprocess.run([generator, "parquet", "-s", "0.001", f"--output-dir={folder}"], check=True, timeout=60)
+    subprocess.run([generator, "parquet", "-s", "0.001", f"--output-dir={folder}"], check=True, timeout=BOUND)
     return folder
 
 

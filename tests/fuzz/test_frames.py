@@ -39,7 +39,7 @@ def test_must_survive_garbled_frames() -> None:
     assert min(campaign.outcomes[o] for o in ("taken", "INVALID_ARGUMENT", "FAILED_PRECONDITION")) > FRAMES / 20
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 def test_must_survive_any_bytes(frames: list[bytes]) -> None:
     """Bytes that hypothesis draws, and makes smaller where they break something."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.gateway import queries
@@ -81,6 +82,7 @@ def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count()
 
 def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
     """An index begins at 80, and of the table the operator has heard up to 70 so far."""
+    monkeypatch.setattr(queries, "COMMON_TIME_SECONDS", BOUND)
     monkeypatch.setattr(queries, "LOOK_AGAIN_SECONDS", 0.001)
     heard = iter([at(70), at(80), at(90)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from tests.bounds import BOUND
 from tidemark_operator.handlers.work_queue import KeyedQueue, WorkQueue, backoff_seconds
 
 
@@ -89,7 +90,7 @@ def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
         running = asyncio.create_task(queue.run())
         for key in ["flaky", *map(str, range(10))]:
             queue.add(key)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), BOUND)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tidemark_devcluster.build import Binaries
 from tidemark_devcluster.plane import ControlPlane
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 def operator(kubeconfig: Path, state: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tidemark_operator", "--kubeconfig", str(kubeconfig), "--state-dir", str(state)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
 
 
 def test_without_our_kinds_it_ends_and_says_what_to_apply(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
 from tidemark_operator.orchestrator.interface import Exit, ReplicaSpec
@@ -73,9 +74,14 @@ def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path
     shape = Shape((sys.executable, "-c", "import time; time.sleep(600)"), dict(os.environ), tmp_path / "socket")
     child = Child(home)
     child.want(shape)
-    while (record := home.record()) is None or not is_running(record.process):
+
+    def started() -> bool:
         child.step(int(time.time() * 1000))
-        time.sleep(0.05)
+        return (record := home.record()) is not None and is_running(record.process)
+
+    until(started)
+    record = home.record()
+    assert record is not None
     (tmp_path / "token").write_text("kept")
 
     assert main([str(tmp_path)]) == 0

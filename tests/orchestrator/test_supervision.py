@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tidemark_operator.orchestrator.child import HEALTHY_AFTER_MS, Child, Shape, backoff_ms
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.liveness import ProcessId, identify, is_running, session_members
@@ -43,14 +44,14 @@ def now() -> int:
     return int(time.time() * 1000)
 
 
-def steps(child: Child, until: Callable[[], bool], ahead_ms: int = 0) -> None:
+def steps(child: Child, holds: Callable[[], bool], ahead_ms: int = 0) -> None:
     """Steps, with the clock ahead of the real one, until something holds."""
-    for _ in range(2000):
+
+    def stepped() -> bool:
         child.step(now() + ahead_ms)
-        if until():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen within 20 s")
+        return holds()
+
+    until(stepped)
 
 
 def running(child: Child) -> Callable[[], bool]:

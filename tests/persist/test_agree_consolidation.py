@@ -43,7 +43,7 @@ def counted(updates: pa.Table) -> dict[str, int]:
     return summed((repr({**row, DIFF: None}), row[DIFF]) for row in rows)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(UPDATES)
 def test_agree_consolidation_with_addition(rows: list[dict[str, object]]) -> None:
     """Every row once, zeros gone, columns in their order."""
@@ -54,7 +54,7 @@ def test_agree_consolidation_with_addition(rows: list[dict[str, object]]) -> Non
     assert result.schema == SCHEMA
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(UPDATES, st.integers(1, 4), st.integers(1, 7))
 def test_agree_shares_on_disk_with_one_table(rows: list[dict[str, object]], shares: int, piece: int) -> None:
     """Equal rows meet in one share, so that consolidating shares is consolidating all."""

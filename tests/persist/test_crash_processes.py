@@ -7,11 +7,11 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND, until
 from tests.persist.model import COLUMNS, contents
 from tidemark_persist import create_or_open
 
@@ -35,7 +35,7 @@ def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path) -> 
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    won = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
+    won = [json.loads(process.communicate(timeout=BOUND)[0]) for process in processes]
 
     assert sorted(tick for ticks in won for tick in ticks) == list(range(TICKS))
     expected = {(name, tick): 1 for name, ticks in zip(names, won, strict=True) for tick in ticks}
@@ -46,7 +46,7 @@ def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path) -> 
 def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(tmp_path: Path, fault: str) -> None:
     """Killed with the data file written but not committed, or committed but not known to be."""
     location = str(tmp_path / "shard")
-    start("tick", location, fault).wait(timeout=60)
+    start("tick", location, fault).wait(BOUND)
     shard = create_or_open(location, COLUMNS, shard_id="s")
     before = shard.state().upper
     process = start("tick", location, "none")
@@ -62,7 +62,7 @@ def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(tmp_path: 
     location, dice, uppers = str(tmp_path / "shard"), random.Random(4), [0]
     for ticks in (0, 9, 1, 5, 12, 3):
         process = start("tick", location, "none")
-        wait_for(lambda least=uppers[-1] + ticks: noted(tmp_path) >= least)
+        until(lambda least=uppers[-1] + ticks: noted(tmp_path) >= least)
         time.sleep(dice.uniform(0.0, 0.03))  # not a wait for anything: the moment of death
         process.kill()
         process.wait()
@@ -74,14 +74,6 @@ def noted(folder: Path) -> int:
     """The tick that the writer is about to append: those before it are in the shard."""
     note = folder / "note.json"
     return int(json.loads(note.read_text())[0]) if note.exists() else 0
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds, within a generous bound."""
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def check_ticks(location: str) -> int:

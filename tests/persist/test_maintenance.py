@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.persist.model import COLUMNS, batch, changes, contents
-from tidemark_persist import DataFile, MaintenancePolicy, Shard, create_or_open, read_part, write_staged
+from tidemark_persist import (
+    DataFile,
+    MaintenancePolicy,
+    Shard,
+    create_or_open,
+)
 from tidemark_persist.compaction import GROWTH, choose, rewrite, run_of
 from tidemark_persist.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
-from tidemark_persist.vacuum import read_mark
 
 NO_WAIT = MaintenancePolicy(
     checkpoint_commits=5, compact_runs=4, vacuum_grace_seconds=0.0, orphan_age_seconds=0.0, log_retention_seconds=0
@@ -230,49 +233,11 @@ def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(tmp_path
     thread.start()
     fill(writer, 100, tidy=True)
     done.set()
-    thread.join(timeout=120)
+    thread.join(BOUND)
 
     expected = {(("n", tick), tick): 1 for tick in range(100)}
     expected |= {(("n", tick - 1), tick): -1 for tick in range(1, 100)}
     assert seen == expected
-
-
-def test_vacuum_deletes_what_was_removed_a_grace_period_ago(tmp_path: Path) -> None:
-    """Marked in one round, swept in the next, and never while the grace lasts."""
-    shard = open_at(tmp_path, MaintenancePolicy(compact_runs=4, vacuum_grace_seconds=0.3))
-    fill(shard, 4)
-    run_all(shard)  # compacts, and marks the four
-    old = data_files(shard) - live_files(shard)
-    assert len(old) == 4
-    run_all(shard)
-    assert old <= data_files(shard)
-
-    wait_for(lambda: any(isinstance(work, Vacuum) for work in shard.maintenance_due()))
-    run_all(shard)
-    assert data_files(shard) == live_files(shard)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds, within a generous bound."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_vacuum_waits_for_leases_of_older_versions_only(tmp_path: Path) -> None:
-    """What a leased version refers to stays readable; the release lets it go."""
-    shard, reader = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
-    fill(shard, 4)
-    with reader.lease():
-        parts = reader.snapshot_parts(3)
-        run_all(shard)
-        run_all(shard)
-        assert {part.path for part in parts} <= data_files(shard)
-        assert sum(piece.num_rows for part in parts for piece in read_part(part)) == 7
-    with reader.lease():  # of a version after the compaction: in nobody's way
-        run_all(shard)
-        assert data_files(shard) == live_files(shard)
 
 
 def test_crash_in_the_middle_of_a_lease_leaves_a_draft_that_holds_nothing_up(tmp_path: Path) -> None:
@@ -298,42 +263,6 @@ def test_lease_that_expired_holds_nothing_and_is_tidied_away(tmp_path: Path) -> 
 
     assert data_files(shard) == live_files(shard)
     assert list((Path(shard.location) / "_tidemark" / "leases").iterdir()) == []
-
-
-def test_vacuum_leaves_files_that_a_writer_may_still_commit(tmp_path: Path) -> None:
-    """A staged file nobody refers to is garbage only when it is old."""
-    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.0))
-    file = write_staged(shard.location, batch([(("a", 1), 0, 1)]))
-    assert file is not None
-    for _ in range(3):
-        run_all(shard)
-    shard.compare_and_append([file], expected_upper=0, new_upper=1, term=1)
-    assert contents(shard.snapshot(0)) == {("a", 1): 1}
-
-    crashed = write_staged(shard.location, batch([(("b", 1), 1, 1)]))
-    assert crashed is not None
-    impatient = open_at(tmp_path, NO_WAIT)
-    run_all(impatient)
-    mark = read_mark(impatient._log.storage)
-    assert mark is not None
-    assert mark.paths == (crashed.path,)
-    run_all(impatient)
-    assert data_files(shard) == {file.path}
-
-
-def test_vacuum_spares_a_marked_file_that_was_committed_after_all(tmp_path: Path) -> None:
-    """Between the mark and the sweep the slow writer came."""
-    shard = open_at(tmp_path, NO_WAIT)
-    file = write_staged(shard.location, batch([(("a", 1), 0, 1)]))
-    assert file is not None
-    run_all(shard)
-    mark = read_mark(shard._log.storage)
-    assert mark is not None
-    assert mark.paths == (file.path,)
-
-    shard.compare_and_append([file], expected_upper=0, new_upper=1, term=1)
-    run_all(shard)
-    assert contents(shard.snapshot(0)) == {("a", 1): 1}
 
 
 def test_handle_that_slept_through_a_log_clean_up_catches_up(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.bounds import BOUND
 from tests.planner.catalogue import CATALOGUE, one_view
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.server import REPLACE_ME, PlannerService
@@ -22,7 +23,6 @@ from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.planning import Planned, PlannedPeek, PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
-START_SECONDS = 120
 
 
 class Process:
@@ -30,14 +30,14 @@ class Process:
 
     def __init__(self, folder: Path) -> None:
         address = f"unix://{folder}/planner.sock"
-        command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", "60"]
+        command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", str(BOUND)]
         self.process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
         self._channel = grpc.insecure_channel(address)
-        grpc.channel_ready_future(self._channel).result(timeout=START_SECONDS)
+        grpc.channel_ready_future(self._channel).result(timeout=BOUND)
         self.stub = planner_pb2_grpc.PlannerStub(self._channel)
 
     def plan(self, request: Any) -> bytes:
-        answer = self.stub.Plan(planner_pb2.PlanRequest(request=encode(request)), timeout=60)
+        answer = self.stub.Plan(planner_pb2.PlanRequest(request=encode(request)), timeout=BOUND)
         return bytes(answer.outcome)
 
     def jvm(self) -> int:
@@ -48,7 +48,7 @@ class Process:
         self._channel.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=BOUND)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_crash_of_the_jvm_ends_the_process_so_that_it_is_replaced(planner: Proce
     answer = decode(planner.plan(one_view("SELECT k FROM s.t")), Refused)
 
     assert answer.diagnostics[0].code == "TOO_LARGE"
-    assert planner.process.wait(timeout=60) == REPLACE_ME
+    assert planner.process.wait(timeout=BOUND) == REPLACE_ME
 
 
 def test_a_plan_beyond_its_time_is_answered_and_ends_the_service(catalyst: Catalyst) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, joined
@@ -140,7 +141,7 @@ def test_crash_an_index_is_merged_and_its_dataflow_dropped_under_a_step_that_rea
         exporter.drop()
         assert reading <= batch_files(of)
         fault.end()
-        thread.join(60)
+        thread.join(BOUND)
         (outcome,) = done
         importer.commit(outcome)
         made = consolidated(Counter(delta(outcome, SINK)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
@@ -51,7 +52,7 @@ class Beside:
 
     def job(self, order: Path) -> None:
         self.jobs += 1
-        self.may_run.wait(60)
+        self.may_run.wait(BOUND)
         carry_out(order)
         if self.fails:
             raise RuntimeError("the task's process died after its work")
@@ -146,9 +147,9 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
         nonlocal settled
         beside.may_run.set()
         dataflow._merging.join()
+        beside.may_run.clear()
         settled += bool(of.store.busy)
         dataflow.compact(INDEX, Frontier.at(of.history.as_of))
-        beside.may_run.clear()
 
     monkeypatch.setattr(Halfway, "happens", staticmethod(compact))
     for time in HISTORY.times:
@@ -199,14 +200,22 @@ def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatc
 
 
 @pytest.mark.spark
-def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path) -> None:
-    """As it is in a replica: the result takes the place of what was merged."""
+def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is in a replica: the result takes the place of what was merged. It begins after the steps."""
+    job, steps_are_done = Merging._job, threading.Event()
+
+    def begins_late(merging: Merging, order: Path) -> None:
+        assert steps_are_done.wait(BOUND)
+        job(merging, order)
+
+    monkeypatch.setattr(Merging, "_job", begins_late)
     with world(spark, tmp_path, TU, HISTORY) as of:
         dataflow = of.build(of.describe(counted(GET_T)))
         for time in HISTORY.times[:3]:
             of.step(dataflow, time + 1).release()
         merging = dataflow._merging
         assert of.store.busy
+        steps_are_done.set()
         merging.join()
         merged = of.store.busy
         merging.settle()

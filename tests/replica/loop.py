@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tests.bounds import BOUND
 from tidemark_protocol.responses import Response
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Call, Mailbox
 from tidemark_replica.shards import ShardHandles, ShardWatch
-
-BOUND = 30.0
 
 
 class Loop:

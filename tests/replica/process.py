@@ -16,14 +16,13 @@ from typing import Any
 
 import grpc
 
+from tests.bounds import BOUND
 from tests.replica.stream import ReplicaStream
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig
 from tidemark_protocol.describe import description_from_proto
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import Description, Response
-
-BOUND = 120.0
 
 
 class ReplicaProcess:

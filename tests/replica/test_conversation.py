@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.bounds import BOUND
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tidemark_protocol.commands import (
@@ -213,7 +213,7 @@ def test_another_configuration_ends_the_process(launch: Callable[..., ReplicaPro
     first.be_served(Epoch(1, 1), InstanceConfig("default", "/a"))
     second.greet(Epoch(1, 2), InstanceConfig("default", "/b"))
 
-    assert replica.process.wait(30) == 10
+    assert replica.process.wait(BOUND) == 10
 
 
 def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess]) -> None:
@@ -227,10 +227,10 @@ def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess
 
     def page() -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
                 text: str = answer.read().decode()
                 return text
-        except urllib.error.URLError:
+        except OSError:
             return ""  # clients are served a moment earlier than metrics
 
     assert wait_until(lambda: 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in page())
@@ -242,7 +242,7 @@ def test_sigterm_ends_the_process_and_its_scratch(launch: Callable[..., ReplicaP
     ScriptedClient(replica.address).close()
     rival = launch()
 
-    assert rival.process.wait(30) == 2
+    assert rival.process.wait(BOUND) == 2
     assert replica.stop() == 0
     assert os.listdir(tmp_path / "scratch") == ["lock"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.replica.plans import copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, alive, descendants, epochs, wait_until
 from tests.replica.tables import Table, Update, contents, persisted
@@ -125,6 +126,6 @@ def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Pa
     (jvm,) = [pid for pid in family if (Path("/proc") / str(pid) / "comm").read_text().strip() == "java"]
     os.kill(jvm, signal.SIGKILL)
 
-    assert replica.process.wait(60) == 11
+    assert replica.process.wait(BOUND) == 11
     wait_until(lambda: not alive(family))
     client.close()

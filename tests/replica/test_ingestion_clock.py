@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.protocol.samples import INGESTION
 from tests.replica.loop import Loop
 from tidemark_protocol.commands import RunIngestion
@@ -24,7 +25,7 @@ class SlowSpark:
         self.may_start = threading.Event()
 
     def get(self) -> None:
-        self.may_start.wait(30)
+        self.may_start.wait(BOUND)
 
 
 class Recorder:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.bounds import BOUND
 from tests.replica.loop import Loop
 from tidemark_persist import Shard, create_or_open
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import DescribedShard, ShardFrontiers
+from tidemark_replica import shards
 from tidemark_replica.shards import ShardHandles
 
 ID = ShardId("s")
@@ -38,7 +40,7 @@ class SlowHandles(ShardHandles):
     def look(self, id: ShardId, location: str) -> DescribedShard:
         self.looks += 1
         seen = super().look(id, location)
-        self.go.wait(20)
+        self.go.wait(BOUND)
         return seen
 
 
@@ -56,8 +58,9 @@ def test_a_move_by_another_process_is_found_by_looking(shard: Shard) -> None:
     loop.run_until(lambda: ShardFrontiers(ID, Frontier.at(9), Frontier.at(0)) in loop.said)
 
 
-def test_a_move_by_this_process_is_told_without_a_look(shard: Shard) -> None:
+def test_a_move_by_this_process_is_told_without_a_look(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next look waits, for nothing is to be expected from others."""
+    monkeypatch.setattr(shards, "NOTICED_SECONDS", BOUND)
     handles = SlowHandles()
     loop = Loop(handles)
     loop.watch.follow(ID, shard.location, "test")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.sqllogictest.bounded import TookTooLong, bounded
 from tests.sqllogictest.records import Place
 from tests.sqllogictest.runner import Outcome
@@ -30,7 +31,7 @@ def test_what_does_not_end_is_cancelled_and_named() -> None:
     ended = threading.Event()
 
     def goes_on() -> None:
-        assert ended.wait(10)
+        assert ended.wait(BOUND)
         raise RuntimeError("cancelled")
 
     def fails() -> None:
@@ -38,5 +39,5 @@ def test_what_does_not_end_is_cancelled_and_named() -> None:
 
     with pytest.raises(TookTooLong, match=r"0\.01 s"), bounded(0.01, ended.set):
         goes_on()
-    with pytest.raises(ValueError, match="own"), bounded(60, ended.set):
+    with pytest.raises(ValueError, match="own"), bounded(BOUND, ended.set):
         fails()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.attempts import BOUND
+from tests.bounds import BOUND
 from tidemark_persist import Part, Time, write_staged
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.layout import Layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attempts import until
+from tests.bounds import until
 from tests.step_worker.rows import lives
 
 

@@ -9,17 +9,18 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.attempts import BOUND, until
+from tests.bounds import BOUND, until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
 from tests.step_worker.rows import ROWS, Rows, all_of, lives, report, written
-from tidemark_replica.step_worker import members
+from tidemark_replica.step_worker import members, pool
 from tidemark_replica.step_worker.members import Members
 from tidemark_replica.step_worker.pool import BACKLOG, StepWorkers
 from tidemark_replica.step_worker.tickets import (
@@ -31,13 +32,34 @@ from tidemark_replica.step_worker.tickets import (
     WorkerLost,
 )
 
-# more than a member takes on a busy machine
-PATIENCE = 3.0
+
+class Clock:
+    """The one by which workers are patient: the real time, until some is skipped."""
+
+    def __init__(self) -> None:
+        self._ahead, self.looks = 0.0, 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return time.monotonic() + self._ahead
+
+    def outlast(self, patience: float) -> None:
+        """What is being waited for now has not come in time; what is waited for later has all of it."""
+        looks = self.looks
+        until(lambda: self.looks > looks + 1)  # the first may be that with which the waiting began
+        self._ahead += 2 * patience
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Rows:
     return Rows(tmp_path)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(pool, "time", made)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +69,16 @@ def workers() -> Iterator[StepWorkers]:
     made.close()
 
 
-def faulty(rows: Rows, how: str, times: int = 1, patience: float = 60.0) -> tuple[StepWorkers, Fault]:
+def faulty(rows: Rows, how: str, times: int = 1) -> tuple[StepWorkers, Fault]:
     """Workers in which a member meets a fault while it reads."""
     fault = Fault(rows.folder / "fault", "reading", how, times)
-    return StepWorkers(command=command(fault), patience=patience), fault
+    return StepWorkers(command=command(fault), patience=BOUND), fault
 
 
-def begun(workers: StepWorkers, ticket: Ticket) -> list[type[StepWorkerError] | None]:
-    """A ticket on its way: the list has how it ended, once it has."""
+def begun(workers: StepWorkers, *tickets: Ticket) -> list[type[StepWorkerError] | None]:
+    """Tickets on their way: the list has how they ended, once all have."""
     ended: list[type[StepWorkerError] | None] = []
-    threading.Thread(target=lambda: ended.extend(all_of(workers, [ticket]))).start()
+    threading.Thread(target=lambda: ended.extend(all_of(workers, list(tickets)))).start()
     return ended
 
 
@@ -100,24 +122,30 @@ def test_crash_a_killed_process_loses_one_member_and_is_replaced(rows: Rows) -> 
     assert workers.started == 2
 
 
-def test_crash_a_process_that_hangs_is_bounded(rows: Rows) -> None:
+def test_crash_a_process_that_hangs_is_bounded(rows: Rows, clock: Clock) -> None:
     """A member that does not end takes its process with it; the others go on."""
-    workers, _ = faulty(rows, "hang", patience=PATIENCE)
+    workers, fault = faulty(rows, "hang")
     try:
-        ended = all_of(workers, [rows.ticket() for _ in range(3)])
+        ended = begun(workers, *(rows.ticket() for _ in range(3)))
+        until(lambda: fault.strikes)
+        clock.outlast(BOUND)
+        until(lambda: ended)
     finally:
         workers.close()
     assert sorted(ended, key=str) == [WorkerLost, None, None]
 
 
-def test_crash_a_stopped_process_is_bounded(rows: Rows) -> None:
+def test_crash_a_stopped_process_is_bounded(rows: Rows, clock: Clock) -> None:
     """One that takes no orders and says nothing, too."""
-    others, workers = children(), StepWorkers(patience=PATIENCE)
+    others, workers = children(), StepWorkers(patience=BOUND)
     try:
         assert all_of(workers, [rows.ticket()]) == [None]
         (pid,) = children() - others
         os.kill(pid, signal.SIGSTOP)
-        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
+        ended = begun(workers, rows.ticket())
+        clock.outlast(BOUND)
+        until(lambda: ended)
+        assert ended == [WorkerLost]
         assert all_of(workers, [rows.ticket()]) == [None]
     finally:
         workers.close()

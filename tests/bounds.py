@@ -1,0 +1,20 @@
+"""How long a test waits for what must happen: so long that only a test that hangs gets there, however busy the machine.
+
+Light to import, for tests that have nothing else to do with Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+BOUND = 240.0
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Asks again and again, where nothing tells when it changes."""
+    began, pause = time.monotonic(), threading.Event()
+    while not holds():
+        assert time.monotonic() - began < BOUND, "it did not come true"
+        pause.wait(0.02)
