@@ -16,11 +16,14 @@ __all__ = ["fleet", "home", "network", "r1", "r2", "system"]
 
 @pytest.fixture(scope="module")
 def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A system in a namespace of its own, with an instance, a replica and a small TPC-H source."""
+    """A system in a namespace of its own, with an instance, a replica and a small TPC-H source.
+
+    Times stay readable for as long as a test may take: what was answered as of one is compared with tables at it.
+    """
     namespace = f"e2e-{secrets.token_hex(4)}"
     control_plane.kubectl("create", "namespace", namespace)
     with running(control_plane, namespace, tmp_path_factory.mktemp("system")) as system:
-        system.base()
+        system.base(readPolicy={"lag": "10m"})
         system.tpch()
         yield system
     control_plane.kubectl("delete", "namespace", namespace, "--wait=false")

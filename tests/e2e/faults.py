@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,10 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.bounds import BOUND, until
 from tidemark_devcluster.build import ensure_toxiproxy
 from tidemark_devcluster.progress import Progress
-
-BOUND_SECONDS = 60.0
 
 
 def free_port() -> int:
@@ -116,14 +114,7 @@ class Toxiproxy:
         with (folder / "toxiproxy.log").open("ab") as log:
             command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline = time.monotonic() + BOUND_SECONDS
-        while True:
-            try:
-                self.ask("GET", "/proxies")
-                return
-            except urllib.error.URLError:
-                assert time.monotonic() < deadline, "toxiproxy does not answer"
-                time.sleep(0.05)
+        until(self._answers)
 
     def proxy(self, name: str, upstream: int) -> Proxy:
         return Proxy(self, name, upstream)
@@ -135,13 +126,21 @@ class Toxiproxy:
             {"Content-Type": "application/json"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=BOUND_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=BOUND) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, "toxiproxy has ended"
+        try:
+            self.ask("GET", "/proxies")
+        except urllib.error.URLError:
+            return False
+        return True
+
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(BOUND_SECONDS)
+        self._process.wait(BOUND)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tests.bounds import BOUND
 from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
 from tidemark_operator.controller.collection import OnReplica
@@ -34,7 +35,6 @@ from tidemark_protocol.storage import IngestionDescription
 
 LAG_MS = 5
 MAINTAIN_SECONDS = 0.2
-BOUND_SECONDS = 120.0
 T = TypeVar("T")
 
 
@@ -114,7 +114,7 @@ class Fleet:
 
     def peek(self, id: GlobalId, time: int, target: str | None = None) -> list[tuple[Any, ...]]:
         """The rows, in order; fails where the answer is an error, or does not come."""
-        answer = self.ask(id, time, target).result(BOUND_SECONDS)
+        answer = self.ask(id, time, target).result(BOUND)
         assert isinstance(answer, PeekRows), answer
         rows = pa.ipc.open_stream(answer.data).read_all().to_pylist()
         return sorted((tuple(row.values()) for row in rows), key=repr)
@@ -178,7 +178,7 @@ class Fleet:
     def close(self) -> None:
         """Replicas go on without it."""
         self._maintenance.cancel()
-        self._begin(self.instance.close()).result(BOUND_SECONDS)
+        self._begin(self.instance.close()).result(BOUND)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -194,4 +194,4 @@ class Fleet:
         async def acted() -> T:
             return act()
 
-        return asyncio.run_coroutine_threadsafe(acted(), self._loop).result(BOUND_SECONDS)
+        return asyncio.run_coroutine_threadsafe(acted(), self._loop).result(BOUND)

@@ -39,5 +39,8 @@ def test_tables_go_with_their_object_and_come_anew(system: System) -> None:
         )
 
         assert [table for table in tables if table.exists()] == []
-        left = system.kubectl("get", "controllerrevisions", "-o", "name").split()
-        assert not [name for name in left if "tombstone" in name]
+        wait_for(
+            "the tombstones to go",
+            lambda: "tombstone" not in system.kubectl("get", "controllerrevisions", "-o", "name"),
+            system.log,
+        )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.bounds import BOUND, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -21,16 +24,26 @@ def demo(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def processes_of(home: Path) -> list[str]:
+def processes_of(home: Path) -> dict[int, str]:
     """Command lines that name the demo's folder: every process that it starts does."""
-    found = []
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue  # it ended meanwhile
         if str(home) in line and path.parent.name != str(os.getpid()):
-            found.append(line)
+            found[int(path.parent.name)] = line
+    return found
+
+
+def replicas_of(home: Path) -> set[int]:
+    """Each leads a session; what it is just about to start looks like it, and does not."""
+    found = set()
+    for pid, line in processes_of(home).items():
+        with suppress(ProcessLookupError):
+            if "tidemark_replica" in line and os.getsid(pid) == pid:
+                found.add(pid)
     return found
 
 
@@ -42,16 +55,17 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         first = demo(home, "up", "--seconds-per-month", "0.5")
         assert "United Air Lines" in first
         assert f"export KUBECONFIG={home / 'kubeconfig'}" in first
-        running = sorted(line for line in processes_of(home) if "tidemark_replica" in line)
+        running = replicas_of(home)
+        assert running
         assert "United Air Lines" in demo(home, "up")
-        assert sorted(line for line in processes_of(home) if "tidemark_replica" in line) == running
+        assert replicas_of(home) == running
         exported = {"KUBECONFIG": str(home / "kubeconfig"), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
         typed = "SELECT n_name, revenue FROM revenue ORDER BY revenue DESC LIMIT 5"
         command = ["kubectl", "tidemark", "query", typed, "-o", "json"]
         variables = {**os.environ, **exported}
-        answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+        answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=BOUND, check=False)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
     finally:
         demo(home, "down", "--delete")
-    assert processes_of(home) == []
+    until(lambda: not processes_of(home))
     assert not home.exists()

@@ -109,7 +109,8 @@ def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> Non
     joined = """SELECT f.name, r.replica, (SELECT count(*) FROM tpch.region) AS regions
         FROM tidemark_introspection.frontiers f JOIN tidemark_introspection.replica_frontiers r ON f.name = r.name
         WHERE r.input_time > 0 AND r.refused_reports = 0"""
-    assert {"name": "nations.nations", "replica": "r1", "regions": 5} in system.query(joined)["rows"]
+    on_r1 = {"name": "nations.nations", "replica": "r1", "regions": 5}
+    wait_for("the replica's word", lambda: on_r1 in system.query(joined)["rows"], system.log)
 
     (known,) = system.query("SELECT * FROM tidemark_introspection.dataflows WHERE name = 'nations'")["rows"]
     assert (known["scheduled"], known["hydrated"], known["exports"]) == (True, True, 1)

@@ -111,7 +111,7 @@ def test_deleting_in_any_order_leaves_nothing_but_tables(system: System) -> None
     wait_for("the kinds to be empty", lambda: not _left(system), lambda: str(_left(system)) + system.log())
 
     assert (table / "_delta_log").is_dir()
-    assert list((system.home / "operator" / "replicas").iterdir()) == []
+    wait_for("homes to go", lambda: not list((system.home / "operator" / "replicas").iterdir()), system.log)
 
 
 def export_ids(system: System, dataflow: str) -> list[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import BOUND_SECONDS, Fleet
+from tests.bounds import BOUND
+from tests.e2e.fleet import Fleet
 from tests.e2e.remotes import STEP, Data, Remote
 from tests.replica.process import wait_until
 from tidemark_protocol.commands import CreateDataflow
@@ -80,8 +81,8 @@ def test_crash_one_replica_is_isolated(
         fleet.drop(old.name)
         wait_until(lambda: fleet.since(data.index) > Frontier.at(STEP))
         wait_until(lambda: old.export_ids not in {d.export_ids for d in r1.describe().dataflows})
-        since = {c.id: c.since for c in r1.describe().collections}
-        assert since[data.index] > Frontier.at(STEP), "compaction reaches the healthy replica"
+        # compaction reaches the healthy replica
+        wait_until(lambda: {c.id: c.since for c in r1.describe().collections}[data.index] > Frontier.at(STEP))
         wait_until(lambda: fleet.online() == ["r1"])
     finally:
         mend(r2)
@@ -89,8 +90,9 @@ def test_crash_one_replica_is_isolated(
     wait_until(lambda: fleet.online() == ["r1", "r2"])
     data.tick()
     data.follows(r1, r2)
-    assert fleet.gone(old.name)
-    assert {d.export_ids for d in r2.describe().dataflows} == {data.dataflow.export_ids, new.export_ids}
+    wait_until(lambda: fleet.gone(old.name))
+    wants = {data.dataflow.export_ids, new.export_ids}
+    wait_until(lambda: {d.export_ids for d in r2.describe().dataflows} == wants)
     after = r1.describe()
     assert (after.incarnation, after.hydrations) == (healthy.incarnation, healthy.hydrations + 1)
 
@@ -149,12 +151,12 @@ def test_a_targeted_peek_fails_with_its_target(fleet: Fleet, r1: Remote, r2: Rem
 
     later = [fleet.ask(data.index, at + STEP, name) for name in ("r1", "r2")]
     r2.proxy.cut()
-    lost = later[1].result(BOUND_SECONDS)
+    lost = later[1].result(BOUND)
     assert isinstance(lost, PeekError)
     assert "r2" in lost.message
-    assert isinstance(fleet.ask(data.index, at, "r2").result(BOUND_SECONDS), PeekError)
+    assert isinstance(fleet.ask(data.index, at, "r2").result(BOUND), PeekError)
     data.tick()
-    assert isinstance(later[0].result(BOUND_SECONDS), PeekRows)
+    assert isinstance(later[0].result(BOUND), PeekRows)
     r2.proxy.heal()
     data.follows(r1, r2)
 

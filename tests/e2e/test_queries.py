@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.e2e.oracle import by_duckdb, expanded
-from tests.e2e.system import System, wait_for
+from tests.e2e.system import PATIENCE_SECONDS, System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -66,13 +66,13 @@ def test_crash_a_query_that_is_given_up_or_orphaned_ends_on_the_replica(system: 
     with _asking(system, FOREVER) as asked:
         wait_for("the query to run", lambda: len(_scratch(system)) == 2, system.log)
         asked.send_signal(signal.SIGINT)
-        assert asked.wait(60) == 130
+        assert asked.wait(PATIENCE_SECONDS) == 130
     wait_for("the query's files to go", lambda: len(_scratch(system)) == 1, system.log)
 
     with _asking(system, FOREVER) as asked:
         wait_for("the query to run", lambda: len(_scratch(system)) == 2, system.log)
         system.kill_operator()
-        assert asked.wait(60) == 1
+        assert asked.wait(PATIENCE_SECONDS) == 1
     (system.home / "gateway.json").unlink()
     system.start_operator()
     wait_for("the orphan's files to go", lambda: len(_scratch(system)) == 1, system.log)

@@ -57,7 +57,7 @@ def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: S
     assert "Dataflow located" in said
     assert "n_name" in said
     wait_for("the edit to hydrate", lambda: hydrated(system), system.log)
-    hydrations = system.get("computereplica", "r1")["status"]["hydrations"]
+    computed = system.replica_says().hydrations
     pending = system.get("dataflow", "nations")["status"]["pending"]["revision"]
     system.kill_operator()
     system.start_operator()
@@ -66,7 +66,7 @@ def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: S
 
     assert system.get("dataflow", "nations")["status"]["pending"]["revision"] == pending
     assert marks(system) == before
-    assert system.get("computereplica", "r1")["status"]["hydrations"] == hydrations
+    assert system.replica_says().hydrations == computed
     system.wait_condition("dataflow", "located", "Ready")
     assert "n_name" in system.query("SELECT * FROM located")["rows"][0]
 

@@ -35,7 +35,7 @@ def test_crash_a_dataflow_over_anothers_index(system: System) -> None:
     assert "located" in system.wait_condition("dataflow", "nations", "Progressing", "False", "InUse")
     assert _customers(system).keys() == before.keys()
     system.kubectl("delete", "dataflow", "located")
-    system.kubectl("wait", "--for=delete", "dataflow/nations", "--timeout=120s")
+    wait_for("the index to go", lambda: "nations" not in system.kubectl("get", "dataflows", "-o", "name"), system.log)
 
 
 def _written(system: System) -> int:

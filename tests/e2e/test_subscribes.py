@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.system import System, wait_for
+from tests.e2e.system import PATIENCE_SECONDS, System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -60,8 +60,8 @@ class Following:
         return self.wait()
 
     def wait(self) -> int:
-        status = self.process.wait(240)
-        self._reader.join(60)
+        status = self.process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
         return status
 
     def before(self, time: int) -> Counter[Row]:
@@ -186,7 +186,7 @@ def test_what_is_given_up_leaves_nothing_on_replicas(both: System) -> None:
     copying = subprocess.Popen([*command, "-n", both.namespace, "--gateway-file", str(both.home / "gateway.json")])
     wait_for("the copy to run", lambda: scratch(both), both.log)
     copying.send_signal(signal.SIGINT)
-    assert copying.wait(60) == 130
+    assert copying.wait(PATIENCE_SECONDS) == 130
     wait_for("its files to go", lambda: not scratch(both), both.log)
     assert not (both.shards / both.namespace / "_copies" / "never").exists()
 
@@ -224,5 +224,5 @@ def test_a_copy_is_the_table_at_one_time(both: System) -> None:
         done = both.tidemark("copy", subject, *options, "--format", "parquet", "-n", both.namespace)
         assert (done.returncode, why in done.stderr) == (1, True), done.stderr
     folder = both.shards / both.namespace / "_copies"
-    assert sorted(str(p.relative_to(folder)) for p in folder.glob("*/*")) == ["day/one", "day/two"]
     wait_for("attempts to end", lambda: not list((folder / ".staging").glob("*")), both.log)
+    assert sorted(str(p.relative_to(folder)) for p in folder.glob("*/*")) == ["day/one", "day/two"]
