@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.sqllogictest.first_pass import FAILED, UNSUPPORTED
 from tests.sqllogictest.runner import Runner
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -26,8 +27,8 @@ NOT_YET: frozenset[str] = frozenset()
 @pytest.fixture(scope="module")
 def runner(spark: Any) -> Iterator[Runner]:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    workers = StepWorkers()
-    yield Runner(spark, workers=workers)
+    workers = StepWorkers(patience=BOUND)
+    yield Runner(spark, workers=workers, patience=BOUND)
     workers.close()
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 from functools import cache
 
+from tests.bounds import BOUND
 from tidemark_replica.step_worker.pool import StepWorkers
 
 
 @cache
 def step_workers() -> StepWorkers:
     """One process; it ends with this one."""
-    made = StepWorkers()
+    made = StepWorkers(patience=BOUND)
     atexit.register(made.close)
     return made

@@ -64,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[StepWorkers]:
-    made = StepWorkers()
+    made = StepWorkers(patience=BOUND)
     yield made
     made.close()
 
@@ -202,7 +202,7 @@ def test_a_tree_that_was_forgotten_is_sent_again(monkeypatch: pytest.MonkeyPatch
 
 def test_a_process_that_has_grown_is_replaced(rows: Rows) -> None:
     """Between two orders, so nobody notices."""
-    workers = StepWorkers(most_bytes=1)
+    workers = StepWorkers(patience=BOUND, most_bytes=1)
     try:
         for _ in range(2):
             assert all_of(workers, [rows.ticket()]) == [None]
@@ -213,7 +213,7 @@ def test_a_process_that_has_grown_is_replaced(rows: Rows) -> None:
 
 def test_crash_a_process_that_died_idle_costs_no_ticket_more_than_its_place(rows: Rows) -> None:
     """A cancelled ticket does not find it out; the next one has not been run, and is nobody's fault."""
-    others, workers = children(), StepWorkers()
+    others, workers = children(), StepWorkers(patience=BOUND)
     try:
         assert all_of(workers, [rows.ticket()]) == [None]
         (pid,) = children() - others
@@ -231,7 +231,7 @@ def test_crash_a_process_that_died_idle_costs_no_ticket_more_than_its_place(rows
 
 def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Rows) -> None:
     """The member is settled, whatever the process had said of it before."""
-    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.forgetful"))
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.forgetful"), patience=BOUND)
     try:
         assert all_of(workers, [rows.ticket()]) == [WorkerLost]
         assert all_of(workers, [rows.ticket()]) == [WorkerLost]
@@ -241,7 +241,7 @@ def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Ro
 
 def test_where_no_more_files_can_be_opened_tickets_fail_at_once(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
     """As where there is no such program; afterwards there is a process again."""
-    workers = StepWorkers()
+    workers = StepWorkers(patience=BOUND)
     try:
         with monkeypatch.context() as patch:
             patch.setattr(socket, "socketpair", too_many_files)
