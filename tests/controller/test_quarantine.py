@@ -31,6 +31,20 @@ def test_three_deaths_are_enough(deaths: list[Death], standing: Standing) -> Non
     assert len(suspicion.deaths) <= 3
 
 
+@pytest.mark.parametrize("replicas", [3, 5])
+def test_who_shared_the_slots_of_a_guilty_one_on_many_replicas_is_a_suspect_and_no_more(replicas: int) -> None:
+    """All of them die at first. Alone afterwards, one clears itself, and the other is found guilty at once."""
+    suspicion = None
+    for n in range(replicas):
+        suspicion = blamed(suspicion, "d-r1", Death(f"r{n}", "first"), "", alone=False)
+        assert suspicion.standing is Standing.SUSPECT
+
+    assert suspicion is not None
+    guilty = blamed(suspicion, "d-r1", Death("r1", "second"), "")
+    assert guilty.standing is Standing.QUARANTINED
+    assert blamed(guilty, "d-r1", Death("r9", "first"), "", alone=False).standing is Standing.QUARANTINED
+
+
 def test_another_revision_is_another_matter() -> None:
     """The spec has changed."""
     old = Suspicion("d-r1", tuple(R1[:3]))

@@ -5,6 +5,8 @@
     hydrated as a suspect                          cleared
 
 Several hydrate at once, so most who are blamed for a first death are innocent; alone, only the guilty are blamed again.
+Many replicas may die of the same one at first, before anybody is suspected: whoever shared all those slots with it is a
+suspect, however many they were. Only a death alone makes three.
 """
 
 from __future__ import annotations
@@ -44,13 +46,14 @@ class Suspicion:
         return Standing.QUARANTINED if len(self.deaths) >= MOST_DEATHS else Standing.SUSPECT
 
 
-def blamed(before: Suspicion | None, revision: str, death: Death, release: str) -> Suspicion:
-    """After a death; told twice of the same one, it is one."""
+def blamed(before: Suspicion | None, revision: str, death: Death, release: str, *, alone: bool = True) -> Suspicion:
+    """After a death; told twice of the same one, it is one. `alone`: nobody else was in a slot there."""
     if before is None or before.revision != revision:
         return Suspicion(revision, (death,), release)
     if death in before.deaths:
         return before
-    return replace(before, deaths=(*before.deaths, death)[-MOST_DEATHS:])
+    most = MOST_DEATHS if alone or before.standing is Standing.QUARANTINED else MOST_DEATHS - 1
+    return replace(before, deaths=(*before.deaths, death)[-most:])
 
 
 def unless_released(suspicion: Suspicion | None, release: str) -> Suspicion | None:

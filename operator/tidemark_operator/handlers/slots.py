@@ -71,7 +71,7 @@ class Slots:
             return tuple(state.installation(mark) for state, mark in self._recorded(running, record))
         if self._died(body["metadata"]["uid"]):
             for state, mark in self._recorded(running, record):
-                self._blame(state, mark, Death(replica, record.incarnation))
+                self._blame(state, mark, Death(replica, record.incarnation), alone=len(record.revisions) == 1)
         self._written[key] = Record(incarnation)
         return ()
 
@@ -126,8 +126,8 @@ class Slots:
                 await self._publisher.store(key, status, state.uid)
             self._unsaved.discard(key)
 
-    def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death) -> None:
-        suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release)
+    def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
+        suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)
         LOG.warning("%s was hydrating when replica %s died: %s", mark.name, death.replica, suspicion.standing.value)
         state.suspicions[mark.name] = suspicion
         self._unsaved.add(state.key)
