@@ -61,7 +61,8 @@ class InitializationComplete:
 
 @dataclass(frozen=True)
 class UpdateConfiguration:
-    """New values for what is set; None and absent keys stay. Takes effect at once, also for peeks in flight."""
+    """New values for what is set; None and absent keys stay. Takes effect at once, also for peeks in flight.
+    `settings`: by the names of settings.py."""
 
     max_result_bytes: int | None = None
     settings: dict[str, str] = field(default_factory=dict)

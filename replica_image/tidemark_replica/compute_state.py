@@ -32,10 +32,12 @@ from tidemark_protocol.commands import (
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import Response
+from tidemark_protocol.settings import log_level
 from tidemark_replica.client import Responder
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Installed
 from tidemark_replica.errors import ConfigChanged
+from tidemark_replica.logs import set_level
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.shards import ShardWatch
@@ -104,6 +106,7 @@ class ComputeState:
     def apply(self, command: Command) -> None:
         """Raises StageViolation for a command that contradicts earlier ones."""
         self._metrics.command(command)
+        LOG.debug("told %s", type(command).__name__)
         match command:
             case CreateDataflow(description):
                 self._dataflows.create(description)
@@ -155,3 +158,5 @@ class ComputeState:
     def _configure(self, change: UpdateConfiguration) -> None:
         if change.max_result_bytes is not None:
             self._peeks.max_result_bytes = change.max_result_bytes
+        if (level := log_level(change.settings)) is not None:
+            set_level(level)

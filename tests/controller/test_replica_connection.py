@@ -3,169 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-import grpc
 import pytest
 
 from tests.bounds import BOUND
+from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
-from tests.protocol.samples import SHARD, dataflow
+from tests.protocol.samples import dataflow
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowChanged, Notice
-from tidemark_operator.controller.quarantine import Standing
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.notices import DataflowChanged
 from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import commands as c
-from tidemark_protocol.describe import description_to_proto
-from tidemark_protocol.frames import Unpacker, pack_responses
+from tidemark_protocol.check_command import check_command
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, ReplicaId, WriterTerm
-from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.ids import Epoch
 from tidemark_protocol.responses import (
     DescribedCollection,
-    DescribedShard,
-    Description,
     Frontiers,
     PeekResponse,
     PeekRows,
-    Response,
 )
+from tidemark_protocol.settings import LOG_LEVEL, LogLevel
 
-R1 = ReplicaId("r1")
-
-
-class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
-    """Remembers the commands of each stream; `say` answers, `hang_up` ends the stream."""
-
-    def __init__(self, epoch: Epoch | None = None) -> None:
-        self.epoch = epoch
-        self.streams: list[list[c.Command]] = []
-        self.described = self.nonsense = 0
-        self.collections: tuple[DescribedCollection, ...] = ()
-        self.heard = asyncio.Event()
-        self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
-
-    def say(self, *responses: Response) -> None:
-        self._outbox.put_nowait(list(pack_responses(responses)))
-
-    def say_nonsense(self) -> None:
-        self._outbox.put_nowait([compute_pb2.Frame(version=99)])
-
-    def describe_nonsense(self) -> None:
-        """The next description is none, and this connection ends."""
-        self.nonsense = 1
-        self.hang_up()
-
-    def hang_up(self) -> None:
-        self._outbox.put_nowait(None)
-
-    async def Describe(self, request: Any, context: Any) -> Any:
-        if self.nonsense:
-            self.nonsense -= 1
-            return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
-        self.described += 1
-        shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
-        return description_to_proto(Description("incarnation", self.epoch, 0, (), self.collections, shards))
-
-    async def CommandResponseStream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        commands: list[c.Command] = []
-        self.streams.append(commands)
-        self._outbox = asyncio.Queue()
-        reading = asyncio.create_task(self._read(requests, commands))
-        while (frames := await self._outbox.get()) is not None:
-            for frame in frames:
-                yield frame
-        reading.cancel()
-
-    async def _read(self, requests: AsyncIterator[Any], commands: list[c.Command]) -> None:
-        unpacker = Unpacker.of_commands()
-        async for frame in requests:
-            commands += unpacker.feed(frame)
-            self.heard.set()
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(BOUND):
-            while not holds():
-                self.heard.clear()
-                try:
-                    await asyncio.wait_for(self.heard.wait(), 0.05)
-                except TimeoutError:
-                    continue
+__all__ = ["play"]
 
 
-class Listening:
-    """The work queue's side."""
+def test_what_is_set_anew_is_told_to_those_that_are_there_and_all_to_those_to_come(play: Callable[..., None]) -> None:
+    """Once: reconciling an instance again says nothing. A replica takes all that it is told."""
 
-    def __init__(self) -> None:
-        self.notices: list[Notice] = []
-        self.restored = 0
-        self.outranked_by: list[int] = []
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        for level in (LogLevel.DEBUG, LogLevel.DEBUG, LogLevel.WARNING):
+            instance.configure({LOG_LEVEL: level.value})
+        await replica.until(lambda: len(configured(replica.streams[0])) == 3)
+        assert configured(replica.streams[0])[1:] == [{LOG_LEVEL: "debug"}, {LOG_LEVEL: "warning"}]
 
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        return Standing.CLEAR
-
-    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        return ()
-
-    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        if (occupied := instance.unrecorded(replica)) is not None:
-            instance.recorded(replica, occupied)
-
-    def restore(self, instance: RunningInstance, description: Description) -> None:
-        self.restored += 1
-
-    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
-
-    def notice(self, instance: RunningInstance, notice: Notice) -> None:
-        self.notices.append(notice)
-
-    async def outranked(self, by: int) -> None:
-        self.outranked_by.append(by)
-        leadership.term = by + 1
-
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
-
-
-leadership = Leadership(kube=None, namespace="ns", identity="me")  # type: ignore[arg-type]
-Scenario = Callable[[ScriptedReplica, RunningInstance, Listening], Awaitable[None]]
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Callable[..., None]:
-    """Plays a scenario with a replica that listens, and an instance that is attached to it."""
-
-    async def with_server(scenario: Scenario, replica: ScriptedReplica) -> None:
-        leadership.term = 4
-        address = f"unix://{tmp_path}/s"
-        server = grpc.aio.server()
-        compute_pb2_grpc.add_ComputeServicer_to_server(replica, server)
-        server.add_insecure_port(address)
-        await server.start()
-        listening, shards = Listening(), ShardBook()
-        shards.register(INPUT, SHARD.location, LAG)
-        instance = RunningInstance("ns", c.InstanceConfig("default", "/data"), shards, leadership, listening)
+        address = instance.replicas[R1].connection.address
+        instance.detach(R1)
         instance.attach(R1, address)
-        try:
-            await scenario(replica, instance, listening)
-        finally:
-            await instance.close()
-            await server.stop(None)
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert configured(replica.streams[1]) == [{LOG_LEVEL: "warning"}]
 
-    def play(scenario: Scenario, epoch: Epoch | None = None) -> None:
-        async def started() -> None:
-            await with_server(scenario, ScriptedReplica(epoch))
-
-        asyncio.run(started())
-
-    return play
+    play(scenario)
 
 
-def complete(stream: list[c.Command]) -> bool:
-    return c.InitializationComplete() in stream
+def configured(stream: list[c.Command]) -> list[dict[str, str]]:
+    """The settings of each UpdateConfiguration; each is one that a replica takes."""
+    commands = [command for command in stream if isinstance(command, c.UpdateConfiguration)]
+    for command in commands:
+        check_command(command)
+    return [command.settings for command in commands]
 
 
 def test_must_describe_comes_first_then_the_greeting_then_the_history(play: Callable[..., None]) -> None:

@@ -237,9 +237,10 @@ def test_a_subscribe_ends_with_the_table_that_it_reads(
     description = replace(over_input(SubscribeSink(COLUMNS)), until=until)
     world.instance.create(Dataflow("s", description, LAG_MS), TERM)
 
-    told = [news for news in world.instance.drop("ns/d", over) if isinstance(news, SubscribeAdvanced)]
+    dropped = world.instance.drop("ns/d", over, "Dataflow d was edited")
+    told = [news for news in dropped if isinstance(news, SubscribeAdvanced)]
     assert len(told) == ends
-    assert all("dropped, or replaced" in str(news.batch.error) for news in told)
+    assert all("Dataflow d was edited" in str(news.batch.error) for news in told)
 
 
 def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> None:
@@ -253,10 +254,10 @@ def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> N
     description = replace(description, index_imports=(replace(imported, id=INDEX),))
     world.instance.create(Dataflow("s", description, LAG_MS), TERM)
     batch(world, R1, 0, at(350))
-    (ended,) = world.instance.drop("ns/d")
+    (ended,) = world.instance.drop("ns/d", cause="Dataflow d was deleted")
 
     assert isinstance(ended, SubscribeAdvanced)
     assert ended.lower == (at(350), 0)
-    assert "dropped, or replaced" in str(ended.batch.error)
+    assert "Dataflow d was deleted" in str(ended.batch.error)
     world.connect(R2)
     assert not any(isinstance(m, c.CreateDataflow) for m in world.sent(R2))

@@ -5,8 +5,12 @@ nations is an index that `located` imports; `located` writes a table.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 
+from tests.e2e.following import Row, following
 from tests.e2e.system import System, revisions, wait_for
 from tidemark_persist import open_shard
 
@@ -19,6 +23,9 @@ SELECT n.{column}, count(*) AS customers FROM tpch.customer c JOIN nations n ON 
 GROUP BY n.{column}
 """
 KEY = {"key": ["n_nationkey"]}
+COUNTED = "SELECT o_orderstatus, count(*) AS orders FROM tpch.orders GROUP BY o_orderstatus"
+# its inputs can be read for as long as the test may take
+BY_STATUS = {"index": {"key": ["o_orderstatus"]}, "readPolicy": {"lag": "1h"}}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,6 +109,38 @@ def test_an_edit_of_what_writes_a_finished_table_begins_it_anew(system: System) 
 
     assert system.query("SELECT x FROM constant")["rows"] == [{"x": 2}]
     assert system.shard("constant", "constant", version=2).exists()
+
+
+def test_a_subscribe_to_what_is_edited_says_so_and_can_be_taken_up(system: System) -> None:
+    """It ends with the index that it reads, and names the time as of which another one loses and repeats nothing."""
+    system.dataflow("counted", COUNTED, **BY_STATUS)
+    system.wait_hydrated("counted")
+    with following(system, "counted", "--progress") as first:
+        wait_for("progress", lambda: len(first.progress) > 2, system.log)
+        system.dataflow("counted", f"{COUNTED} HAVING o_orderstatus > 'F'", **BY_STATUS)
+        assert first.wait() == 1, system.log()
+    said, told = first.said(), first.progress[-1]
+    assert "Dataflow counted was edited" in said
+    assert f"All changes before {told} (" in said
+    again = re.search(r"as[- ]of (\d+)", said)
+    assert again is not None, said
+    at = int(again[1])
+    assert told is not None
+    assert at + 1 >= told
+
+    with following(system, "counted", "--as-of", str(at), "--up-to", str(at + 3000)) as second:
+        assert second.wait() == 0, second.said()
+    assert first.before(told) == counted(system, told - 1)
+    for time in (at, at + 2999):
+        assert second.before(time + 1) == counted(system, time, "O", "P")
+
+
+def counted(system: System, at: int, *statuses: str) -> Counter[Row]:
+    """How many orders there are of each status, or of these, off the Delta table: one row each."""
+    total: Counter[str] = Counter()
+    for row in system.contents("tpch", "orders", at).to_pylist():
+        total[row["o_orderstatus"]] += row["__diff"]
+    return Counter({(status, n): 1 for status, n in total.items() if n and status in (statuses or total)})
 
 
 def marks(system: System) -> list[str]:

@@ -7,16 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.e2e.following import Row, following
 from tests.e2e.system import PATIENCE_SECONDS, System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
@@ -26,64 +23,6 @@ ORDERS = "SELECT o_orderkey, o_orderstatus, CAST(o_totalprice AS string) AS pric
 WIDE = """SELECT l_orderkey, l_linenumber, l_comment, n_nationkey, n_comment
 FROM tpch.lineitem JOIN tpch.nation ON n_nationkey < 12"""
 FOREVER = "SELECT a.l_comment FROM tpch.lineitem a, tpch.lineitem b, tpch.lineitem c WHERE a.l_comment < b.l_comment"
-Row = tuple[Any, ...]
-
-
-class Following:
-    """A subscribe under way, and what it has said; each line is read as it comes."""
-
-    def __init__(self, system: System, subject: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tidemark_cli", "subscribe", subject, "-n", system.namespace, "-o", "json"]
-        self.process = subprocess.Popen(
-            [*command, *options, "--gateway-file", str(system.home / "gateway.json")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.changes: list[tuple[int, Row, int]] = []
-        self.progress: list[int | None] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            said = json.loads(line)
-            if "__progress" in said:
-                self.progress.append(said["__progress"])
-            else:
-                time, diff, *row = said.values()
-                self.changes.append((time, tuple(row), diff))
-
-    def end(self, how: int = signal.SIGINT) -> int:
-        self.process.send_signal(how)
-        return self.wait()
-
-    def wait(self) -> int:
-        status = self.process.wait(PATIENCE_SECONDS)
-        self._reader.join(PATIENCE_SECONDS)
-        return status
-
-    def before(self, time: int) -> Counter[Row]:
-        """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
-        told = [(t, row) for t, row, _ in self.changes]
-        assert max(Counter(told).values(), default=0) <= 1, "a change was told twice"
-        assert [t for t, _ in told] == sorted(t for t, _ in told)
-        total: Counter[Row] = Counter()
-        for t, row, diff in self.changes:
-            if t < time:
-                total[row] += diff
-        return Counter({row: count for row, count in total.items() if count})
-
-
-@contextmanager
-def following(system: System, subject: str, *options: str) -> Iterator[Following]:
-    made = Following(system, subject, *options)
-    try:
-        yield made
-    finally:
-        made.process.kill()
-        made.wait()
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +87,16 @@ def test_crash_a_subscribe_whose_leader_dies_within_its_snapshot_tells_each_row_
     assert Counter({row[:3]: 0 for row in told}).keys() == lines.keys()
     assert {t for t, _, _ in followed.changes} == {at}
     both.wait_condition("computereplica", "r1", "Ready")
+
+
+def test_a_subscribe_that_one_replica_tells_ends_with_it(both: System) -> None:
+    """Though another could go on: whoever asked for it wanted to know what that replica says."""
+    with following(both, ORDERS, "--progress", "--replica", "r2") as followed:
+        wait_for("progress", lambda: followed.progress or followed.process.poll() is not None, both.log)
+        os.kill(pid_of(both, "r2"), signal.SIGKILL)
+        assert followed.wait() == 1, both.log()
+    assert "replica r2, which tells it, was lost" in followed.said()
+    both.wait_condition("computereplica", "r2", "Ready")
 
 
 def test_subscribes_end_where_and_why_they_should(both: System) -> None:

@@ -67,6 +67,14 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
         choose_time(readable(40, write), When(as_of))
 
 
+@pytest.mark.parametrize(("as_of", "waits"), [(100, True), (10_001, False)])
+def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool) -> None:
+    """A subscribe that is taken up where another ended: its table may be a little behind that. The future is not."""
+    with pytest.raises(QueryRefused, match="is not complete at") as refused:
+        choose_time(readable(40, at(100)), When(as_of, patient=True, now=10_000))
+    assert isinstance(refused.value, NothingComplete) == waits
+
+
 def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:
     """A query over all of them reads them at one time."""
     spans = [Span("a", at(10), at(90)), Span("b", at(40), EMPTY), Span("c", at(0), at(70))]

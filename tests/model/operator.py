@@ -75,8 +75,8 @@ class Running:
     namespace: str = NAMESPACE
     name: str = INSTANCE
 
-    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> None:
-        self.take(self.core.drop(owner, over))
+    def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "") -> None:
+        self.take(self.core.drop(owner, over, cause))
 
     def flush(self) -> None:
         """Links are drained by the replicas' deliveries."""

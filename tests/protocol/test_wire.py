@@ -34,7 +34,7 @@ COMMANDS: list[c.Command] = [
     c.Hello("nonce", Epoch(3, 4)),
     c.CreateInstance(c.InstanceConfig("default", "file:///data")),
     c.InitializationComplete(),
-    c.UpdateConfiguration(1 << 20, {"a": "b"}),
+    c.UpdateConfiguration(1 << 20, {"log_level": "debug"}),
     c.UpdateConfiguration(),
     c.CreateDataflow(DATAFLOW),
     c.Schedule(ID),

@@ -16,15 +16,20 @@ from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tidemark_protocol.commands import (
     AllowAllWrites,
+    AllowCompaction,
     AllowWrites,
+    CancelPeek,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
+    DropIngestion,
     Hello,
     InitializationComplete,
     InstanceConfig,
     Schedule,
+    UpdateConfiguration,
 )
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 
@@ -234,6 +239,25 @@ def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess
             return ""  # clients are served a moment earlier than metrics
 
     assert wait_until(lambda: 'tidemark_replica_commands_total{kind="Schedule"} 1.0' in page())
+
+
+def test_must_log_as_much_as_was_set_last(launch: Callable[..., ReplicaProcess]) -> None:
+    """At once, and until it is set otherwise, whoever the client is; what is not named stays as it is."""
+    replica = launch()
+    config = InstanceConfig("default", "/a")
+    first = ScriptedClient(replica.address)
+    first.greet(Epoch(1, 1), config, UpdateConfiguration(settings={"log_level": "debug"}), Schedule(GlobalId("gone")))
+    assert wait_until(lambda: "told Schedule" in replica.log_text())
+
+    second = ScriptedClient(replica.address)
+    second.greet(Epoch(1, 2), config, UpdateConfiguration(max_result_bytes=1), CancelPeek("gone"))
+    assert wait_until(lambda: "told CancelPeek" in replica.log_text())
+    second.send(
+        UpdateConfiguration(settings={"log_level": "info"}), AllowCompaction(GlobalId("gone"), Frontier.empty())
+    )
+    second.send(UpdateConfiguration(settings={"log_level": "debug"}), DropIngestion(GlobalId("gone")))
+    assert wait_until(lambda: "told DropIngestion" in replica.log_text())
+    assert "told AllowCompaction" not in replica.log_text()
 
 
 def test_sigterm_ends_the_process_and_its_scratch(launch: Callable[..., ReplicaProcess], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.fuzz.edges import ReplicaEdge
 from tests.replica.plans import copies, shard
 from tidemark_protocol import frames
+from tidemark_protocol.check_command import check_command
 from tidemark_protocol.commands import (
     AllowAllWrites,
     CancelPeek,
@@ -84,14 +85,31 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         CreateDataflow(copies("d", 10, source=shard("t"), index="d-view", view=shard("v"))),
         CreateDataflow(copies("d", 2**63 - 1, source=shard("t"), index="i")),
         UpdateConfiguration(max_result_bytes=-1),
+        UpdateConfiguration(settings={"log_level": "loud"}),
         Hello("n", Epoch(-1, 0)),
         Peek("", ShardTarget(GlobalId("t"), shard("t")), Time(0), MapFilterProject(()), Finishing(), ()),
     ],
-    ids=["exports nothing", "exports an id twice", "no time", "less than nothing", "no epoch", "no uuid"],
+    ids=["exports nothing", "exports an id twice", "no time", "less than nothing", "no level", "no epoch", "no uuid"],
 )
 def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
     """Before anything acts on it."""
     assert greeted().take(frame(command)) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"log_level": "debug", "colour": "blue"}, "there is no setting 'colour'; there is log_level"),
+        ({"log_level": "DEBUG"}, "setting log_level is 'DEBUG'; it can be debug, info, warning, error"),
+    ],
+)
+def test_must_refuse_settings_that_have_no_meaning(settings: dict[str, str], said: str) -> None:
+    """With what there is; nothing that is accepted does nothing."""
+    edge = greeted()
+
+    assert edge.take(frame(UpdateConfiguration(settings=settings))) == REFUSED
+    with pytest.raises(MalformedFrame, match=said):
+        check_command(UpdateConfiguration(settings=settings))
 
 
 @pytest.mark.parametrize("installed", [False, True])

@@ -15,6 +15,7 @@ from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
+from tidemark_protocol.settings import LogLevel
 from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
 from tidemark_protocol.types import Column, SqlType
 
@@ -69,6 +70,7 @@ def test_defaults_are_those_of_the_schema() -> None:
     assert (flow.as_of, flow.read_policy, flow.suspend) == (None, None, False)
     assert flow.deletion_policy is DeletionPolicy.RETAIN
     assert instance.read_policy.lag_ms == 60_000
+    assert (instance.hydration_concurrency, instance.log_level) == (4, LogLevel.INFO)
     assert (replica.limits.cores, replica.limits.memory_bytes) == (2, 2 << 30)
     assert (source.tick_ms, source.source) == (1000, TpchSource("0.01", 10, 1))
 

@@ -152,6 +152,13 @@ class Dataflows:
 
         return list(filter(is_met, passing))
 
+    def successor_since(self, owner: str) -> Frontier | None:
+        """Where what is to take over from a dataflow can be read: all of it; None where nothing is."""
+        exported = {c.id for c in self.collections_of(owner)}
+        successions = ((d, d.succession) for d in map(self._by_owner.__getitem__, sorted(self._successors)))
+        heirs = [d.owner for d, s in successions if s is not None and exported & set(s.predecessors.values())]
+        return max((c.since for heir in heirs for c in self.collections_of(heir)), default=None)
+
     def drop(self, owner: str) -> list[Command]:
         """Drops it on every replica. Its holds stay until all of them are done with it."""
         dataflow = self._by_owner.get(owner)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.link import Link
 from tidemark_operator.controller.notices import (
@@ -98,13 +99,13 @@ class Instance:
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
-    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> list[Notice]:
+    def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> list[Notice]:
         """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
-        later could not make that any more. `over`: tables of it that nobody will write again."""
+        later could not make that any more. `over`: tables of it that nobody will write again; `cause`: why it goes."""
         news: list[Notice] = []
-        why = "an index or table that it reads was dropped, or replaced: ask again"
+        ending = Ending(cause, self.dataflows.successor_since(owner))
         for visitor in self.dataflows.visitors(owner, over):
-            news += self._transients.fail(visitor.description, why)
+            news += self._transients.fail(visitor.description, ending)
             self._broadcast(self.dataflows.drop(visitor.owner))
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]

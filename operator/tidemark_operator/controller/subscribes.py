@@ -87,15 +87,17 @@ class SubscribeBook:
             subscribe.sent.pop(replica, None)
             subscribe.failed.pop(replica, None)
         its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
-        return [*self.fail(its, f"replica {replica}, which tells it, was lost"), *self._all_failed(set(connected))]
+        why = f"replica {replica}, which tells it, was lost"
+        return [*self.fail(its, _saying(why)), *self._all_failed(set(connected))]
 
-    def fail(self, ids: Iterable[GlobalId], why: str) -> list[SubscribeAdvanced]:
-        """No replica will go on with them."""
+    def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
+        """No replica will go on with them. `why`, given what has been told."""
         news = []
         for id in ids:
             subscribe = self._subscribes[id]
             if not subscribe.told[0].is_empty:
-                batch = SubscribeBatch(subscribe.told[0], Frontier.empty(), b"", why, subscribe.told[1])
+                time, part = subscribe.told
+                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.told), part)
                 news.append(SubscribeAdvanced(id, batch, subscribe.told))
                 subscribe.told = (Frontier.empty(), 0)
         return news
@@ -107,4 +109,9 @@ class SubscribeBook:
             asked = connected if subscribe.target is None else {subscribe.target}
             if asked and asked <= subscribe.failed.keys():
                 failed.append((id, subscribe.failed[min(asked)]))
-        return [news for id, why in failed for news in self.fail([id], why)]
+        return [news for id, why in failed for news in self.fail([id], _saying(why))]
+
+
+def _saying(why: str) -> Callable[[Position], str]:
+    """Whatever has been told."""
+    return lambda told: why

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.controller.copies import CopyAnswer, CopyBook
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.subscribes import SubscribeAdvanced, SubscribeBook
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
 from tidemark_protocol.frontier import Frontier
@@ -42,10 +43,11 @@ class Transients:
             elif isinstance(export.sink, CopyToSink):
                 self._copies.add(export.id)
 
-    def fail(self, description: DataflowDescription, why: str) -> Sequence[News]:
+    def fail(self, description: DataflowDescription, ending: Ending) -> Sequence[News]:
         """It cannot go on."""
         ids = description.export_ids
-        return [*self._subscribes.fail(filter(self._subscribes.has, ids), why), *self._copies.fail(ids, why)]
+        subscribes = self._subscribes.fail(filter(self._subscribes.has, ids), ending.of_subscribe)
+        return [*subscribes, *self._copies.fail(ids, ending.of_copy())]
 
     def has(self, id: GlobalId) -> bool:
         return self._subscribes.has(id) or self._copies.has(id)

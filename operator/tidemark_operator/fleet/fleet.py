@@ -48,7 +48,7 @@ class Fleet:
             for replica in list(running.replicas):
                 running.detach(replica)
             for owner in running.core.dataflows.owners():
-                running.drop(owner)
+                running.drop(owner, cause=f"ComputeInstance {name} was deleted, or its storage is another")
             running.abandon()
 
     def of(self, namespace: str) -> list[RunningInstance]:

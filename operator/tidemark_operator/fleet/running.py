@@ -82,6 +82,7 @@ class RunningInstance:
         precautions = Precautions(standing=lambda owner: listener.standing(self, owner), recorded=True)
         self.core = Instance(shards, precautions)
         self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
+        self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts = Lags(), Counts()
         self._leadership, self._listener = leadership, listener
@@ -94,6 +95,14 @@ class RunningInstance:
     @property
     def online(self) -> list[ReplicaId]:
         return sorted(r for r, state in self.replicas.items() if state.online)
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """What of it is new is told to the replicas that there are, and all to those to come."""
+        changed = {name: value for name, value in settings.items() if self._settings.get(name) != value}
+        if changed:
+            self._settings |= changed
+            self.core.configure(UpdateConfiguration(settings=changed))
+            self.flush()
 
     def attach(self, replica: ReplicaId, address: str) -> None:
         """Keeps a connection to the replica at this address."""
@@ -171,9 +180,9 @@ class RunningInstance:
         self.core.drop_ingestion(id)
         self.flush()
 
-    def drop(self, owner: str, over: Iterable[ShardId] = ()) -> None:
-        """`over`: tables of it that nobody will write again."""
-        self._notify(self.core.drop(owner, over))
+    def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
+        """`over`: tables of it that nobody will write again; `cause`: what clients are told who read it."""
+        self._notify(self.core.drop(owner, over, cause))
         self.flush()
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:

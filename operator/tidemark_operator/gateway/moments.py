@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from tidemark_operator.errors import NothingComplete, QueryRefused
 from tidemark_operator.fleet.running import now_ms
+from tidemark_operator.resources.frontier import moment
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 
@@ -30,10 +30,12 @@ class Span:
 
 @dataclass(frozen=True)
 class When:
-    """What the asker wants: that time, or the freshest that is not before `least`. `now`: when that was."""
+    """What the asker wants: that time, or the freshest that is not before `least`. `patient`: a time that has passed
+    may become complete yet. `now`: when that was."""
 
     as_of: int | None = None
     least: Time | None = None
+    patient: bool = False
     now: int = field(default_factory=now_ms)
 
 
@@ -47,26 +49,17 @@ def choose_time(spans: Sequence[Span], when: When) -> Time:
     since, write = first.since, last.write
     if write <= since and not write.is_empty:
         why = "it is being computed from" if first is last else f"{first.name} can only be read from"
-        raise NothingComplete(f"{last.name} has no complete time yet: {why} {_moment(since)} on")
+        raise NothingComplete(f"{last.name} has no complete time yet: {why} {moment(since)} on")
     if when.least is not None and write.less_equal(when.least):
         raise NothingComplete(
-            f"{last.name} is complete before {_moment(write)}, not yet up to {_moment(Frontier.at(when.least))}, which "
+            f"{last.name} is complete before {moment(write)}, not yet up to {moment(Frontier.at(when.least))}, which "
             f"had been ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
         )
     if as_of is None:
         as_of = max(since.encode(), when.now) if write.is_empty else max(0, write.encode() - 1)
     if not since.less_equal(as_of):
-        raise QueryRefused(f"{first.name} cannot be read at {as_of} any more: only from {_moment(since)} on")
+        raise QueryRefused(f"{first.name} cannot be read at {as_of} any more: only from {moment(since)} on")
     if write.less_equal(as_of):
-        raise QueryRefused(f"{last.name} is not complete at {as_of} yet: only before {_moment(write)}")
+        refusal = NothingComplete if when.patient and as_of <= when.now else QueryRefused
+        raise refusal(f"{last.name} is not complete at {as_of} yet: only before {moment(write)}")
     return Time(as_of)
-
-
-def _moment(frontier: Frontier) -> str:
-    """As `--as-of` takes it, and as people read it."""
-    time = frontier.encode()
-    try:
-        date = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError):  # past the year 9999
-        return str(time)
-    return f"{time} ({date.replace('+00:00', 'Z')})"

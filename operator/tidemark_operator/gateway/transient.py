@@ -72,8 +72,8 @@ async def plan(world: World, access: Access, subject: Subject, what: str) -> Rea
 async def dataflow(world: World, ready: Ready, sink: ClientSink, as_of: int | None) -> Dataflow:
     """The dataflow, as of a time at which its inputs can be read; raises QueryRefused. To be created at once: what is
     held while nobody reads it yet is held by nobody."""
-    description = _described(ready, sink)
-    time = await when_complete(lambda: _time(world, ready.instance, description, When(as_of)))
+    description, when = _described(ready, sink), When(as_of, patient=True)
+    time = await when_complete(lambda: _time(world, ready.instance, description, when))
     return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
 
 

@@ -101,19 +101,33 @@ def choose_as_of(
     )
 
 
-def install(running: RunningInstance, registry: Registry, state: DataflowState) -> None:
+def install(running: RunningInstance, registry: Registry, state: DataflowState, edited: str | None = None) -> None:
     """Sees to it that what is wanted of this Dataflow, and nothing else of it, is installed. Raises Waiting or Rejected
-    for what is to serve; of what is to take over the state says why it is not there."""
+    for what is to serve; of what is to take over the state says why it is not there. `edited`: the Dataflow whose edit
+    has just replaced it."""
     wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
     for owner in running.core.dataflows.owners():
         if owner.startswith(f"{state.key.path}/") and owner not in wanted:
-            running.drop(owner, _over(running, state, owner))
+            running.drop(owner, _over(running, state, owner), why_dropped(state, edited))
     if not state.runs or state.active is None:
         return
     try:
         _install(running, registry, state, state.active)
     finally:
         _install_pending(running, registry, state)
+
+
+def why_dropped(state: DataflowState, edited: str | None) -> str:
+    """As those are told who read it."""
+    dataflow = f"Dataflow {state.key.name}"
+    if state.deleting:
+        return f"{dataflow} was deleted"
+    if state.suspended:
+        return f"{dataflow} is suspended"
+    if edited == state.key.name:
+        return f"{dataflow} was edited, and its new revision has taken over"
+    whose = "of it, or of what it reads" if edited is None else f"of Dataflow {edited}, which it reads"
+    return f"A new revision of {dataflow} has taken over, after an edit {whose}"
 
 
 def _over(running: RunningInstance, state: DataflowState, owner: str) -> set[ShardId]:
@@ -154,7 +168,7 @@ def _install(running: RunningInstance, registry: Registry, state: DataflowState,
     """Raises Waiting, also while replicas are not done with the same revision from before."""
     dataflows, owner, description = running.core.dataflows, state.installation(mark), mark.revision.description
     if not all(dataflows.index(i.id) for i in description.index_imports):
-        running.drop(owner)
+        running.drop(owner, cause=f"Dataflow {state.key.name} stopped: an index that it imports is not there")
     there = dataflows.get(owner)
     if (there is not None and there.dropped) or (
         there is None and any(map(dataflows.collection, mark.revision.description.export_ids))

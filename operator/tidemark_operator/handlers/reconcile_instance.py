@@ -15,6 +15,7 @@ from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.settings import LOG_LEVEL
 
 
 async def reconcile_instance(world: World, key: Key) -> None:
@@ -30,6 +31,7 @@ def prepare_instance(world: World, key: Key) -> None:
     else:
         running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
         running.core.precautions.concurrency = instance.hydration_concurrency
+        running.configure({LOG_LEVEL: instance.log_level.value})
 
 
 async def reconcile_replica(world: World, key: Key) -> None:

@@ -41,16 +41,16 @@ class TakeOver:
             if held is not None:
                 return False
             await self._marks.commit(root, members)
-        self._install(members)
+        self._install(root, members)
         return True
 
-    def _install(self, members: Sequence[DataflowState]) -> None:
+    def _install(self, root: DataflowState, members: Sequence[DataflowState]) -> None:
         """Now, so that the tables' writers change without a pause; whatever cannot be yet is left to its reconcile."""
         for state, _ in exporters_first([(m, m.active) for m in members if m.active is not None]):
             running = self._running(state)
             if running is not None:
                 try:
-                    install(running, self._world.registry, state)
+                    install(running, self._world.registry, state, edited=root.key.name)
                 except (Waiting, Rejected) as error:
                     state.waiting = (str(error),)
 

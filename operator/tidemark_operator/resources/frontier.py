@@ -47,6 +47,16 @@ def meet(reported: Iterable[Reported]) -> Reported:
     return frontier.meet(one for one in known if one is not None)
 
 
+def moment(frontier: Frontier) -> str:
+    """A time of a frontier as options such as `--as-of` take it, and as people read it."""
+    time = frontier.encode()
+    try:
+        date = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):  # past the year 9999
+        return str(time)
+    return f"{time} ({date.replace('+00:00', 'Z')})"
+
+
 def timestamp(ms: int) -> str:
     """A time as the API server writes dates: whole seconds, UTC."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,6 +10,7 @@ from tidemark_operator.resources.durations import duration_ms
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.locations import local_path
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
+from tidemark_protocol.settings import LogLevel
 
 KIND = "ComputeInstance"
 PLURAL = "computeinstances"
@@ -37,6 +38,8 @@ class ComputeInstance:
     read_policy: ReadPolicy
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
+    log_level: LogLevel
+    """Of its replicas."""
     suspend: bool
 
     @classmethod
@@ -47,6 +50,7 @@ class ComputeInstance:
             location=local_path(spec.child("storage"), "location"),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
+            log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
             suspend=spec.flag("suspend", False),
         )
 

@@ -1,0 +1,163 @@
+"""A scripted replica on a real unix socket, an instance that is attached to it, and what the instance tells."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.bounds import BOUND
+from tests.controller.worlds import INPUT, LAG, at
+from tests.protocol.samples import SHARD
+from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol import commands as c
+from tidemark_protocol.describe import description_to_proto
+from tidemark_protocol.frames import Unpacker, pack_responses
+from tidemark_protocol.ids import Epoch, ReplicaId, WriterTerm
+from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.responses import (
+    DescribedCollection,
+    DescribedShard,
+    Description,
+    Response,
+)
+
+R1 = ReplicaId("r1")
+
+
+class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
+    """Remembers the commands of each stream; `say` answers, `hang_up` ends the stream."""
+
+    def __init__(self, epoch: Epoch | None = None) -> None:
+        self.epoch = epoch
+        self.streams: list[list[c.Command]] = []
+        self.described = self.nonsense = 0
+        self.collections: tuple[DescribedCollection, ...] = ()
+        self.heard = asyncio.Event()
+        self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
+
+    def say(self, *responses: Response) -> None:
+        self._outbox.put_nowait(list(pack_responses(responses)))
+
+    def say_nonsense(self) -> None:
+        self._outbox.put_nowait([compute_pb2.Frame(version=99)])
+
+    def describe_nonsense(self) -> None:
+        """The next description is none, and this connection ends."""
+        self.nonsense = 1
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        self._outbox.put_nowait(None)
+
+    async def Describe(self, request: Any, context: Any) -> Any:
+        if self.nonsense:
+            self.nonsense -= 1
+            return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
+        self.described += 1
+        shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
+        return description_to_proto(Description("incarnation", self.epoch, 0, (), self.collections, shards))
+
+    async def CommandResponseStream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        commands: list[c.Command] = []
+        self.streams.append(commands)
+        self._outbox = asyncio.Queue()
+        reading = asyncio.create_task(self._read(requests, commands))
+        while (frames := await self._outbox.get()) is not None:
+            for frame in frames:
+                yield frame
+        reading.cancel()
+
+    async def _read(self, requests: AsyncIterator[Any], commands: list[c.Command]) -> None:
+        unpacker = Unpacker.of_commands()
+        async for frame in requests:
+            commands += unpacker.feed(frame)
+            self.heard.set()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(BOUND):
+            while not holds():
+                self.heard.clear()
+                try:
+                    await asyncio.wait_for(self.heard.wait(), 0.05)
+                except TimeoutError:
+                    continue
+
+
+class Listening:
+    """The work queue's side."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self.restored = 0
+        self.outranked_by: list[int] = []
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return Standing.CLEAR
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return ()
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        if (occupied := instance.unrecorded(replica)) is not None:
+            instance.recorded(replica, occupied)
+
+    def restore(self, instance: RunningInstance, description: Description) -> None:
+        self.restored += 1
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    async def outranked(self, by: int) -> None:
+        self.outranked_by.append(by)
+        leadership.term = by + 1
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
+
+
+leadership = Leadership(kube=None, namespace="ns", identity="me")  # type: ignore[arg-type]
+Scenario = Callable[[ScriptedReplica, RunningInstance, Listening], Awaitable[None]]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., None]:
+    """Plays a scenario with a replica that listens, and an instance that is attached to it."""
+
+    async def with_server(scenario: Scenario, replica: ScriptedReplica) -> None:
+        leadership.term = 4
+        address = f"unix://{tmp_path}/s"
+        server = grpc.aio.server()
+        compute_pb2_grpc.add_ComputeServicer_to_server(replica, server)
+        server.add_insecure_port(address)
+        await server.start()
+        listening, shards = Listening(), ShardBook()
+        shards.register(INPUT, SHARD.location, LAG)
+        instance = RunningInstance("ns", c.InstanceConfig("default", "/data"), shards, leadership, listening)
+        instance.attach(R1, address)
+        try:
+            await scenario(replica, instance, listening)
+        finally:
+            await instance.close()
+            await server.stop(None)
+
+    def play(scenario: Scenario, epoch: Epoch | None = None) -> None:
+        async def started() -> None:
+            await with_server(scenario, ScriptedReplica(epoch))
+
+        asyncio.run(started())
+
+    return play
+
+
+def complete(stream: list[c.Command]) -> bool:
+    return c.InitializationComplete() in stream

@@ -1,0 +1,79 @@
+"""A `kubectl tidemark subscribe` under way, as a program that reads it sees it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.e2e.system import PATIENCE_SECONDS, System
+
+Row = tuple[Any, ...]
+
+
+class Following:
+    """A subscribe under way, and what it has said; each line is read as it comes."""
+
+    def __init__(self, system: System, subject: str, *options: str) -> None:
+        command = [sys.executable, "-m", "tidemark_cli", "subscribe", subject, "-n", system.namespace, "-o", "json"]
+        self.process = subprocess.Popen(
+            [*command, *options, "--gateway-file", str(system.home / "gateway.json")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.changes: list[tuple[int, Row, int]] = []
+        self.progress: list[int | None] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            said = json.loads(line)
+            if "__progress" in said:
+                self.progress.append(said["__progress"])
+            else:
+                time, diff, *row = said.values()
+                self.changes.append((time, tuple(row), diff))
+
+    def end(self, how: int = signal.SIGINT) -> int:
+        self.process.send_signal(how)
+        return self.wait()
+
+    def wait(self) -> int:
+        status = self.process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
+        return status
+
+    def said(self) -> str:
+        """What it said on standard error, once it has ended."""
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+    def before(self, time: int) -> Counter[Row]:
+        """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
+        told = [(t, row) for t, row, _ in self.changes]
+        assert max(Counter(told).values(), default=0) <= 1, "a change was told twice"
+        assert [t for t, _ in told] == sorted(t for t, _ in told)
+        total: Counter[Row] = Counter()
+        for t, row, diff in self.changes:
+            if t < time:
+                total[row] += diff
+        return Counter({row: count for row, count in total.items() if count})
+
+
+@contextmanager
+def following(system: System, subject: str, *options: str) -> Iterator[Following]:
+    made = Following(system, subject, *options)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.wait()
