@@ -88,7 +88,7 @@ class DataflowDriver:
 
     def advance(self) -> None:
         if self._rendered is not None:
-            self._working.tell(self._rendered.arrangements)
+            self._working.tell(self._rendered.arrangements, self._rendered.operators)
         for id, sink in self._sinks.items():
             sink.advance()
             if isinstance(sink, ContinualTaskSink):

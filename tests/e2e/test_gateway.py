@@ -120,6 +120,32 @@ def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> Non
     assert system.tidemark("query", "SELECT * FROM tidemark_introspection.nope", "-n", system.namespace).returncode == 1
 
 
+def test_what_a_dataflow_costs_can_be_asked_operator_by_operator(system: System) -> None:
+    """What each keeps and how long it has worked, as the replica says; together what the dataflow keeps."""
+    _nations(system)
+    costs = "SELECT * FROM tidemark_introspection.operators WHERE dataflow = 'nations' ORDER BY place"
+    wait_for("operators to be told", lambda: system.query(costs)["rows"])
+    rows = system.query(costs)["rows"]
+    assert [(r["place"], r["operator"], r["kind"]) for r in rows] == [
+        (1, "read customer", "Get"),
+        (2, "reduce", "Reduce"),
+        (3, "index nations", "ArrangeBy"),
+    ]
+    assert all(r["hydrated"] and r["percent"] == 100 and r["replica"] == "r1" for r in rows)
+    assert rows[0]["records"] == 0
+    assert min(r["records"] for r in rows[1:]) >= 25
+    assert sum(r["elapsed_ms"] for r in rows) > 0
+
+    together = """SELECT sum(o.bytes) > 0 AND max(s.hydration_ms) > 0 AS told
+        FROM tidemark_introspection.operators o JOIN tidemark_introspection.steps s
+        ON o.dataflow = s.dataflow AND o.replica = s.replica"""
+    assert system.query(together)["rows"] == [{"told": True}]
+
+    (read,) = system.query("SELECT * FROM tidemark_introspection.imports WHERE dataflow = 'nations'")["rows"]
+    assert (read["name"], read["kind"], read["finished"]) == ("tpch.customer", "table", False)
+    assert 0 < read["input_time"] <= read["write_time"]
+
+
 def _reason(system: System) -> tuple[str, str]:
     """The end of the marked way."""
     done = system.tidemark("why", "nations", "-n", system.namespace, "-o", "json")

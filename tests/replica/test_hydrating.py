@@ -113,6 +113,8 @@ def test_what_the_replica_says_is_what_the_controller_hears() -> None:
         {"state": "hydrating", "percent": "5", "operators": "{"},
         {"state": "hydrating", "percent": "5", "operators": "[1]"},
         {"state": "hydrating", "percent": "5", "operators": '[["read", -1]]'},
+        {"state": "hydrating", "percent": "5", "operators": '[["read", Infinity]]'},
+        {"state": "hydrating", "percent": "5", "operators": "[" * 50_000},
     ],
 )
 def test_nonsense_is_not_shown(fields: dict[str, str]) -> None:

@@ -30,7 +30,7 @@ def hydrating(fields: Mapping[str, str]) -> Hydrating | None:
     try:
         percent = int(fields["percent"])
         operators = tuple((str(name)[:MOST_NAME], int(at)) for name, at in json.loads(fields.get("operators", "[]")))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     sensible = all(0 <= each <= 100 for each in (percent, *(at for _, at in operators)))
     return Hydrating(percent, operators[:MOST_OPERATORS]) if sensible else None

@@ -10,7 +10,7 @@ from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.responses import IngestionStatus, ShardDeleted
 
-QUIET = frozenset({"steps", "arrangements", "hydration"})
+QUIET = frozenset({"steps", "arrangements", "operators", "hydration"})
 """Kinds of Status that come again and again: no condition shows them, or within the budget of writes."""
 
 

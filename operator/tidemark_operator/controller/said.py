@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 KINDS, CHARACTERS, DIGITS = 32, 64 * 1024, 18
 _COUNTS = {
     "erroring": ("errors",),
-    "steps": ("steps", "elapsed_ms", "max_ms"),
+    "steps": ("steps", "elapsed_ms", "max_ms", "hydration_ms"),
     "arrangements": ("arrangements", "records", "batches", "bytes"),
 }
 _OF_FAILURES = ("failures",)

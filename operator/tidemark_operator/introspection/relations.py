@@ -8,6 +8,8 @@
     statuses            all else that replicas say: hydration, sizes of arrangements, steps
     arrangements        what each dataflow keeps on each replica: how many, records, batches, bytes
     steps               what its steps took there, since it was rendered
+    operators           what each of its operators keeps and took there, and how far it is while it hydrates
+    imports             what each dataflow reads, how far that is, and how far the dataflow has read it
     wallclock_lag       seconds that each export spent so far behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
@@ -19,10 +21,12 @@ from collections.abc import Callable, Iterator
 
 from tidemark_operator.catalogue.registry import name_of
 from tidemark_operator.controller.collection import Collection, failures
+from tidemark_operator.controller.working import operators
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.frontiers import frontiers as all_frontiers
+from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.world import World
-from tidemark_protocol.dataflow import ShardMetadata
+from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
@@ -106,6 +110,50 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Itera
     return read
 
 
+def _operators(world: World, namespace: str) -> Iterator[Row]:
+    """While it hydrates, how far each is; from then on what each keeps and has cost."""
+    for _, name, collection in _collections(world, namespace):
+        dataflow = name.partition(".")[0]
+        for replica, on in sorted(collection.replicas.items()):
+            if (hydrating := on.hydrating) is not None:
+                for place, (operator, percent) in enumerate(hydrating.operators, 1):
+                    yield dataflow, replica, place, operator, None, None, None, None, None, percent, percent == 100
+                continue
+            for place, o in enumerate(operators(on.statuses.get("operators", {})), 1):
+                costs = (o.records, o.batches, o.bytes, o.elapsed_ms)
+                yield dataflow, replica, place, o.name, o.kind or None, *costs, 100, True
+
+
+def _imports(world: World, namespace: str) -> Iterator[Row]:
+    names, now = import_names(world.registry, namespace), now_ms()
+    for running in world.fleet.of(namespace):
+        for owner in running.core.dataflows.owners():
+            if (dataflow := running.core.dataflows.get(owner)) is None:
+                continue
+            collections = running.core.dataflows.collections_of(owner)
+            read = _time(max((c.input for c in collections if c.input is not None), default=None))
+            for id, kind, write in _read_by(world, namespace, running, dataflow.description):
+                behind = None if write is None or write.time is None else max(now - write.time, 0)
+                name, finished = names.get(id, str(id)), write is not None and write.is_empty
+                yield name_of(owner) or owner, running.name, name, kind, _time(write), finished, behind, read
+
+
+def _read_by(
+    world: World, namespace: str, running: RunningInstance, description: DataflowDescription
+) -> Iterator[tuple[GlobalId, str, Frontier | None]]:
+    """What a dataflow imports, and how far that is."""
+    for source in description.source_imports:
+        known = world.fleet.book(namespace).frontiers(source.shard.shard_id)
+        yield source.id, "table", known.upper if known else None
+    for index in description.index_imports:
+        collection = running.core.dataflows.collection(index.id)
+        yield index.id, "index", collection.write if collection else None
+
+
+def _time(frontier: Frontier | None) -> int | None:
+    return None if frontier is None else frontier.time
+
+
 def _wallclock_lag(world: World, namespace: str) -> Iterator[Row]:
     names = {c.id: name for _, name, c in _collections(world, namespace)}
     for running in world.fleet.of(namespace):
@@ -150,8 +198,19 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[World, str], Iterator[
         _numbers("arrangements", ("arrangements", "records", "batches", "bytes")),
     ),
     "steps": (
-        _columns("dataflow:s replica:s steps:n elapsed_ms:n max_ms:n"),
-        _numbers("steps", ("steps", "elapsed_ms", "max_ms")),
+        _columns("dataflow:s replica:s steps:n elapsed_ms:n max_ms:n hydration_ms:n"),
+        _numbers("steps", ("steps", "elapsed_ms", "max_ms", "hydration_ms")),
+    ),
+    "operators": (
+        _columns(
+            "dataflow:s replica:s place:n operator:s kind:s records:n batches:n bytes:n elapsed_ms:n "
+            "percent:n hydrated:b"
+        ),
+        _operators,
+    ),
+    "imports": (
+        _columns("dataflow:s instance:s name:s kind:s write_time:n finished:b lag_ms:n input_time:n"),
+        _imports,
     ),
     "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
 }

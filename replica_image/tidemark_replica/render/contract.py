@@ -85,6 +85,8 @@ class StepOutcome:
     folder: Path
     jobs: int = 0
     """How many Spark jobs it took."""
+    spent: Mapping[int, int] = field(default_factory=dict)
+    """By operator, the microseconds that it worked."""
 
     @property
     def batches(self) -> Iterator[BatchRef]:

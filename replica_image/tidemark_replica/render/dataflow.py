@@ -33,6 +33,7 @@ from tidemark_replica.render.fragments import Fragments
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import sink_file
 from tidemark_replica.render.merging import Merging
+from tidemark_replica.render.operators import Operators, OperatorWork
 from tidemark_replica.render.progress import HydrationProgress, Progress
 from tidemark_replica.render.run import StepRun, rows_at_most
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
@@ -75,6 +76,7 @@ class RenderedDataflow:
         self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
         imports = {index.arrangement: id for id, index in imported.items()}
         self._ids = imports | {arrangement: id for id, arrangement in fragments.indexes.items()}
+        self._operators = Operators(fragments, self._ids)
         self._watched = tuple({a for each in self._prepared for a in each.watched})
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
@@ -89,6 +91,10 @@ class RenderedDataflow:
     def arrangements(self) -> list[Manifest]:
         """What it keeps now: of its own operators and indexes, not of those that it imports."""
         return [self._store.current(arrangement) for arrangement in self._fragments.arrangements]
+
+    def operators(self) -> list[OperatorWork]:
+        """What each operator keeps now, and how long it has worked."""
+        return self._operators.work(self.arrangements())
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         lower = self._frontier.time
@@ -132,7 +138,7 @@ class RenderedDataflow:
             busy = self._store.busy  # before pinning: a merge may be settled at any time, none begins during a step
             with self._store.pin(*names) as pinned, full_disk_is_told(folder):
                 folder.mkdir(parents=True)
-                done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache)
+                done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache, self._operators)
                 if step.hydrates:
                     self._progress = HydrationProgress(self._fragments.fragments, done.rows, self._ids)
                     done.watch(self._progress)
@@ -148,7 +154,7 @@ class RenderedDataflow:
             self.running, self._progress = None, None
             self._runner.end()
         return StepOutcome(
-            step, done.written, tuple(done.merges), self._deltas(step, done.published), folder, done.jobs
+            step, done.written, tuple(done.merges), self._deltas(step, done.published), folder, done.jobs, done.spent
         )
 
     def progress(self) -> Progress | None:
@@ -170,6 +176,7 @@ class RenderedDataflow:
             ) from cause
         self._frontier, self._hydrated = step.upper, True
         self._store.discard(outcome.batches)
+        self._operators.add(outcome.spent)
         self._merging.settle()
         self._merging.begin(self._fragments.arrangements)
         for hold in self._holds:

@@ -27,6 +27,7 @@ from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.render.contract import Merged
+from tidemark_replica.render.timing import Spent
 
 PROPERTY = "tidemark.step"
 
@@ -120,6 +121,7 @@ class Report:
     merges: tuple[Merged, ...]
     published: Mapping[str, Published]
     fed_back: tuple[FedBack, ...] = ()
+    spent: Spent = Spent()
 
     def write(self, folder: Path, stage: str, share: int = 0) -> None:
         value = {
@@ -128,6 +130,7 @@ class Report:
             "merges": [_merge_to_json(m) for m in self.merges],
             "published": {name: [p.files, p.rows, p.times] for name, p in self.published.items()},
             "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
+            "spent": self.spent.to_json(),
         }
         _write(folder / report_name(stage, share, self.attempt), value)
 
@@ -138,7 +141,7 @@ class Report:
         merges = tuple(map(_merge_from_json, value["merges"]))
         published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
         fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
-        return Report(value["attempt"], written, merges, published, fed_back)
+        return Report(value["attempt"], written, merges, published, fed_back, Spent.from_json(value["spent"]))
 
 
 def report_name(stage: str, share: int, attempt: int | str) -> str:

@@ -92,15 +92,18 @@ def _pipeline(frame: Frame) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...
             return _pipeline(frame.input)
 
 
+def inputs_of(frame: Frame) -> tuple[Frame, ...]:
+    """The frames directly below."""
+    match frame:
+        case StageFrame(_, _, inputs, _) | UnionFrame(inputs, _) | ExchangeFrame(inputs, _):
+            return inputs
+        case _:
+            return (frame.input,)
+
+
 def nodes_of(frame: Frame) -> Iterator[Pipeline]:
     """All nodes of all stages of a frame."""
-    match frame:
-        case StageFrame(_, tree, inputs, _):
-            yield from nodes_of_tree(tree)
-            for below in inputs:
-                yield from nodes_of(below)
-        case UnionFrame(inputs, _) | ExchangeFrame(inputs, _):
-            for below in inputs:
-                yield from nodes_of(below)
-        case _:
-            yield from nodes_of(frame.input)
+    if isinstance(frame, StageFrame):
+        yield from nodes_of_tree(frame.tree)
+    for below in inputs_of(frame):
+        yield from nodes_of(below)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
@@ -15,6 +16,7 @@ from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec
 from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec
 from tidemark_replica.arrangement.kernels.top_k import TopKSpec
+from tidemark_replica.arrangement.kernels.window import WindowFunction
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.render import pipeline as p
 
@@ -51,6 +53,41 @@ def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> st
             return "recursion"
         case _:
             return None
+
+
+def operator_kind(node: p.Pipeline) -> str:
+    """The word that `explain` has for what `operator_name` has a name for."""
+    match node:
+        case p.Source() | p.IndexSource():
+            return "Get"
+        case p.ArrangeKernel():
+            return "ArrangeBy"
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
+            return "Join"
+        case p.Settle() | p.Kernel(AtLimitSpec()):
+            return "LetRec"
+        case p.Kernel(GroupsSpec(function=WindowFunction())):
+            return "Window"
+        case p.Kernel(TemporalSpec()):
+            return "Mfp"
+        case p.Kernel(ThresholdSpec()):
+            return "Threshold"
+        case p.Kernel(TopKSpec()):
+            return "TopK"
+        case p.AtChanges() | p.Kernel(ChangesSpec()):
+            return "Changes"
+        case _:
+            return "Reduce"
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Operators of one name are told apart by their order."""
+    often, seen = Counter(names), Counter[str]()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if often[name] == 1 else f"{name} {seen[name]}")
+    return made
 
 
 def plain_name(id: GlobalId) -> str:

@@ -13,7 +13,6 @@ it may be asked from any thread while the step runs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -25,7 +24,7 @@ from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.counting import Count, has_reported, read_counts
 from tidemark_replica.render.fragments import Fragment, LoopFragment
 from tidemark_replica.render.frames import ExchangeFrame, Frame, StageFrame, UnionFrame
-from tidemark_replica.render.operator_names import operator_name
+from tidemark_replica.render.operator_names import numbered, operator_name
 
 BUSY, DONE = 99.0, 100.0
 """An operator that has read all may still be at work: only its end is the end."""
@@ -110,7 +109,8 @@ class HydrationProgress:
             look = _Look(begun, self._rows, self._ids, published)
             look.stage(fragment.stage if begun is None else begun.stage)
             found += look.operators
-        return Progress(tuple(_numbered(found)))
+        names = numbered([operator.name for operator in found])
+        return Progress(tuple(replace(o, name=name) for o, name in zip(found, names, strict=True)))
 
 
 @dataclass
@@ -228,12 +228,3 @@ def _mean(points: Sequence[_Point]) -> _Point:
 
 def _percent(rows: int, of: int) -> float:
     return min(DONE * rows / of, BUSY) if of else 0.0
-
-
-def _numbered(found: Sequence[OperatorProgress]) -> Iterator[OperatorProgress]:
-    """Operators of one name are told apart by their order."""
-    often, seen = Counter(o.name for o in found), Counter[str]()
-    for operator in found:
-        seen[operator.name] += 1
-        name = operator.name if often[operator.name] == 1 else f"{operator.name} {seen[operator.name]}"
-        yield OperatorProgress(name, operator.percent, operator.rows)

@@ -5,9 +5,11 @@ A fragment none of whose leaves has anything to say costs no job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 from tidemark_persist import Part
 from tidemark_replica.arrangement.batch import BatchCache, BatchRef
@@ -20,9 +22,11 @@ from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.contract import Merged, Step
 from tidemark_replica.render.description import Description, Published, Report
 from tidemark_replica.render.frames import StageFrame
+from tidemark_replica.render.operators import Operators
 from tidemark_replica.render.progress import HydrationProgress
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner, Work
+from tidemark_replica.render.timing import MICROSECONDS
 
 
 class StepRun:
@@ -38,6 +42,7 @@ class StepRun:
         pinned: Mapping[ArrangementId, Manifest],
         busy: frozenset[str],
         cache: BatchCache,
+        operators: Operators,
     ) -> None:
         """`busy`: the batches that were being merged when the manifests were pinned, or just before."""
         self._busy, self._cache = busy, cache
@@ -49,6 +54,8 @@ class StepRun:
         self._published: dict[str, Published] = {}
         self._jobs_before = runner.jobs
         self._progress: HydrationProgress | None = None
+        self._operators = operators
+        self.spent: Counter[int] = Counter()
 
     def watch(self, progress: HydrationProgress) -> None:
         """What becomes of it is to be told."""
@@ -70,19 +77,21 @@ class StepRun:
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
         what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
-        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, self._begins(fragment.name)))
+        shape = fragment.stage
+
+        def begins(stage: StageFrame, tasks: int) -> None:
+            nonlocal shape
+            shape = stage
+            if self._progress is not None:
+                self._progress.begins(fragment.name, stage, tasks, self._folder)
+
+        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, begins))
+        self.spent.update(self._operators.counted(shape, report.spent))
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
         if self._progress is not None:
             self._progress.ended(fragment.name)
-
-    def _begins(self, fragment: str) -> Callable[[StageFrame, int], None]:
-        def begins(stage: StageFrame, tasks: int) -> None:
-            if self._progress is not None:
-                self._progress.begins(fragment, stage, tasks, self._folder)
-
-        return begins
 
     def _run_loop(self, prepared: PreparedLoop) -> None:
         """Rounds of jobs, to the end."""
@@ -98,7 +107,9 @@ class StepRun:
             return self._runner.run(Work(part, description, rows, 0, self._at_once, what))
 
         fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
+        began = perf_counter()
         fixpoint.settle(entering)
+        self.spent.update(self._operators.loop(loop.name, round((perf_counter() - began) * MICROSECONDS)))
         self.written |= fixpoint.written
         self.merges += fixpoint.merges
         self._published |= fixpoint.leaving

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from tidemark_replica.render.fragments import Fragment, LoopFragment
 from tidemark_replica.render.frames import StageFrame, nodes_of
 from tidemark_replica.render.pipeline import IndexSource, Kernel, Pipeline, Published, PublishedErrors, Source
 from tidemark_replica.render.prepare import prepare
+from tidemark_replica.render.timing import Spent
 
 
 @dataclass(frozen=True)
@@ -144,4 +145,5 @@ def _together(reports: Sequence[Report]) -> Report:
         for name, part in report.published.items():
             published[name] = published[name].and_(part) if name in published else part
     merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
-    return Report(reports[0].attempt, written, merges, published, fed_back)
+    spent = reduce(Spent.and_, (report.spent for report in reports))
+    return Report(reports[0].attempt, written, merges, published, fed_back, spent)

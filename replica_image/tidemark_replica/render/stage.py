@@ -11,7 +11,7 @@ Runs in Spark's Python workers. It is imported there by name; what travels is th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef
+from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
@@ -27,10 +27,8 @@ from tidemark_replica.arrangement.kernels.at_changes import at_changes
 from tidemark_replica.arrangement.kernels.delta_join import delta_join
 from tidemark_replica.arrangement.kernels.join import Side, join
 from tidemark_replica.arrangement.kernels.path import half_join
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.share import WHOLE, Share
-from tidemark_replica.arrangement.spine import Merge, plan_merges
-from tidemark_replica.arrangement.step import BatchWriter, StepContext, merge
+from tidemark_replica.arrangement.step import BatchWriter, StepContext
 from tidemark_replica.arrangement.updates import (
     Updates,
     diffs,
@@ -40,10 +38,8 @@ from tidemark_replica.arrangement.updates import (
     row_columns,
     times,
 )
-from tidemark_replica.arrangement.upkeep import in_step
 from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
-from tidemark_replica.render.contract import Merged
 from tidemark_replica.render.counting import Count, Counting
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
 from tidemark_replica.render.exchange import Dealt, deal
@@ -58,10 +54,12 @@ from tidemark_replica.render.leaves import (
     read_source,
     read_variable,
 )
+from tidemark_replica.render.own_merges import own_merges
 from tidemark_replica.render.recursion import rounds
 from tidemark_replica.render.recursion.fixpoint import Fixpoint
 from tidemark_replica.render.recursion.settle import settle
 from tidemark_replica.render.slots import Feed, Slots
+from tidemark_replica.render.timing import Clock
 
 LOOK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
@@ -88,6 +86,7 @@ class Stage:
         self._fed_back: list[FedBack] = []
         self._settled: list[Fixpoint] = []
         self._counting: Counting | None = None
+        self._clock = Clock()
 
     @classmethod
     def in_task(cls, feed: Feed, rows: Iterable[Any]) -> Self:
@@ -110,10 +109,15 @@ class Stage:
         """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
         evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
         count = Count() if self._counting is None else self._counting.of(tree)
+        turn = self._clock.turn
+        above = turn(tree)
         for batch in evaluate(self, tree):
             self._check_wanted()
             count.rows += batch.num_rows
+            turn(above)
             yield batch
+            above = turn(tree)
+        turn(above)
         count.ended = True
 
     def _check_wanted(self) -> None:
@@ -129,35 +133,18 @@ class Stage:
         """All input has been consumed: tell the driver."""
         if self._counting is not None:
             self._counting.finish()
-        self.finish().write(self._folder, name, self._context.share.index)
+        report = replace(self.finish(), spent=self._clock.spent(name))
+        report.write(self._folder, name, self._context.share.index)
 
     def finish(self) -> Report:
         """Merge what a step merges itself, and say what was written."""
         self._slots.finish()
         done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
-        merges = [self._merged(task) for task in self._due(done)]
+        merges = list(own_merges(self._context, self._description.busy, done, self._clock))
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
         return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back))
-
-    def _due(self, written: Mapping[ArrangementId, Sequence[BatchRef]]) -> list[Merge]:
-        """At hydration all merges: nobody waits for one step among many."""
-        context = self._context
-        manifests = [self._extended(context.manifest(a), refs) for a, refs in written.items()]
-        if context.is_hydration:
-            return [task for manifest in manifests for task in plan_merges(manifest)]
-        return in_step(manifests, self._description.busy, sum(b.rows for refs in written.values() for b in refs))
-
-    def _extended(self, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
-        """What is to be kept in shape here: of several tasks none has all of what was there before."""
-        mine = manifest if self._context.share.of == 1 else replace(manifest, batches=())
-        return mine.append(refs, self._context.lower, self._context.upper)
-
-    def _merged(self, task: Merge) -> Merged:
-        context = self._context
-        layout = context.manifest(task.arrangement).layout
-        return Merged(task, merge(task, layout, context.cache, context.writer))
 
     def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
         return self._slots.read(node.slot)

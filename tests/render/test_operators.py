@@ -1,0 +1,174 @@
+"""The operators of a dataflow as people see them: what each keeps, and whose the time is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.histories import History, Table
+from tests.oracle.in_process import InProcessRunner, in_process
+from tests.oracle.in_tasks import InTasks
+from tests.oracle.plans import GET_T, GET_U, PLANS, counted, joined, quotients
+from tests.oracle.plans_groups import PLANS as GROUPS
+from tests.oracle.plans_windows import PLANS as WINDOWS
+from tests.oracle.recursive_plans import RECURSIONS
+from tests.oracle.tables import TU
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.lir import Plan
+from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_replica.render import pipeline as p
+from tidemark_replica.render import timing
+from tidemark_replica.render.exchanged import exchanged
+from tidemark_replica.render.fragments import Fragment, Fragments
+from tidemark_replica.render.frames import Frame, StageFrame, inputs_of
+from tidemark_replica.render.lower import lower_dataflow
+from tidemark_replica.render.operators import Operators
+from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.timing import Clock, Spent
+
+BY_HAND = [(case.name, case.plan, case.tables) for case in (*PLANS, *GROUPS, *WINDOWS) if case.plan is not None] + [
+    (case.name, case.query, {"e": case.table}) for case in RECURSIONS if not isinstance(case.query, str)
+]
+
+
+def lowered(
+    folder: Path, plan: Plan, tables: Mapping[str, Table] = TU, *, arrow: bool = True
+) -> tuple[Fragments, Operators]:
+    with in_process(folder, tables, History(dict.fromkeys(tables, ()), 1, 1)) as made:
+        fragments = lower_dataflow(made.describe(plan), {}, "token", arrow=arrow)
+    return fragments, Operators(fragments, {a: id for id, a in fragments.indexes.items()})
+
+
+def stages(frame: Frame) -> Iterator[StageFrame]:
+    """All stages of a shape."""
+    if isinstance(frame, StageFrame):
+        yield frame
+    for below in inputs_of(frame):
+        yield from stages(below)
+
+
+def shapes(fragments: Fragments) -> Iterator[StageFrame]:
+    """All shapes in which a step may run, but for loops."""
+    for fragment in fragments.fragments:
+        if isinstance(fragment, Fragment):
+            yield fragment.stage
+            many = [exchanged(fragment.stage, fragments.arrangements, at_once=at_once) for at_once in (True, False)]
+            yield from (stage for stage in many if stage is not None)
+
+
+def times(shape: StageFrame, node: type = object) -> Spent:
+    """A millisecond for every node of that type."""
+    return Spent({s.name: tuple(1000 * isinstance(n, node) for n in p.nodes_of(s.tree)) for s in stages(shape)})
+
+
+def named(operators: Operators, shape: StageFrame, spent: Spent) -> dict[str, int]:
+    """Milliseconds."""
+    counted_there = operators.counted(shape, spent)
+    return {o.name: counted_there[at] // 1000 for at, o in enumerate(operators.operators) if counted_there[at]}
+
+
+def test_operators_are_listed_as_rows_pass_through_them(tmp_path: Path) -> None:
+    """With the word that `explain` has for them, and the arrangements that they keep."""
+    _, operators = lowered(tmp_path, counted(joined(GET_T, GET_U)))
+    listed = [(o.name, o.kind, len(o.arrangements)) for o in operators.operators]
+    assert listed == [
+        ("read t", "Get", 0),
+        ("read u", "Get", 0),
+        ("join", "Join", 2),
+        ("reduce", "Reduce", 1),
+        ("index index", "ArrangeBy", 1),
+    ]
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+def test_whoever_asks_for_rows_pays_for_the_expressions_behind_them(tmp_path: Path, arrow: bool) -> None:
+    """Whether they are computed here, or by Spark between two calls; what reads pays for itself."""
+    fragments, operators = lowered(tmp_path, counted(quotients(GET_T)), arrow=arrow)
+    (fragment,) = fragments.fragments
+    assert isinstance(fragment, Fragment)
+    expressions = p.Compute if arrow else p.Slot
+    assert named(operators, fragment.stage, times(fragment.stage, expressions)) == {"reduce": 1}
+    assert named(operators, fragment.stage, times(fragment.stage, p.Source)) == {"read t": 1}
+    assert named(operators, fragment.stage, times(fragment.stage, p.Publish)) == {"index index": 1}
+
+
+def test_in_several_tasks_an_operator_is_known_by_what_it_keeps(tmp_path: Path) -> None:
+    """Sums that are made before rows move are the reduce's; a merge is of whom the arrangement is."""
+    fragments, operators = lowered(tmp_path, counted(GET_T))
+    one, many, _ = shapes(fragments)
+    assert named(operators, one, times(one, p.Kernel)) == {"reduce": 1}
+    assert named(operators, many, times(many, p.Kernel)) == {"reduce": 2}
+    assert set(named(operators, many, times(many))) == {"read t", "reduce", "index index"}
+    (kept,) = operators.operators[1].arrangements
+    assert named(operators, many, Spent(merges={kept: 5000, ArrangementId("gone"): 1})) == {"reduce": 5}
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+@pytest.mark.parametrize(("name", "plan", "tables"), BY_HAND, ids=[name for name, _, _ in BY_HAND])
+def test_no_state_and_no_time_is_lost(
+    name: str, plan: Plan, tables: Mapping[str, Table], arrow: bool, tmp_path: Path
+) -> None:
+    """Of every kind of plan: each arrangement has one owner, and of every shape all time is somebody's."""
+    fragments, operators = lowered(tmp_path, plan, tables, arrow=arrow)
+    owned = [a for o in operators.operators for a in o.arrangements]
+    assert sorted(owned) == sorted(fragments.arrangements)
+    for shape in shapes(fragments):
+        spent = times(shape)
+        assert operators.counted(shape, spent).total() == sum(map(sum, spent.stages.values())), shape.name
+
+
+@pytest.mark.parametrize("runner", [InProcessRunner, InTasks])
+def test_what_ran_is_what_is_told(runner: type[InProcessRunner], tmp_path: Path) -> None:
+    """Nothing before a step has been committed; then rows that are there, and time of who had some."""
+    rows = {name: tuple(((n % 5, n, "x"), 0, 1) for n in range(400)) for name in TU}
+    with in_process(tmp_path, TU, History(rows, 0, 1)) as made:
+        description = made.describe(counted(joined(GET_T, GET_U)))
+        dataflow = made.build(description, runner=runner, exchanging=Exchanging(2, 1))
+        outcome = dataflow.run(dataflow.plan_step(Frontier.at(1), made.inputs(dataflow, 1)))
+        assert {(o.records, o.microseconds) for o in dataflow.operators()} == {(0, 0)}
+        dataflow.commit(outcome)
+        found = {o.name: o for o in dataflow.operators()}
+        kept = dataflow.arrangements()
+        dataflow.drop()
+
+    assert {name: o.records for name, o in found.items()} == {
+        "read t": 0,
+        "read u": 0,
+        "join": 800,
+        "reduce": 5,
+        "index index": 5,
+    }
+    assert sum(o.bytes for o in found.values()) == sum(m.bytes for m in kept) > 0
+    assert sum(o.batches for o in found.values()) == sum(len(m.batches) for m in kept)
+    assert all(o.microseconds > 0 for o in found.values())
+
+
+def test_the_clock_stands_still_for_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for who is above while something is made below, nor while nobody asks."""
+    now = [0.0]
+    monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
+    below = p.Constants("c", ())
+    above = p.Negated(below)
+    clock = Clock()
+
+    def work(seconds: float) -> None:
+        now[0] += seconds
+
+    assert clock.turn(above) is None
+    work(1)
+    assert clock.turn(below) is above
+    work(10)
+    clock.turn(above)
+    work(2)
+    clock.turn(None)
+    work(100)
+    clock.turn(above)
+    work(4)
+    clock.turn(None)
+    clock.merged(ArrangementId("a"), 0.5)
+    spent = clock.spent("s")
+    assert spent == Spent({"s": (7_000_000, 10_000_000)}, {ArrangementId("a"): 500_000})
+    assert Spent.from_json(spent.to_json()) == spent
+    assert spent.and_(Spent({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}
