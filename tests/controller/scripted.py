@@ -40,6 +40,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.epoch = epoch
         self.streams: list[list[c.Command]] = []
         self.described = self.nonsense = 0
+        self.incarnation = "incarnation"
         self.collections: tuple[DescribedCollection, ...] = ()
         self.heard = asyncio.Event()
         self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
@@ -64,7 +65,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
             return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
         self.described += 1
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
-        return description_to_proto(Description("incarnation", self.epoch, 0, (), self.collections, shards))
+        return description_to_proto(Description(self.incarnation, self.epoch, 0, (), self.collections, shards))
 
     async def CommandResponseStream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         commands: list[c.Command] = []
@@ -99,11 +100,13 @@ class Listening:
         self.notices: list[Notice] = []
         self.restored = 0
         self.outranked_by: list[int] = []
+        self.greetings: list[str] = []
 
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
         return Standing.CLEAR
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        self.greetings.append(incarnation)
         return ()
 
     def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:

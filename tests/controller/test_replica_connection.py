@@ -100,6 +100,20 @@ def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Cal
     play(scenario)
 
 
+def test_crash_a_probe_that_another_process_answers_ends_the_connection(play: Callable[..., None]) -> None:
+    """The one that was greeted has died, whatever has become of its connection: who was hydrating there is blamed when
+    its successor is greeted, and nothing is written down in the name of that one before."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        replica.incarnation = "successor"
+        instance.replicas[R1].connection.probe_now.set()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert listening.greetings == ["incarnation", "successor"]
+
+    play(scenario)
+
+
 def test_responses_reach_the_instance_and_peeks_their_askers(play: Callable[..., None]) -> None:
     """A hydrated dataflow is news; a peek's answer comes back, and is cancelled everywhere."""
 

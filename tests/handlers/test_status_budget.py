@@ -51,3 +51,13 @@ def test_must_nobody_waits_for_more_than_five_minutes() -> None:
         budget.written(key, 0.0)
 
     assert -1 in budget.choose([-1, *range(100_000)], 300.0)
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    """Names that are never used again would be remembered for ever."""
+    budget: StatusBudget[int] = StatusBudget(0.0)
+    for key in range(100):
+        budget.written(key, 1.0)
+    budget.keep({7})
+    assert write(budget, [7, 8], 2.0) == [8]
+    assert budget._written.keys() == {7, 8}

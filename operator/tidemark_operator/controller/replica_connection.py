@@ -63,7 +63,8 @@ class Host(Protocol):
 
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None: ...
 
-    def probed(self, replica: ReplicaId, description: Description) -> None: ...
+    def probed(self, replica: ReplicaId, description: Description) -> None:
+        """It answers; raises OperatorError if this connection must end."""
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
 

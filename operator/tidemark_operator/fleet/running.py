@@ -274,8 +274,13 @@ class RunningInstance:
         self.flush()
 
     def probed(self, replica: ReplicaId, description: Description) -> None:
-        if state := self.replicas.get(replica):
-            state.description = description
+        """Raises OperatorError where another process answers than the one that was greeted: that one has died."""
+        state = self.replicas.get(replica)
+        if state is None:
+            return
+        if state.description is not None and state.description.incarnation != description.incarnation:
+            raise OperatorError("another process answers at its address")
+        state.description = description
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:

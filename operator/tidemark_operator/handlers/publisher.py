@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from tidemark_operator.handlers.status_budget import StatusBudget
@@ -65,18 +65,24 @@ class Publisher:
 
     async def _sweep(self) -> None:
         moved: dict[Key, dict[str, Any]] = {}
-        for resource in OURS:
-            for key, _ in self._cache.all(resource):
-                change = self._change(key)
-                if change is None:
-                    continue
-                status, at_once = change
-                if at_once:
-                    await self._write(key, status)
-                else:
-                    moved[key] = status
+        keys = [key for resource in OURS for key, _ in self._cache.all(resource)]
+        self._remember_only(set(keys))
+        for key in keys:
+            change = self._change(key)
+            if change is None:
+                continue
+            status, at_once = change
+            if at_once:
+                await self._write(key, status)
+            else:
+                moved[key] = status
         for key in self._budget.choose(moved, asyncio.get_running_loop().time()):
             await self._write(key, moved[key])
+
+    def _remember_only(self, keys: Set[Key]) -> None:
+        """What is gone is forgotten, whatever watch told of it."""
+        self._budget.keep(keys)
+        self._hopeless = {key: status for key, status in self._hopeless.items() if key in keys}
 
     def _change(self, key: Key) -> tuple[dict[str, Any], bool] | None:
         """The status to write and whether at once; None where there is nothing to write."""
@@ -108,7 +114,6 @@ class Publisher:
         except ApiError as error:
             if error.status == 404:
                 self._cache.remove(key)
-                self._budget.forget(key)
             # replaced, or unreachable: the next sweep sees what there is then
             LOG.info("status of %s not written: %s", key, error)
 

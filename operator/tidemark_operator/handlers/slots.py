@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
 from tidemark_operator.controller.quarantine import Death, Standing, blamed
@@ -52,6 +52,7 @@ class Slots:
         self._written: dict[Key, Record] = {}
         self._writers: dict[Key, asyncio.Task[None]] = {}
         self._unsaved: set[Key] = set()
+        self._saving = asyncio.Lock()
 
     def standing(self, running: RunningInstance, owner: str) -> Standing:
         """Of something installed."""
@@ -83,10 +84,11 @@ class Slots:
     def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
         """Others are in the slots than were written down."""
         key = Key(REPLICAS, running.namespace, replica)
-        if key not in self._writers:
+        writer = self._writers.get(key)
+        if writer is None or writer.done():  # done, and its callback is still to come: it has seen nothing of this
             task = asyncio.create_task(self._write(running, replica, key), name=f"slots of {key}")
             self._writers[key] = task
-            task.add_done_callback(lambda _: self._writers.pop(key, None))
+            task.add_done_callback(partial(self._ended, key))
 
     def forget(self, key: Key) -> None:
         """The ComputeReplica is gone."""
@@ -97,6 +99,12 @@ class Slots:
         for task in writers:
             task.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
+
+    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+        if self._writers.get(key) is task:
+            del self._writers[key]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("writing down who hydrates on %s failed: it is tried again", key, exc_info=error)
 
     async def _write(self, running: RunningInstance, replica: ReplicaId, key: Key) -> None:
         """Until what is written is what is so; nothing is scheduled while the API server does not answer."""
@@ -119,12 +127,16 @@ class Slots:
             running.recorded(replica, slots)
 
     async def _save_blame(self) -> None:
-        for key in list(self._unsaved):
-            state = self._world.registry.dataflow(key)
-            if state is not None:
-                status: dict[str, Any] = {"suspects": suspects_status(state.suspicions.values())}
-                await self._publisher.store(key, status, state.uid)
-            self._unsaved.discard(key)
+        """Until all is saved: there may be further blame while some is written."""
+        async with self._saving:
+            while self._unsaved:
+                key = next(iter(self._unsaved))
+                state = self._world.registry.dataflow(key)
+                suspects = suspects_status(state.suspicions.values()) if state else None
+                if state is not None:
+                    await self._publisher.store(key, {"suspects": suspects}, state.uid)
+                if state is None or suspects == suspects_status(state.suspicions.values()):
+                    self._unsaved.discard(key)
 
     def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
         suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)

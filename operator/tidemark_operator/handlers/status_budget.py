@@ -8,7 +8,7 @@ nothing changed                    never
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Set
 from typing import Generic, TypeVar
 
 OBJECT_INTERVAL_SECONDS = 5.0
@@ -42,8 +42,9 @@ class StatusBudget(Generic[K]):
     def written(self, key: K, now: float) -> None:
         self._written[key] = now
 
-    def forget(self, key: K) -> None:
-        self._written.pop(key, None)
+    def keep(self, keys: Set[K]) -> None:
+        """Of objects that are there."""
+        self._written = {key: at for key, at in self._written.items() if key in keys}
 
     def _last(self, key: K) -> float:
         return self._written.get(key, float("-inf"))

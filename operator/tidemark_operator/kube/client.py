@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
+from aiohttp import ClientError
 from kubernetes.aio import client, config
 
 from tidemark_operator.errors import OperatorError
@@ -178,8 +180,10 @@ async def _call(call: Any, **arguments: Any) -> Body:
         return result
     except client.ApiException as error:
         raise _error(error.status or 0, _message(error)) from None
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, ClientError) as error:
         raise ApiError(0, f"the API server does not answer: {error}") from None
+    except JSONDecodeError as error:
+        raise ApiError(0, f"what answers is no API server: {error}") from None
 
 
 def _error(status: int, message: str) -> ApiError:

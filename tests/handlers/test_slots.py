@@ -1,0 +1,123 @@
+"""Who hydrates where is written down in time, whatever happens while something is just being written."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.handlers.revisions import dataflow, rev
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.controller.quarantine import Occupied
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.slots import Slots
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Cache, Key
+from tidemark_operator.kube.client import DATAFLOWS, REPLICAS
+from tidemark_protocol.ids import ReplicaId
+
+R1, R2 = ReplicaId("r1"), ReplicaId("r2")
+D, D1 = Key(DATAFLOWS, "ns", "d"), "ns/d/1"
+BOUND_SECONDS = 20.0
+
+
+class Writing:
+    """In the place of the Publisher: `stored` in order; with a gate, each write waits until it is opened."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[Key, dict[str, Any]]] = []
+        self.begun: asyncio.Queue[None] = asyncio.Queue()
+        self.gate: asyncio.Queue[None] | None = None
+
+    async def store(self, key: Key, status: dict[str, Any], uid: str) -> None:
+        self.begun.put_nowait(None)
+        if self.gate is not None:
+            await self.gate.get()
+        self.stored.append((key, status))
+
+    def deaths(self) -> list[list[str]]:
+        """Of d, as they were written."""
+        suspects = [status["suspects"] for key, status in self.stored if key == D]
+        return [[death["replica"] for s in some for death in s["deaths"]] for some in suspects]
+
+
+class Occupying:
+    """In the place of the instance: who is in the slots of each replica, and who of them is written down."""
+
+    namespace = "ns"
+
+    def __init__(self) -> None:
+        self.owners: dict[ReplicaId, tuple[str, ...]] = {}
+        self.written: dict[ReplicaId, tuple[str, ...]] = {}
+
+    def unrecorded(self, replica: ReplicaId) -> Occupied | None:
+        owners = self.owners.get(replica, ())
+        return None if owners == self.written.get(replica, ()) else Occupied("i2", owners)
+
+    def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
+        self.written[replica] = occupied.owners
+
+
+def slots(writing: Writing) -> Slots:
+    """Of a Dataflow d, on two replicas whose processes i1 were hydrating it."""
+    cache, registry = Cache(), Registry()
+    registry.put_dataflow(dataflow("d", rev("d", 1)))
+    for name in (R1, R2):
+        hydrating = {"incarnation": "i1", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
+        metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"}
+        cache.put(Key(REPLICAS, "ns", name), {"metadata": metadata, "spec": {}, "status": {"hydrating": hydrating}})
+    orchestrator = SimpleNamespace(observe=lambda uid: None)
+    world = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
+    return Slots(cast(World, world), cast(Publisher, writing))
+
+
+def test_a_change_at_the_very_end_of_a_write_is_written_too() -> None:
+    """Between the end of the task that writes and its callback."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        instance = cast(RunningInstance, running)
+        running.owners[R1] = (D1,)
+        of.changed(instance, R1)
+        (writer,) = of._writers.values()
+        for _ in range(1000):  # a turn of the loop each: a wait would be woken after the callback
+            if not writer.done():
+                await asyncio.sleep(0)
+        assert writer.done()
+        running.owners[R1] = ()
+        of.changed(instance, R1)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND_SECONDS)
+        assert running.written[R1] == ()
+        await asyncio.sleep(0)
+        assert of._writers == {}
+
+    asyncio.run(scenario())
+
+
+def test_blame_that_comes_while_some_is_written_is_written_before_the_next_record() -> None:
+    """A second replica dies of the same Dataflow meanwhile; what stood in its record must not be lost with it."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        instance = cast(RunningInstance, running)
+        writing.gate = asyncio.Queue()
+        of.greeted(instance, R1, "i2")
+        running.owners[R1] = (D1,)
+        of.changed(instance, R1)
+        await asyncio.wait_for(writing.begun.get(), BOUND_SECONDS)
+        of.greeted(instance, R2, "i2")
+        running.owners[R2] = (D1,)
+        of.changed(instance, R2)
+        gate, writing.gate = writing.gate, None
+        gate.put_nowait(None)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND_SECONDS)
+
+        records = [at for at, (key, _) in enumerate(writing.stored) if key.name == R2]
+        last = max(at for at, (key, _) in enumerate(writing.stored) if key == D)
+        assert writing.deaths()[-1] == [R1, R2]
+        assert last < records[0]
+
+    asyncio.run(scenario())
