@@ -33,7 +33,7 @@ from tidemark_replica.error_text import told
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.render.contract import SinkDelta
 from tidemark_replica.sinks.csv_files import write_csv
-from tidemark_replica.sinks.staging import attempt, settle
+from tidemark_replica.sinks.staging import attempt, settle, sync
 from tidemark_replica.sinks.updates import Rows, consolidated
 
 MANIFEST = "_manifest.json"
@@ -99,6 +99,7 @@ def _rows_there(copy: Copy, place: Path) -> int:
         manifest = {}
     if not isinstance(manifest, dict) or manifest.get("copy") != copy.id:
         raise CopyFailed(f"{place} exists: a copy is written to a folder that does not")
+    sync(place.parent)  # whoever put it there may have died before it did
     return int(manifest["rows"])
 
 

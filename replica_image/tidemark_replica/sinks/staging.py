@@ -1,7 +1,7 @@
 """A folder for one attempt at a copy, which ends as a whole at its place, or not at all.
 
     .staging/<attempt>.lock   held while the attempt's process lives
-    .staging/<attempt>/       its files; renamed to their place when all of them are there
+    .staging/<attempt>/       its files; renamed to their place when all of them are there, and on disk
 
 What is left of an attempt whose process died is known by its lock being free: the next attempt, anybody's, takes it
 away.
@@ -38,15 +38,38 @@ def attempt(staging: Path) -> Iterator[Path]:
 
 
 def settle(folder: Path, place: Path) -> bool:
-    """Puts the folder at its place, in one move. False where something is there already."""
-    place.parent.mkdir(parents=True, exist_ok=True)
+    """Puts the folder at its place, in one move: also after a power failure all of it is there, or nothing. False where
+    something is there already."""
+    for inside, _, files in os.walk(folder):
+        for name in files:
+            sync(Path(inside, name))
+        sync(Path(inside))
+    _make(place.parent)
     try:
-        folder.rename(place)
+        os.rename(folder, place)
     except OSError as error:
         if error.errno in _TAKEN:
             return False
         raise
+    sync(place.parent)
     return True
+
+
+def sync(path: Path) -> None:
+    """What the file holds, or which names the folder has, is on disk."""
+    held = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
+
+
+def _make(folder: Path) -> None:
+    """The folder, and those that it is in."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
 
 
 def sweep(staging: Path) -> None:
