@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from tests.replica.conversing import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
+from tidemark_operator.controller.working import OperatorWork, operators
 from tidemark_persist import open_shard
 from tidemark_protocol.commands import (
     AllowCompaction,
@@ -22,7 +23,7 @@ from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.lir import MapFilterProject, Mfp
-from tidemark_protocol.responses import Frontiers, Status
+from tidemark_protocol.responses import Frontiers, Response, Status
 from tidemark_protocol.types import STRING
 
 pytestmark = pytest.mark.spark
@@ -50,6 +51,29 @@ def test_views_follow_their_input(
         assert persisted(view.location, time) == table.at(time)
     assert client.wait_for(reaches("input", index_id, 20))
     assert [d.export_ids for d in client.describe().dataflows] == [dataflow.export_ids]
+
+
+def test_what_each_operator_keeps_and_took_is_told(
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """As soon as there was a step, whoever ran it; a new client is told again."""
+    table = Table(tmp_path, "t")
+    table.append(10, *(((n, "a"), 3, 1) for n in range(1000)))
+    dataflow = copies(unique("d"), 6, source=table.metadata, index=unique("i"))
+    (index,) = dataflow.export_ids
+    for _ in range(2):
+        client = connect(*started(dataflow))
+        client.wait_for(lambda said: bool(_told(index, said)))
+        read, kept = _told(index, client.responses)
+        assert (read.kind, read.records, kept.kind, kept.records) == ("Get", 0, "ArrangeBy", 1000)
+        assert kept.name.startswith("index ")
+        assert kept.bytes > 0
+
+
+def _told(id: GlobalId, said: Iterable[Response]) -> tuple[OperatorWork, ...]:
+    """The operators, as the replica said it last and as an operator of ours hears it."""
+    statuses = [r.fields for r in said if isinstance(r, Status) and (r.id, r.kind) == (id, "operators")]
+    return operators(statuses[-1]) if statuses else ()
 
 
 def test_reconnect_reuses_what_is_the_same(
