@@ -104,6 +104,23 @@ def test_the_old_one_writes_between_the_permission_and_the_first_append(tmp_path
         assert persisted(tmp_path / "shard", at) == contents(new, at)
 
 
+def test_permission_counts_that_comes_while_an_append_of_before_is_fenced(tmp_path: Path) -> None:
+    """The verdict is of the term under which it was tried, and there is another one now: it is tried under that."""
+    first, _, old, _ = revisions(tmp_path)
+    other = View(tmp_path / "other", tmp_path / "shard", old, SHARED - 2, Loop())
+    other.step(30)
+    other.sink.allow_writes(WriterTerm(2))
+    other.write_until(30)
+    first.step(40)
+    first.sink.advance()
+    assert first.sink._job is not None, "an append under the first term is on its way"
+    first.sink.allow_writes(WriterTerm(3))
+    first.write_until(40)
+
+    for at in range(30, 40):
+        assert persisted(tmp_path / "shard", at) == contents(old, at), f"at {at}"
+
+
 def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path: Path) -> None:
     """It goes on writing, is refused, says so, and stops: nothing of it comes after the new contents."""
     first, second, _, new = revisions(tmp_path)

@@ -114,7 +114,7 @@ class MaterializedViewSink:
         self._job = self._jobs.submit(
             f"append to {self._id}",
             lambda: self._append(append, term),
-            lambda outcome: self._appended(append, outcome),
+            lambda outcome: self._appended(append, term, outcome),
         )
 
     def _submit_comparison(self, comparison: Comparison) -> None:
@@ -178,10 +178,11 @@ class MaterializedViewSink:
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
 
-    def _appended(self, append: Append, outcome: Outcome[Appended | UpperMismatch]) -> None:
+    def _appended(self, append: Append, term: WriterTerm, outcome: Outcome[Appended | UpperMismatch]) -> None:
         self._job = None
         if isinstance(outcome, Failed):
-            self._failed(outcome.error)
+            if not (isinstance(outcome.error, Fenced) and self._term is not None and self._term > term):
+                self._failed(outcome.error)
             return
         self._backoff.reset()
         won = isinstance(outcome.value, Appended)
