@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from tests.controller.heard import Heard
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.fleet import MAINTAIN_SECONDS
 from tidemark_operator.fleet.running import RunningInstance
@@ -27,10 +27,11 @@ class Trouble(Exception):
     """What was waited for did not come in time."""
 
 
-class Stored:
+class Stored(Heard):
     """The listener: what is stored is installed when the first replica has said what it has."""
 
     def __init__(self, as_of: Callable[[DataflowDescription, Description], DataflowDescription]) -> None:
+        super().__init__()
         self.dataflows: Sequence[DataflowDescription] = ()
         self._as_of = as_of
 
@@ -40,23 +41,8 @@ class Stored:
                 dataflow = Dataflow(wanted.name, self._as_of(wanted, description), LAG_MS)
                 instance.core.create(dataflow, WriterTerm(1))
 
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        return Standing.CLEAR
-
-    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        return ()
-
-    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        if (occupied := instance.unrecorded(replica)) is not None:
-            instance.recorded(replica, occupied)
-
-    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
-
-    def notice(self, instance: RunningInstance, notice: Notice) -> None: ...
-
-    async def outranked(self, by: int) -> None: ...
-
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        """Nobody waits for any, and there are very many."""
 
 
 class Controlled(RunningInstance):

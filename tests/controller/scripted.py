@@ -11,10 +11,9 @@ import grpc
 import pytest
 
 from tests.bounds import BOUND
+from tests.controller.heard import Heard
 from tests.controller.worlds import INPUT, LAG, at
 from tests.protocol.samples import SHARD
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
@@ -93,39 +92,25 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
                     continue
 
 
-class Listening:
+class Listening(Heard):
     """The work queue's side."""
 
     def __init__(self) -> None:
-        self.notices: list[Notice] = []
+        super().__init__()
         self.restored = 0
         self.outranked_by: list[int] = []
         self.greetings: list[str] = []
-
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        return Standing.CLEAR
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         self.greetings.append(incarnation)
         return ()
 
-    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        if (occupied := instance.unrecorded(replica)) is not None:
-            instance.recorded(replica, occupied)
-
     def restore(self, instance: RunningInstance, description: Description) -> None:
         self.restored += 1
-
-    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
-
-    def notice(self, instance: RunningInstance, notice: Notice) -> None:
-        self.notices.append(notice)
 
     async def outranked(self, by: int) -> None:
         self.outranked_by.append(by)
         leadership.term = by + 1
-
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
 
 
 leadership = Leadership(kube=None, namespace="ns", identity="me")  # type: ignore[arg-type]

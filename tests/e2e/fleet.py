@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from tests.bounds import BOUND
+from tests.controller.heard import Heard
 from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
 from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowGone, IngestionReported, Notice
-from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.controller.notices import DataflowGone, IngestionReported
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
@@ -30,41 +30,12 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Description, PeekError, PeekRows
+from tidemark_protocol.responses import PeekError, PeekRows
 from tidemark_protocol.storage import IngestionDescription
 
 LAG_MS = 5
 MAINTAIN_SECONDS = 0.2
 T = TypeVar("T")
-
-
-class Heard:
-    """What the instance tells those around it."""
-
-    def __init__(self) -> None:
-        self.notices: list[Notice] = []
-
-    def restore(self, instance: RunningInstance, description: Description) -> None: ...
-
-    def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        return Standing.CLEAR
-
-    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        return ()
-
-    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        if (occupied := instance.unrecorded(replica)) is not None:
-            instance.recorded(replica, occupied)
-
-    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
-
-    def notice(self, instance: RunningInstance, notice: Notice) -> None:
-        self.notices.append(notice)
-
-    async def outranked(self, by: int) -> None:
-        raise AssertionError(f"a replica serves term {by}")
-
-    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...
 
 
 class Fleet:
