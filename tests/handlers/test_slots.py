@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tests.bounds import BOUND
 from tests.handlers.revisions import dataflow, rev
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.quarantine import Occupied
@@ -19,7 +20,6 @@ from tidemark_protocol.ids import ReplicaId
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 D, D1 = Key(DATAFLOWS, "ns", "d"), "ns/d/1"
-BOUND_SECONDS = 20.0
 
 
 class Writing:
@@ -88,7 +88,7 @@ def test_a_change_at_the_very_end_of_a_write_is_written_too() -> None:
         assert writer.done()
         running.owners[R1] = ()
         of.changed(instance, R1)
-        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND_SECONDS)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
         assert running.written[R1] == ()
         await asyncio.sleep(0)
         assert of._writers == {}
@@ -107,13 +107,13 @@ def test_blame_that_comes_while_some_is_written_is_written_before_the_next_recor
         of.greeted(instance, R1, "i2")
         running.owners[R1] = (D1,)
         of.changed(instance, R1)
-        await asyncio.wait_for(writing.begun.get(), BOUND_SECONDS)
+        await asyncio.wait_for(writing.begun.get(), BOUND)
         of.greeted(instance, R2, "i2")
         running.owners[R2] = (D1,)
         of.changed(instance, R2)
         gate, writing.gate = writing.gate, None
         gate.put_nowait(None)
-        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND_SECONDS)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
 
         records = [at for at, (key, _) in enumerate(writing.stored) if key.name == R2]
         last = max(at for at, (key, _) in enumerate(writing.stored) if key == D)
