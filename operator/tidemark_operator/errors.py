@@ -7,6 +7,7 @@ OperatorError
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── SubscribeEnded       a subscribe that ended before its time
+├── AnswerLost           an answer that went with the replica that kept it
 ├── NotTaken             an answer that its client did not read while others waited
 └── QueryRefused         a query that cannot be answered as asked
     ├── NothingComplete  nor at any other time yet: it is looked at again for a while
@@ -65,6 +66,10 @@ class Changed(QueryRefused):
 
 class SubscribeEnded(OperatorError):
     """The data are in error, the client is too slow, or no replica goes on with it."""
+
+
+class AnswerLost(OperatorError):
+    """A large answer that was being read; what has been read of it is of no use."""
 
 
 class NotTaken(OperatorError):

@@ -69,7 +69,7 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
         "Dataflows that wait for their inputs",
         lambda i: sum(not d.scheduled for o in i.core.dataflows.owners() if (d := i.core.dataflows.get(o))),
     ),
-    "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks)),
+    "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks.pending())),
     "subscribes": ("Clients that follow a query", lambda i: i.clients.subscribes),
     "copies": ("Copies not yet answered", lambda i: i.clients.copies),
     "queued_commands": (

@@ -38,7 +38,8 @@ def check_command(command: Command) -> None:
         case Hello(epoch=epoch) | CreateTimely(epoch=epoch):
             _check_counts(what, epoch=epoch.leader_term, connection=epoch.connection)
         case UpdateConfiguration():
-            _check_counts(what, max_result_bytes=command.max_result_bytes or 0)
+            sizes = {"max_result_bytes": command.max_result_bytes, "stash_above_bytes": command.stash_above_bytes}
+            _check_counts(what, **{name: size or 0 for name, size in sizes.items()})
             check_settings(command.settings)
         case AllowWrites():
             _check_counts(what, term=command.term)

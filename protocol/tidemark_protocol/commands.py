@@ -62,10 +62,12 @@ class InitializationComplete:
 @dataclass(frozen=True)
 class UpdateConfiguration:
     """New values for what is set; None and absent keys stay. Takes effect at once, also for peeks in flight.
-    `settings`: by the names of settings.py."""
+    `max_result_bytes`: a larger answer is an error. `stash_above_bytes`: a larger one is stashed; until it is set,
+    none is, and an answer must fit a message. `settings`: by the names of settings.py."""
 
     max_result_bytes: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    stash_above_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class Peek:
 
 @dataclass(frozen=True)
 class CancelPeek:
-    """No answer is needed any more; one that was given already is not followed by a second."""
+    """No answer is needed any more; one that was given already is not followed by a second. A stashed one goes."""
 
     uuid: str
 

@@ -155,4 +155,6 @@ class History:
 
 def _merge(old: UpdateConfiguration, new: UpdateConfiguration) -> UpdateConfiguration:
     limit = old.max_result_bytes if new.max_result_bytes is None else new.max_result_bytes
-    return replace(old, max_result_bytes=limit, settings={**old.settings, **new.settings})
+    above = old.stash_above_bytes if new.stash_above_bytes is None else new.stash_above_bytes
+    settings = {**old.settings, **new.settings}
+    return replace(old, max_result_bytes=limit, settings=settings, stash_above_bytes=above)

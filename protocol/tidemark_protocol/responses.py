@@ -34,6 +34,15 @@ class PeekRows:
 
 
 @dataclass(frozen=True)
+class PeekStashed:
+    """An answer too large for a message: its Arrow IPC stream of `size` bytes waits at the replica, to be fetched in
+    pieces, until CancelPeek or until the client goes."""
+
+    row_count: int
+    size: int
+
+
+@dataclass(frozen=True)
 class PeekError:
     message: str
 
@@ -48,7 +57,7 @@ class PeekResponse:
     """Exactly one per Peek received."""
 
     uuid: str
-    result: PeekRows | PeekError | PeekCanceled
+    result: PeekRows | PeekStashed | PeekError | PeekCanceled
 
 
 @dataclass(frozen=True)

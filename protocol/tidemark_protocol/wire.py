@@ -74,12 +74,15 @@ def epoch_from_proto(message: pb.Epoch) -> Epoch:
 
 
 def _configuration_to_proto(c: commands.UpdateConfiguration) -> pb.UpdateConfiguration:
-    return pb.UpdateConfiguration(max_result_bytes=c.max_result_bytes, settings=c.settings)
+    return pb.UpdateConfiguration(
+        max_result_bytes=c.max_result_bytes, settings=c.settings, stash_above_bytes=c.stash_above_bytes
+    )
 
 
 def _configuration_from_proto(m: pb.UpdateConfiguration) -> commands.UpdateConfiguration:
     limit = m.max_result_bytes if m.HasField("max_result_bytes") else None
-    return commands.UpdateConfiguration(limit, dict(m.settings))
+    above = m.stash_above_bytes if m.HasField("stash_above_bytes") else None
+    return commands.UpdateConfiguration(limit, dict(m.settings), above)
 
 
 def _run_ingestion_to_proto(c: commands.RunIngestion) -> pb.RunIngestion:
@@ -111,6 +114,8 @@ def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
 def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
     if isinstance(r.result, responses.PeekRows):
         return pb.PeekResponse(uuid=r.uuid, rows=r.result.data, row_count=r.result.row_count)
+    if isinstance(r.result, responses.PeekStashed):
+        return pb.PeekResponse(uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count)
     if isinstance(r.result, responses.PeekError):
         return pb.PeekResponse(uuid=r.uuid, error=r.result.message)
     return pb.PeekResponse(uuid=r.uuid, canceled=True)
@@ -120,6 +125,8 @@ def _peek_response_from_proto(m: pb.PeekResponse) -> responses.PeekResponse:
     kind = m.WhichOneof("result")
     if kind == "rows":
         return responses.PeekResponse(m.uuid, responses.PeekRows(m.rows, m.row_count))
+    if kind == "stashed_bytes":
+        return responses.PeekResponse(m.uuid, responses.PeekStashed(m.row_count, m.stashed_bytes))
     if kind == "error":
         return responses.PeekResponse(m.uuid, responses.PeekError(m.error))
     if kind == "canceled":

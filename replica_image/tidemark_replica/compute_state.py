@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tidemark_protocol.commands import (
     AllowCompaction,
@@ -156,7 +157,11 @@ class ComputeState:
         self._dataflows.shutdown()
 
     def _configure(self, change: UpdateConfiguration) -> None:
+        limits = self._peeks.limits
         if change.max_result_bytes is not None:
-            self._peeks.max_result_bytes = change.max_result_bytes
+            limits = replace(limits, most_bytes=change.max_result_bytes)
+        if change.stash_above_bytes is not None:
+            limits = replace(limits, stash_above=change.stash_above_bytes)
+        self._peeks.limits = limits
         if (level := log_level(change.settings)) is not None:
             set_level(level)

@@ -8,6 +8,8 @@ ReplicaError
 ├── SourceNotReadable   a source whose tables cannot be told
 ├── ScratchInUse        the scratch folder belongs to another process
 ├── AddressNotUsable    the server cannot listen where it was told to
+├── StashFull           more large answers wait to be fetched than may
+├── StashGone           an answer that is not kept any more
 └── DataflowRefused     a dataflow that this replica cannot render; it stays at its as_of and harms no other
 """
 
@@ -50,6 +52,14 @@ class ScratchInUse(ReplicaError):
 
 class AddressNotUsable(ReplicaError):
     """The address is taken, or may not be bound."""
+
+
+class StashFull(ReplicaError):
+    """There is no room for another large answer."""
+
+
+class StashGone(ReplicaError):
+    """The answer was let go, or was never here."""
 
 
 class DataflowRefused(ReplicaError):

@@ -9,7 +9,7 @@ every replica answers alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tidemark_protocol.lir import OrderKey
 from tidemark_protocol.planning import Finishing
 from tidemark_replica.arrangement.nested import is_nested
 from tidemark_replica.arrangement.ordering import ranks
+from tidemark_replica.repeating import ROWS_MOST
 
 Table = Any
 
@@ -29,6 +30,20 @@ def finished(rows: Table, finishing: Finishing) -> Table:
         rows = rows.take(sorted_indices(rows, finishing.order))
     rows = rows.slice(finishing.offset, finishing.limit)
     return rows if finishing.shown is None else rows.select(list(range(finishing.shown)))
+
+
+def finished_batches(batches: Iterable[Any], schema: pa.Schema, finishing: Finishing) -> Iterator[Any]:
+    """The same, batch by batch. Only an order needs all rows at once."""
+    if finishing.order:
+        yield from finished(pa.Table.from_batches(list(batches), schema), finishing).to_batches(ROWS_MOST)
+        return
+    skip, left = finishing.offset, finishing.limit
+    for batch in batches:
+        rows = batch.slice(skip, left)
+        skip = max(0, skip - batch.num_rows)
+        left = None if left is None else left - rows.num_rows
+        if rows.num_rows:
+            yield rows if finishing.shown is None else rows.select(list(range(finishing.shown)))
 
 
 def sorted_indices(rows: Table, order: Sequence[OrderKey]) -> Any:

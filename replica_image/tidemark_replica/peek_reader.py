@@ -1,8 +1,14 @@
-"""Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream."""
+"""Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream.
+
+batches, as they are read ──finished──► Spool ──► PeekRows, where all of them fit
+                                           └────► Stashed
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,14 +17,29 @@ from tidemark_protocol.commands import Peek, ShardTarget
 from tidemark_protocol.frames import MAX_MESSAGE_BYTES
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import PeekRows
+from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.errors import ReplicaError
-from tidemark_replica.finishing import finished
+from tidemark_replica.finishing import finished_batches
+from tidemark_replica.jobs import JobCancelled
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.render.peek import Reading, read_index, read_shard
+from tidemark_replica.stash import Spool, Stash, Stashed
 
 # an answer travels as one message: room is left for its envelope, and for what Arrow's stream adds to the rows
 ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`most_bytes`: what an answer may take; `stash_above`: what it may take as a message, if there is a stash."""
+
+    most_bytes: int
+    stash_above: int | None = None
+
+    @property
+    def spill_above(self) -> int | None:
+        return None if self.stash_above is None else min(self.stash_above, ANSWER_BYTES_MAX)
 
 
 class PeekReader:
@@ -29,28 +50,43 @@ class PeekReader:
         session: Callable[[], Any],
         find: Callable[[GlobalId], IndexTrace | None],
         batches: OpenBatches,
+        stash: Stash,
         *,
         arrow: bool = True,
     ) -> None:
         self._session, self._find, self._batches, self._arrow = session, find, batches, arrow
+        self._stash = stash
 
-    def __call__(self, peek: Peek, max_result_bytes: int) -> PeekRows:
-        """The answer, finished; raises what `render.peek` raises, and ReplicaError for an index that is gone."""
-        reading = Reading(self._session, min(max_result_bytes, ANSWER_BYTES_MAX), self._batches, self._arrow)
+    def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | Stashed:
+        """The answer, finished; raises what `render.peek` raises, ReplicaError for an index that is gone, StashFull,
+        OSError, and JobCancelled where it is not wanted any more."""
+        most = limits.most_bytes if limits.stash_above is not None else min(limits.most_bytes, ANSWER_BYTES_MAX)
+        spool = Spool(self._stash, limits.spill_above)
+        with ExitStack() as on_failure:
+            on_failure.callback(spool.close)
+            rows = _written(spool, peek, self._batches_of(peek, most), stopped)
+            if spool.on_disk:
+                on_failure.pop_all()
+                return Stashed(spool, rows)
+            return PeekRows(spool.in_memory(), rows)
+
+    def _batches_of(self, peek: Peek, most_bytes: int) -> Iterator[Any]:
+        reading = Reading(self._session, most_bytes, self._batches, self._arrow)
         if isinstance(peek.target, ShardTarget):
-            rows = read_shard(reading, peek.target.shard, peek)
-        else:
-            index = self._find(peek.target.id)
-            if index is None:
-                raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
-            rows = read_index(reading, index, peek)
-        answer = finished(rows, peek.finishing)
-        return PeekRows(_stream(answer), answer.num_rows)
+            return read_shard(reading, peek.target.shard, peek)
+        index = self._find(peek.target.id)
+        if index is None:
+            raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
+        return read_index(reading, index, peek)
 
 
-def _stream(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+def _written(spool: Spool, peek: Peek, batches: Iterator[Any], stopped: Callable[[], bool]) -> int:
+    """How many rows there are."""
+    schema, rows = arrow_schema(peek.columns[: peek.finishing.shown]), 0
+    with pa.ipc.new_stream(spool, schema) as writer:
+        for batch in finished_batches(batches, arrow_schema(peek.columns), peek.finishing):
+            if stopped():
+                raise JobCancelled(f"peek {peek.uuid}")
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows

@@ -5,16 +5,19 @@ What can be read of an index is what its export promises outside, which is never
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from tidemark_protocol.commands import Peek, ShardTarget
 from tidemark_protocol.responses import PeekRows
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.jobs import Job, Jobs, Outcome
+from tidemark_replica.peek_reader import Limits
 from tidemark_replica.peeks import Readable
 from tidemark_replica.shards import ShardWatch
+from tidemark_replica.stash import Stashed
 
-Read = Callable[[Peek, int], PeekRows]
+Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | Stashed]
 
 
 class Targets:
@@ -22,6 +25,7 @@ class Targets:
 
     def __init__(self, dataflows: Dataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
         self._dataflows, self._watch, self._jobs, self._read = dataflows, watch, jobs, read
+        self._unwanted: dict[str, threading.Event] = {}
 
     def readable(self, peek: Peek) -> Readable | str | None:
         if isinstance(peek.target, ShardTarget):
@@ -33,10 +37,13 @@ class Targets:
             return f"{peek.target.id} cannot be read: {dataflow.refusal}"
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
-    def read(self, peek: Peek, max_result_bytes: int, done: Callable[[Outcome[PeekRows]], None]) -> Job:
-        return self._jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, max_result_bytes), done)
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+        unwanted = self._unwanted[peek.uuid] = threading.Event()
+        return self._jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
 
     def forget(self, peek: Peek) -> None:
+        if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
+            unwanted.set()
         self._watch.unfollow(("peek", peek.uuid))
 
     def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:

@@ -1,9 +1,10 @@
 """Peeks: waiting until their time is complete, then read on the pool, then answered exactly once.
 
-    Peek ──► waiting ──(upper > timestamp)──► reading ──► PeekRows | PeekError
+    Peek ──► waiting ──(upper > timestamp)──► reading ──► PeekRows | PeekError | PeekStashed
                 └────────── CancelPeek ──────────┴──────► PeekCanceled          client gone ──► nothing
 
-A target that is not here, or that has been compacted past the timestamp, is answered with an error.
+What was stashed is kept until CancelPeek, which is not answered then, or until the client goes. A target that is not
+here, or that has been compacted past the timestamp, is answered with an error.
 """
 
 from __future__ import annotations
@@ -16,8 +17,17 @@ from typing import Protocol
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, Response
+from tidemark_protocol.responses import (
+    PeekCanceled,
+    PeekError,
+    PeekResponse,
+    PeekRows,
+    PeekStashed,
+    Response,
+)
 from tidemark_replica.jobs import Failed, Job, Outcome
+from tidemark_replica.peek_reader import Limits
+from tidemark_replica.stash import Stash, Stashed
 
 PEEKS_MAX = 10_000
 DEFAULT_MAX_RESULT_BYTES = 32 * 1024 * 1024
@@ -37,7 +47,7 @@ class PeekTargets(Protocol):
     def readable(self, peek: Peek) -> Readable | str | None:
         """What can be read, or why nothing can; None while that is not known yet."""
 
-    def read(self, peek: Peek, max_result_bytes: int, done: Callable[[Outcome[PeekRows]], None]) -> Job:
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
         """Starts reading on a pool."""
 
     def forget(self, peek: Peek) -> None:
@@ -61,12 +71,13 @@ class Peeks:
         self,
         send: Callable[[Response], None],
         targets: PeekTargets,
+        stash: Stash,
         answered: Callable[[object, float], None] = lambda result, seconds: None,
     ) -> None:
         """`answered` is told of every answer, and how long it took."""
-        self._send, self._targets, self._answered = send, targets, answered
+        self._send, self._targets, self._answered, self._stash = send, targets, answered, stash
         self._pending: dict[str, _Pending] = {}
-        self.max_result_bytes = DEFAULT_MAX_RESULT_BYTES
+        self.limits = Limits(DEFAULT_MAX_RESULT_BYTES)
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -83,11 +94,14 @@ class Peeks:
     def cancel(self, uuid: str) -> None:
         if pending := self._pending.get(uuid):
             self._answer(pending, PeekCanceled())
+        else:
+            self._stash.drop(uuid)
 
     def drop_all(self) -> None:
         """The client is gone: no one is owed anything."""
         for pending in list(self._pending.values()):
             self._end(pending)
+        self._stash.clear()
 
     def maintain(self) -> None:
         for pending in list(self._pending.values()):
@@ -109,15 +123,21 @@ class Peeks:
         elif readable is not None:
             pending.admitted = True
             if not readable.upper.less_equal(peek.timestamp):
-                pending.job = self._targets.read(peek, self.max_result_bytes, lambda end: self._done(pending, end))
+                pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
 
-    def _done(self, pending: _Pending, outcome: Outcome[PeekRows]) -> None:
+    def _done(self, pending: _Pending, outcome: Outcome[PeekRows | Stashed]) -> None:
         """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
-        if self._pending.get(pending.peek.uuid) is pending:
-            result = PeekError(str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
-            self._answer(pending, result)
+        found = PeekError(str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        if self._pending.get(pending.peek.uuid) is not pending:
+            if isinstance(found, Stashed):
+                found.spool.close()
+        elif isinstance(found, Stashed):
+            self._stash.keep(pending.peek.uuid, found)
+            self._answer(pending, PeekStashed(found.row_count, found.spool.size))
+        else:
+            self._answer(pending, found)
 
-    def _answer(self, pending: _Pending, result: PeekRows | PeekError | PeekCanceled) -> None:
+    def _answer(self, pending: _Pending, result: PeekRows | PeekStashed | PeekError | PeekCanceled) -> None:
         self._end(pending)
         self._send(PeekResponse(pending.peek.uuid, result))
         self._answered(result, time.monotonic() - pending.came)

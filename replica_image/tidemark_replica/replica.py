@@ -33,6 +33,7 @@ from tidemark_replica.server import ComputeService, start_server
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.stash import Stash
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
 from tidemark_replica.worker import Worker
@@ -56,6 +57,7 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS)
         self._metrics = Metrics()
+        self._stash = Stash(self._scratch.folder / "stash")
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
         self._renderer = Renderer(
             self._spark, self._scratch.folder, arrow=options.arrow, workers=_step_workers(options)
@@ -68,7 +70,8 @@ class Replica:
     def run(self) -> bool:
         """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
         prepare_address(self._options.listen)
-        service = ComputeService(self._gate, self._mailbox, self._describer, self._ingestions.inspect)
+        inspect, piece = self._ingestions.inspect, self._stash.piece
+        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_port)
@@ -101,9 +104,10 @@ class Replica:
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
         )
         read_peek = PeekReader(
-            self._spark.get, self._renderer.find, self._renderer.open_batches, arrow=self._options.arrow
+            self._spark.get, self._renderer.find, self._renderer.open_batches, self._stash, arrow=self._options.arrow
         )
-        peeks = Peeks(respond, Targets(dataflows, watch, self._peek_jobs, read_peek), self._metrics.peek)
+        targets = Targets(dataflows, watch, self._peek_jobs, read_peek)
+        peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
 

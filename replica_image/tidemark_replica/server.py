@@ -36,7 +36,14 @@ from tidemark_protocol.responses import Description
 from tidemark_protocol.stages import Stages
 from tidemark_protocol.storage import FilesSource, SourceSpec, SourceTable, TpchSource
 from tidemark_replica.client import Client
-from tidemark_replica.errors import AddressNotUsable, ClientTooSlow, EpochRefused, SourceNotReadable, StreamBroken
+from tidemark_replica.errors import (
+    AddressNotUsable,
+    ClientTooSlow,
+    EpochRefused,
+    SourceNotReadable,
+    StashGone,
+    StreamBroken,
+)
 from tidemark_replica.gate import Gate, Replaced
 from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
 from tidemark_replica.options import Tls
@@ -67,6 +74,7 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 Describe = Callable[[pb.DescribeRequest], Description]
 Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
+Piece = Callable[[str, int], bytes]
 
 
 class Conversation:
@@ -128,11 +136,12 @@ def unbroken(requests: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class ComputeService:
-    """The three calls of the service."""
+    """The four calls of the service."""
 
-    def __init__(self, gate: Gate, mailbox: Mailbox, describe: Describe, inspect: Inspect) -> None:
+    def __init__(self, gate: Gate, mailbox: Mailbox, describe: Describe, inspect: Inspect, piece: Piece) -> None:
+        """`piece`: of a stashed answer, from an offset on."""
         self._gate, self._mailbox, self._refusals = gate, mailbox, Refusals()
-        self._describe, self._inspect = describe, inspect
+        self._describe, self._inspect, self._piece = describe, inspect, piece
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
         conversation = Conversation(self._gate, self._mailbox, self._refusals)
@@ -166,6 +175,15 @@ class ComputeService:
             raise
         return pb.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
 
+    def fetch_stash(self, request: pb.FetchStashRequest, context: Any) -> pb.FetchStashResponse:
+        if request.offset < 0:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"offset {request.offset} is before the beginning")
+        try:
+            return pb.FetchStashResponse(data=self._piece(request.uuid, request.offset))
+        except StashGone as error:
+            context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+            raise
+
     def handler(self) -> Any:
         """The service by hand: the stream takes bytes, so that a frame which does not parse is refused by us."""
         return grpc.method_handlers_generic_handler(
@@ -179,6 +197,9 @@ class ComputeService:
                 ),
                 "InspectSource": grpc.unary_unary_rpc_method_handler(
                     self.inspect_source, pb.InspectSourceRequest.FromString, pb.InspectSourceResponse.SerializeToString
+                ),
+                "FetchStash": grpc.unary_unary_rpc_method_handler(
+                    self.fetch_stash, pb.FetchStashRequest.FromString, pb.FetchStashResponse.SerializeToString
                 ),
             },
         )

@@ -29,7 +29,7 @@ from tidemark_protocol.responses import (
     Response,
 )
 
-R1 = ReplicaId("r1")
+R1, PIECE_BYTES = ReplicaId("r1"), 1000
 
 
 class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
@@ -41,6 +41,8 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.described = self.nonsense = 0
         self.incarnation = "incarnation"
         self.collections: tuple[DescribedCollection, ...] = ()
+        self.stash: dict[str, bytes] = {}
+        self.fetched: list[int] = []
         self.heard = asyncio.Event()
         self._outbox: asyncio.Queue[list[Any] | None] = asyncio.Queue()
 
@@ -65,6 +67,14 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.described += 1
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
         return description_to_proto(Description(self.incarnation, self.epoch, 0, (), self.collections, shards))
+
+    async def FetchStash(self, request: Any, context: Any) -> Any:
+        self.fetched.append(request.offset)
+        self.heard.set()
+        if request.uuid not in self.stash:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no answer of that peek is kept here")
+        data = self.stash[request.uuid][request.offset : request.offset + PIECE_BYTES]
+        return compute_pb2.FetchStashResponse(data=data)
 
     async def CommandResponseStream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         commands: list[c.Command] = []

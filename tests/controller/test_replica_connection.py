@@ -13,7 +13,7 @@ from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged
-from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.check_command import check_command
 from tidemark_protocol.frontier import Frontier
@@ -35,7 +35,7 @@ def test_what_is_set_anew_is_told_to_those_that_are_there_and_all_to_those_to_co
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         for level in (LogLevel.DEBUG, LogLevel.DEBUG, LogLevel.WARNING):
-            instance.configure({LOG_LEVEL: level.value})
+            instance.configure({LOG_LEVEL: level.value}, DEFAULT_RESULT_BYTES)
         await replica.until(lambda: len(configured(replica.streams[0])) == 3)
         assert configured(replica.streams[0])[1:] == [{LOG_LEVEL: "debug"}, {LOG_LEVEL: "warning"}]
 

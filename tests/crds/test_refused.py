@@ -36,6 +36,8 @@ INSTANCES = [
     (bent("ComputeInstance", {"storage.secretRef": {"name": "s"}}), 'unknown field "spec.storage.secretRef"'),
     (bent("ComputeInstance", {"readPolicy.lag": "-1s"}), "spec.readPolicy.lag: .* should match"),
     (bent("ComputeInstance", {"readPolicy.lag": "721h"}), "spec.readPolicy.lag: .* must be at most 720h"),
+    (bent("ComputeInstance", {"maxResultSize": "1Ki"}), "spec.maxResultSize: .* should match"),
+    (bent("ComputeInstance", {"maxResultSize": "9Gi"}), "spec.maxResultSize: .* must be from 1Mi to 8Gi"),
     (manifest("ComputeInstance", name="a.b"), "metadata.name: .* must be a DNS label"),
 ]
 SOURCES = [

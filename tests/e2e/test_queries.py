@@ -97,6 +97,33 @@ def test_crash_a_query_outlives_the_replica_that_computes_it(system: System) -> 
     ]
 
 
+def test_a_large_answer_comes_whole_and_past_the_maximum_not_at_all(system: System) -> None:
+    """Of 60 MB, in any order and in the one asked for; `maxResultSize` counts at once. No folder keeps any of it."""
+    sql = "SELECT id, repeat(CAST(id AS STRING), 200) AS text FROM range(0, 60000)"
+    expected = [{"id": id, "text": str(id) * 200} for id in range(60_000)]
+    assert sorted(system.query(sql)["rows"], key=lambda row: int(row["id"])) == expected
+    assert system.query(f"{sql} ORDER BY id DESC LIMIT 50000 OFFSET 5")["rows"] == expected[-6:-50_006:-1]
+    _limit(system, "1Mi")
+    try:
+        refused = wait_for("the maximum to count", lambda: _refused(system, sql), system.log)
+        assert "max size of 1048576 bytes" in refused
+        assert "spec.maxResultSize" in refused
+    finally:
+        _limit(system, "1Gi")
+    stashes = (system.home / "operator" / "replicas").glob("*/scratch/*/stash/*")
+    assert list(stashes) == []
+
+
+def _limit(system: System, size: str) -> None:
+    patch = f'{{"spec":{{"maxResultSize":"{size}"}}}}'
+    system.kubectl("patch", "computeinstance", "default", "--type=merge", "-p", patch)
+
+
+def _refused(system: System, sql: str) -> str:
+    """Why; empty where it is answered."""
+    return system.tidemark("query", sql, "-n", system.namespace, "-o", "json").stderr
+
+
 def _by_nation(system: System) -> None:
     """The one Dataflow of this file, and nothing left of earlier queries."""
     system.dataflow("by-nation", BY_NATION, index={"key": ["c_nationkey"]})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import grpc
 
@@ -31,10 +32,12 @@ from tidemark_replica.gate import Gate
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.metrics import Metrics
+from tidemark_replica.peek_reader import Limits
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.refusals import Refusals
 from tidemark_replica.server import Conversation, status_of
+from tidemark_replica.stash import Stash
 from tidemark_replica.worker import Worker
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
@@ -105,7 +108,7 @@ class ReplicaEdge:
         watch, self._storage, self._pool = Watch(EveryShard(), respond), Stored(), pool
         self._dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
         targets = Targets(self._dataflows, watch, pool, self._read)  # type: ignore[arg-type]
-        self._peeks = Peeks(respond, targets)
+        self._peeks = Peeks(respond, targets, Stash(Path()))
         self._state = ComputeState(
             respond,
             self._dataflows,
@@ -165,7 +168,7 @@ class ReplicaEdge:
     def _start(self, dataflow: InstalledDataflow, refused: Callable[[str], None]) -> Idle:
         return Idle(dataflow)
 
-    def _read(self, peek: Peek, max_result_bytes: int) -> PeekRows:
+    def _read(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows:
         return PeekRows(b"", 0)
 
 

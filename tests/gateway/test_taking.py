@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -16,6 +17,11 @@ from tidemark_operator.gateway.taking import give
 CHUNK, CHUNKS = bytes(1024 * 1024), 64
 
 
+async def chunks() -> AsyncIterator[bytes]:
+    for _ in range(CHUNKS):
+        yield CHUNK
+
+
 class Served:
     """A real server that gives as much as no window of HTTP/2 takes, while `room` is full."""
 
@@ -27,7 +33,7 @@ class Served:
         async with refusals(context):
             try:
                 async with self._room.reserved(1):
-                    await give(context, [CHUNK] * CHUNKS, self._room)
+                    await give(context, chunks(), self._room)
             finally:
                 self.gave_up.set()
 

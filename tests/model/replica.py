@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.model.subscribes import Sender
@@ -45,12 +46,12 @@ from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.refusals import Refusals
 from tidemark_replica.server import Conversation
+from tidemark_replica.stash import Stash
 from tidemark_replica.worker import Worker
 
 TERM = 2**63 - 1
 """The highest leadership term that there can be: a stranger's is none above it."""
-CONFIG = InstanceConfig("default", "/data")
-METRICS = Metrics()
+CONFIG, METRICS = InstanceConfig("default", "/data"), Metrics()
 
 
 class Violation(AssertionError):
@@ -255,7 +256,7 @@ class SimReplica:
         self._initialized, self._greeted = False, 0
         self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
         targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
-        self._peeks = Peeks(respond, targets)
+        self._peeks = Peeks(respond, targets, Stash(Path()))
         self.state = ComputeState(
             respond,
             self.dataflows,
@@ -339,7 +340,7 @@ class SimReplica:
         self.drivers[dataflow] = Driver(dataflow, self)
         return self.drivers[dataflow]
 
-    def _read(self, peek: Peek, max_result_bytes: int) -> PeekRows:
+    def _read(self, peek: Peek, *limits: object) -> PeekRows:
         """As the pool does it, possibly long after the peek was admitted."""
         dataflow = self.dataflows.find(peek.target.id)
         if dataflow is not None:

@@ -77,8 +77,8 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
         ],
     ),
     "configuration is merged": (
-        [c.UpdateConfiguration(5, {"a": "1"}), c.UpdateConfiguration(None, {"b": "2"})],
-        [c.UpdateConfiguration(5, {"a": "1", "b": "2"})],
+        [c.UpdateConfiguration(5, {"a": "1"}, 3), c.UpdateConfiguration(None, {"b": "2"}), c.UpdateConfiguration(7)],
+        [c.UpdateConfiguration(7, {"a": "1", "b": "2"}, 3)],
     ),
     "commands about unknown ids change nothing": ([c.Schedule(INDEX), c.AllowWrites(VIEW, WriterTerm(1))], []),
     "an ingestion dropped is forgotten": (

@@ -34,7 +34,7 @@ COMMANDS: list[c.Command] = [
     c.Hello("nonce", Epoch(3, 4)),
     c.CreateInstance(c.InstanceConfig("default", "file:///data")),
     c.InitializationComplete(),
-    c.UpdateConfiguration(1 << 20, {"log_level": "debug"}),
+    c.UpdateConfiguration(1 << 20, {"log_level": "debug"}, 1 << 10),
     c.UpdateConfiguration(),
     c.CreateDataflow(DATAFLOW),
     c.Schedule(ID),
@@ -51,6 +51,7 @@ COMMANDS: list[c.Command] = [
 RESPONSES: list[r.Response] = [
     r.Frontiers(ID, Frontier.at(0), None, Frontier.empty()),
     r.PeekResponse("peek-1", r.PeekRows(b"ipc", 3)),
+    r.PeekResponse("peek-1", r.PeekStashed(3, 1 << 40)),
     r.PeekResponse("peek-1", r.PeekError("division by zero")),
     r.PeekResponse("peek-1", r.PeekCanceled()),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),

@@ -23,9 +23,11 @@ from tidemark_protocol.lir import Get, MapFilterProject, Mfp, refs
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column
 from tidemark_replica.arrangement.errors import OutOfFrontier
+from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
+from tidemark_replica.render import peek as peeks
 from tidemark_replica.render.open_batches import OpenBatches
-from tidemark_replica.render.peek import Reading, read_index, read_shard
+from tidemark_replica.render.peek import Reading
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +71,18 @@ def refs_of(index: IndexTrace) -> list[Any]:
 
 def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> pa.Table:
+    return whole(peeks.read_index(reading, index, peek), peek)
+
+
+def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> pa.Table:
+    return whole(peeks.read_shard(reading, shard, peek), peek)
+
+
+def whole(batches: Iterator[Any], peek: Peek) -> pa.Table:
+    return pa.Table.from_batches(list(batches), arrow_schema(peek.columns))
 
 
 def no_session() -> Any:

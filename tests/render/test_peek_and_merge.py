@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.oracle.histories import random_history
@@ -58,7 +59,7 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
         peek = Peek(
             "u", IndexTarget(INDEX), Time(BEFORE - 1), MapFilterProject.identity(T.schema), Finishing(), index.columns
         )
-        found = read_index(Reading(lambda: None, 1 << 20), index, peek)
+        found = pa.Table.from_batches(list(read_index(Reading(lambda: None, 1 << 20), index, peek)))
 
         expected = Counter(HISTORY.rows_at("t", BEFORE - 1))
         assert expected

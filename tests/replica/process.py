@@ -95,6 +95,15 @@ class ScriptedClient(ReplicaStream):
             assert self._changed.wait_for(lambda: self._ended, BOUND), "the stream goes on"
         return self.error
 
+    def fetch(self, peek: str, offset: int) -> bytes | None:
+        """A piece of a stashed answer; None where it is not kept."""
+        try:
+            return bytes(self.stub.FetchStash(pb.FetchStashRequest(uuid=peek, offset=offset), timeout=BOUND).data)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return None
+            raise
+
     def describe(self, shards: dict[str, str] | None = None) -> Description:
         refs = [pb.ShardRef(id=ShardId(i), location=at) for i, at in (shards or {}).items()]
         return description_from_proto(self.stub.Describe(pb.DescribeRequest(shards=refs), timeout=BOUND))

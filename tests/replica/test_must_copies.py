@@ -20,7 +20,7 @@ from tests.replica.plans import COLUMNS
 from tidemark_protocol.dataflow import CopyToSink as CopyToExport
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse
-from tidemark_replica.sinks import copy_files
+from tidemark_replica import repeating
 from tidemark_replica.sinks.copy_files import MANIFEST, Copy, CopyFailed, write_copy
 from tidemark_replica.sinks.copy_to import CopyToSink
 from tidemark_replica.sinks.staging import attempt
@@ -70,7 +70,7 @@ def test_split_a_large_copy_is_divided_on_disk_and_has_the_same_rows(
 ) -> None:
     """Several files, the same rows; what the division needed is gone."""
     monkeypatch.setattr("tidemark_replica.sinks.updates.SHARE_BYTES", 20_000)
-    monkeypatch.setattr(copy_files, "ROWS_MOST", 100)
+    monkeypatch.setattr(repeating, "ROWS_MOST", 100)
     contents: list[Update] = [((n % 500, f"r{n % 500}"), 10, 1) for n in range(3000)]
     copy = copy_of(tmp_path)
     assert written(tmp_path, copy, contents) == 3000

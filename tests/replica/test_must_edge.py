@@ -85,11 +85,21 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         CreateDataflow(copies("d", 10, source=shard("t"), index="d-view", view=shard("v"))),
         CreateDataflow(copies("d", 2**63 - 1, source=shard("t"), index="i")),
         UpdateConfiguration(max_result_bytes=-1),
+        UpdateConfiguration(stash_above_bytes=-1),
         UpdateConfiguration(settings={"log_level": "loud"}),
         Hello("n", Epoch(-1, 0)),
         Peek("", ShardTarget(GlobalId("t"), shard("t")), Time(0), MapFilterProject(()), Finishing(), ()),
     ],
-    ids=["exports nothing", "exports an id twice", "no time", "less than nothing", "no level", "no epoch", "no uuid"],
+    ids=[
+        "exports nothing",
+        "exports an id twice",
+        "no time",
+        "less than nothing",
+        "less than no stash",
+        "no level",
+        "no epoch",
+        "no uuid",
+    ],
 )
 def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
     """Before anything acts on it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,19 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, Response
+from tidemark_protocol.responses import (
+    PeekCanceled,
+    PeekError,
+    PeekResponse,
+    PeekRows,
+    PeekStashed,
+    Response,
+)
+from tidemark_replica.errors import StashGone
 from tidemark_replica.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.peek_reader import Limits
 from tidemark_replica.peeks import Peeks, Readable
+from tidemark_replica.stash import Spool, Stash, Stashed
 
 INDEX = GlobalId("i")
 ROWS = PeekRows(b"rows", 1)
@@ -24,13 +35,13 @@ class Index:
 
     def __init__(self, since: int, upper: int) -> None:
         self.since, self.upper, self.gone = since, upper, False
-        self.reads: list[Callable[[Outcome[PeekRows]], None]] = []
+        self.reads: list[Callable[[Outcome[PeekRows | Stashed]], None]] = []
         self.jobs: list[Job] = []
 
     def readable(self, peek: Peek) -> Readable | str | None:
         return "i was dropped" if self.gone else Readable(Frontier.at(self.since), Frontier.at(self.upper))
 
-    def read(self, peek: Peek, max_result_bytes: int, done: Callable[[Outcome[PeekRows]], None]) -> Job:
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
         self.reads.append(done)
         self.jobs.append(Job(peek.uuid))
         return self.jobs[-1]
@@ -43,10 +54,12 @@ def peek(uuid: str, at: int) -> Peek:
 
 
 class Scene:
-    def __init__(self, since: int, upper: int) -> None:
+    def __init__(self, since: int, upper: int, folder: Path = Path()) -> None:
+        """`folder`: where large answers are kept."""
         self.said: list[Response] = []
+        self.stash = Stash(folder)
         self.index = Index(since, upper)
-        self.peeks = Peeks(self.said.append, self.index)
+        self.peeks = Peeks(self.said.append, self.index, self.stash)
 
     def move(self, upper: int) -> None:
         self.index.upper = upper
@@ -135,3 +148,44 @@ def test_a_dropped_index_answers_waiting_peeks_with_an_error(reading: bool) -> N
     (answer,) = scene.said
     assert isinstance(answer, PeekResponse)
     assert isinstance(answer.result, PeekRows if reading else PeekError)
+
+
+def stashed(scene: Scene, content: bytes) -> Stashed:
+    """A large answer, written whole."""
+    spool = Spool(scene.stash, above=0)
+    spool.write(content)
+    return Stashed(spool, 1)
+
+
+def test_must_answer_once_what_is_stashed_and_keep_it_until_cancelled(tmp_path: Path) -> None:
+    """One PeekStashed; pieces from any offset; CancelPeek takes it away, and is not answered."""
+    scene = Scene(0, 10, tmp_path)
+    scene.peeks.add(peek("p", 9))
+    scene.index.reads[0](Done(stashed(scene, b"0123456789")))
+    assert scene.said == [PeekResponse("p", PeekStashed(1, 10))]
+    assert [scene.stash.piece("p", offset) for offset in (0, 4, 4, 10)] == [b"0123456789", b"456789", b"456789", b""]
+    scene.peeks.cancel("p")
+    scene.peeks.cancel("p")
+
+    assert len(scene.said) == 1
+    assert scene.stash.taken == 0
+    with pytest.raises(StashGone):
+        scene.stash.piece("p", 0)
+
+
+@pytest.mark.parametrize("end", ["cancel", "drop_all"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_crash_nothing_stashed_outlives_who_asked(end: str, when: str, tmp_path: Path) -> None:
+    """Cancelled, or the client gone, while it is being written or after it was answered: its room is free."""
+    scene = Scene(0, 10, tmp_path)
+    scene.peeks.add(peek("p", 9))
+    answer = stashed(scene, b"0123456789")
+    if when == "after":
+        scene.index.reads[0](Done(answer))
+    scene.peeks.cancel("p") if end == "cancel" else scene.peeks.drop_all()
+    if when == "before":
+        scene.index.reads[0](Done(answer))
+
+    assert scene.stash.taken == 0
+    with pytest.raises(StashGone):
+        scene.stash.piece("p", 0)

@@ -14,9 +14,10 @@ import pytest
 
 from tests.replica.conversing import reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
-from tests.replica.process import ScriptedClient
+from tests.replica.process import ScriptedClient, wait_until
 from tests.replica.tables import Table
 from tidemark_protocol.commands import (
+    CancelPeek,
     IndexTarget,
     Peek,
     ShardTarget,
@@ -26,7 +27,7 @@ from tidemark_protocol.expr import Call, ColumnRef, Literal
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.lir import MapFilterProject, Mfp, OrderKey
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, Response, Status
+from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, PeekStashed, Response, Status
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, Column
 
 pytestmark = pytest.mark.spark
@@ -85,6 +86,39 @@ def test_peeks_read_indexes_and_shards(connect: Callable[..., ScriptedClient], t
     assert "exceeds max size of 10" in str(answer(client, peek_of(index, 9)))
     client.send(UpdateConfiguration(max_result_bytes=1 << 20))
     assert "not an index" in str(answer(client, peek_of(IndexTarget(GlobalId("gone")), 9)))
+
+
+def test_an_answer_past_a_bound_is_fetched(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:
+    """The same rows as in a message, from any offset; gone with CancelPeek, and with the client."""
+    table = Table(tmp_path, "t")
+    table.append(10, *(((n, "x"), 3, 1) for n in range(5000)))
+    dataflow = copies(unique("d"), 4, source=table.metadata, index=unique("i"))
+    client = connect(*started(dataflow))
+    index = IndexTarget(dataflow.export_ids[0])
+    client.wait_for(reaches("output", dataflow.export_ids[0], 10))
+    client.send(UpdateConfiguration(stash_above_bytes=10_000))
+    asked = peek_of(index, 9)
+    kept = stashed(client, asked)
+    data = client.fetch(asked.uuid, 0)
+    rows = pa.ipc.open_stream(data).read_all()
+    assert len(data) == kept.size
+    assert (rows.num_rows, sorted(rows.column(0).to_pylist())) == (kept.row_count, list(range(5000)))
+    assert client.fetch(asked.uuid, 9_000) == data[9_000:]
+    assert client.fetch(asked.uuid, kept.size) == b""
+    client.send(CancelPeek(asked.uuid))
+    wait_until(lambda: client.fetch(asked.uuid, 0) is None)
+
+    later = peek_of(index, 9)
+    stashed(client, later)
+    other = connect(*started(dataflow))
+    wait_until(lambda: other.fetch(later.uuid, 0) is None)
+
+
+def stashed(client: ScriptedClient, peek: Peek) -> PeekStashed:
+    client.send(peek)
+    found = client.wait_for(lambda said: [r for r in said if isinstance(r, PeekResponse) and r.uuid == peek.uuid])
+    assert isinstance(found[0].result, PeekStashed)
+    return found[0].result
 
 
 def test_an_error_in_the_data_is_told_and_goes_away(connect: Callable[..., ScriptedClient], tmp_path: Path) -> None:

@@ -205,6 +205,11 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     ),
     (
         ComputeInstance,
+        body("ComputeInstance", {"storage": {"location": "/a"}, "maxResultSize": "9Gi"}),
+        "spec.maxResultSize: must be from 1Mi to 8Gi, not 9Gi",
+    ),
+    (
+        ComputeInstance,
         body("ComputeInstance", {"storage": {"location": "s3://bucket/x"}}),
         "spec.storage.location: must be an absolute path or a file:/// URL, not 's3://bucket/x'",
     ),

@@ -65,17 +65,12 @@ class Instance:
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
-        self._peeks, self._transients, self._initialized = PeekBook(), Transients(), False
+        self.peeks, self._transients, self._initialized = PeekBook(), Transients(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
         """Those connected, in order of name."""
         return sorted(self._links)
-
-    @property
-    def peeks(self) -> list[Peek]:
-        """What was asked and is not answered yet."""
-        return self._peeks.pending()
 
     @property
     def links(self) -> list[Link]:
@@ -136,7 +131,7 @@ class Instance:
         self.dataflows.connected(replica)
         own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
-        self._peeks.connected(replica, commands)
+        self.peeks.connected(replica, commands)
         link.send([*commands, *own, complete])
         return notices
 
@@ -152,7 +147,7 @@ class Instance:
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
         self.dataflows.disconnected(replica)
-        self._peeks.disconnected(replica)
+        self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._links), *self._reap()]
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
@@ -176,7 +171,7 @@ class Instance:
             case SubscribeResponse() | CopyToResponse():
                 return self._transient(replica, response, now_ms)
             case PeekResponse():
-                return self._answer(response)
+                return self._answer(replica, response)
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields)
             case ShardFrontiers(id, upper, since):
@@ -198,7 +193,7 @@ class Instance:
         if why := self._unreadable(peek):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         self._hold(peek, Frontier.at(peek.timestamp))
-        self._peeks.add(peek, self._links if target is None else [target], target)
+        self.peeks.add(peek, self._links if target is None else [target], target)
         if target is None:
             self._broadcast([peek])
         else:
@@ -207,11 +202,12 @@ class Instance:
 
     def cancel_peek(self, uuid: str) -> None:
         """No answer is wanted any more, or one was given. CancelPeek to all who were asked, and only then the hold
-        goes."""
-        asked = self._peeks.remove(uuid)
+        goes. Of an answer that was stashed, only its keeper is left to be told."""
+        asked, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
         if asked is None:
+            if keeper := self.peeks.let_go(uuid):
+                self.send_to(keeper, cancel)
             return
-        cancel = CancelPeek(uuid)
         self._history.push(cancel)
         for replica in asked.replicas:
             self.send_to(replica, cancel)
@@ -262,7 +258,7 @@ class Instance:
                 link.send([command])
 
     def _reap(self) -> list[Notice]:
-        answers = self._peeks.unanswerable(lambda peek: self._unreadable(peek) is None)
+        answers = self.peeks.unanswerable(lambda peek: self._unreadable(peek) is None)
         for answer in answers:
             self.cancel_peek(answer.uuid)
         gone = self.dataflows.reap()
@@ -307,8 +303,8 @@ class Instance:
         state.statuses[kind] = dict(fields)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]
 
-    def _answer(self, response: PeekResponse) -> list[Notice]:
-        answer = self._peeks.first_answer(response)
+    def _answer(self, replica: ReplicaId, response: PeekResponse) -> list[Notice]:
+        answer = self.peeks.first_answer(replica, response)
         if answer is None:
             return []
         self.cancel_peek(response.uuid)

@@ -4,6 +4,9 @@ A peek may have a target: then that replica alone is asked, and the peek fails w
 
 The order at an answer matters: first CancelPeek to everyone, then the read hold goes. Otherwise a replica could be
 allowed to compact what another answer, not yet cancelled, still reads.
+
+An answer that was stashed stays at the replica that gave it. That one is told CancelPeek last: when it has been read,
+or nobody will read it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 
 from tidemark_protocol.commands import Command, Peek
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows
+from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, PeekStashed
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class PeekAnswer:
     """The one answer that the peek's asker gets."""
 
     uuid: str
-    result: PeekRows | PeekError
+    result: PeekRows | PeekStashed | PeekError
 
 
 @dataclass
@@ -34,10 +37,11 @@ class Asked:
 
 
 class PeekBook:
-    """What was asked and not answered."""
+    """What was asked and not answered, and who keeps what was stashed."""
 
     def __init__(self) -> None:
         self._pending: dict[str, Asked] = {}
+        self._kept: dict[str, ReplicaId] = {}
 
     def add(self, peek: Peek, asked: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
         self._pending[peek.uuid] = Asked(peek, set(asked), target)
@@ -48,6 +52,14 @@ class PeekBook:
     def remove(self, uuid: str) -> Asked | None:
         return self._pending.pop(uuid, None)
 
+    def keeper(self, uuid: str) -> ReplicaId | None:
+        """Who keeps the answer; None once it is lost."""
+        return self._kept.get(uuid)
+
+    def let_go(self, uuid: str) -> ReplicaId | None:
+        """Nobody reads the answer any more: who is to be told."""
+        return self._kept.pop(uuid, None)
+
     def connected(self, replica: ReplicaId, commands: Iterable[Command]) -> None:
         """These are said to a replica that joins: it is asked too."""
         for command in commands:
@@ -57,6 +69,7 @@ class PeekBook:
     def disconnected(self, replica: ReplicaId) -> None:
         for pending in self._pending.values():
             pending.replicas.discard(replica)
+        self._kept = {uuid: keeper for uuid, keeper in self._kept.items() if keeper != replica}
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
         """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked, and
@@ -64,10 +77,14 @@ class PeekBook:
         lost = [p for p in self._pending.values() if not p.replicas and (p.target or not is_there(p.peek))]
         return [PeekAnswer(p.peek.uuid, PeekError(_why(p))) for p in lost]
 
-    def first_answer(self, response: PeekResponse) -> PeekAnswer | None:
+    def first_answer(self, replica: ReplicaId, response: PeekResponse) -> PeekAnswer | None:
         """None for late answers, for cancellations, and for peeks that nobody asked."""
-        if response.uuid not in self._pending or not isinstance(response.result, PeekRows | PeekError):
+        asked = self._pending.get(response.uuid)
+        if asked is None or not isinstance(response.result, PeekRows | PeekStashed | PeekError):
             return None
+        if isinstance(response.result, PeekStashed):
+            asked.replicas.discard(replica)
+            self._kept[response.uuid] = replica
         return PeekAnswer(response.uuid, response.result)
 
 

@@ -99,6 +99,11 @@ class ReplicaConnection:
         )
         return answer
 
+    async def fetch(self, uuid: str, offset: int) -> bytes:
+        """A piece of a stashed answer; raises grpc.RpcError, or OperatorError where there is no connection."""
+        request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
+        return bytes((await self._connected().FetchStash(request, timeout=DESCRIBE_SECONDS)).data)
+
     async def _attempt(self) -> None:
         """One connection, until it ends for whatever reason."""
         connection = 0

@@ -33,20 +33,18 @@ from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
-from tidemark_protocol.commands import (
-    Command,
-    InstanceConfig,
-    Peek,
-    RunIngestion,
-    UpdateConfiguration,
-)
+from tidemark_protocol.commands import Command, InstanceConfig, Peek, RunIngestion, UpdateConfiguration
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description, PeekError, PeekRows, Response, Status
+from tidemark_protocol.responses import Description, PeekError, PeekRows, PeekStashed, Response, Status
 from tidemark_protocol.storage import IngestionDescription, SourceSpec
 
 LOG = logging.getLogger(__name__)
-MAX_RESULT_BYTES = 32 * 1024 * 1024
+DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
+STASH_ABOVE_BYTES = 4 * 1024 * 1024
+"""Larger answers stay at the replica, and are fetched as their readers take them."""
+Answer = PeekRows | PeekStashed | PeekError
+_RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 T = TypeVar("T")
 
 
@@ -81,13 +79,14 @@ class RunningInstance:
         self.namespace, self.name, self.config = namespace, config.instance, config
         precautions = Precautions(standing=lambda owner: listener.standing(self, owner), recorded=True)
         self.core = Instance(shards, precautions)
-        self.core.configure(UpdateConfiguration(max_result_bytes=MAX_RESULT_BYTES))
+        self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
+        self.max_result_bytes = DEFAULT_RESULT_BYTES
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts = Lags(), Counts()
         self._leadership, self._listener = leadership, listener
         self._connections = 0
-        self._answers: dict[str, asyncio.Future[PeekRows | PeekError]] = {}
+        self._answers: dict[str, asyncio.Future[Answer]] = {}
         self.clients = Clients(self, backlog or Backlog())
         # the peek that a dataflow is there for, and its target, until replicas are done with it
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
@@ -96,12 +95,14 @@ class RunningInstance:
     def online(self) -> list[ReplicaId]:
         return sorted(r for r, state in self.replicas.items() if state.online)
 
-    def configure(self, settings: Mapping[str, str]) -> None:
+    def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
         """What of it is new is told to the replicas that there are, and all to those to come."""
         changed = {name: value for name, value in settings.items() if self._settings.get(name) != value}
-        if changed:
+        most = None if max_result_bytes == self.max_result_bytes else max_result_bytes
+        if changed or most is not None:
             self._settings |= changed
-            self.core.configure(UpdateConfiguration(settings=changed))
+            self.max_result_bytes = max_result_bytes
+            self.core.configure(UpdateConfiguration(most, changed))
             self.flush()
 
     def attach(self, replica: ReplicaId, address: str) -> None:
@@ -185,23 +186,29 @@ class RunningInstance:
         self._notify(self.core.drop(owner, over, cause))
         self.flush()
 
-    async def peek(self, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:
-        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas."""
-        future: asyncio.Future[PeekRows | PeekError] = asyncio.get_running_loop().create_future()
-        self._answers[peek.uuid] = future
+    async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
+        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas. One that is stashed
+        is to be read (stashes.py), and then to be let go."""
+        future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
+        result: Answer | None = None
         try:
             self._notify(self.core.peek(peek, target))
             self.flush()
             with self.counts.peeks.timed() as outcome:
                 result = await future
-                outcome.result = "rows" if isinstance(result, PeekRows) else "error"
+                outcome.result = _RESULTS[type(result)]
             return result
         finally:
             del self._answers[peek.uuid]
-            self.core.cancel_peek(peek.uuid)
-            self.flush()
+            if not isinstance(result, PeekStashed):
+                self.let_go(peek.uuid)
 
-    async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> PeekRows | PeekError:
+    def let_go(self, uuid: str) -> None:
+        """Nobody waits for the answer any more, or reads it."""
+        self.core.cancel_peek(uuid)
+        self.flush()
+
+    async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> Answer:
         """The answer of a dataflow that is there for this peek alone."""
         self._queries[dataflow.owner] = (peek.uuid, target)
         try:
@@ -315,7 +322,7 @@ class RunningInstance:
                 case _:
                     self._listener.notice(self, notice)
 
-    def _answer(self, uuid: str, result: PeekRows | PeekError) -> None:
+    def _answer(self, uuid: str, result: Answer) -> None:
         future = self._answers.get(uuid)
         if future is not None and not future.done():
             future.set_result(result)

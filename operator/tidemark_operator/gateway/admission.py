@@ -2,8 +2,9 @@
 
     asked ──reserve the most that an answer may take──► answered ──keep what it takes──► taken by the client: free
 
-A peek waits for room for the largest answer that a replica may give; what it does not need is free for the next one as
-soon as the answer is there. Queries with operators, which take long, have room of their own, so that they never keep
+A peek waits for room for the largest answer that a replica sends at once; what it does not need is free for the next
+one as soon as the answer is there. A larger answer stays at the replica, and its reader holds the room that its pieces
+take on their way. Queries with operators, which take long, have room of their own, so that they never keep
 lookups waiting.
 """
 
@@ -14,8 +15,8 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-PEEKS_BYTES = 256 * 1024 * 1024
-ONE_SHOTS_BYTES = 128 * 1024 * 1024
+PEEKS_BYTES = 128 * 1024 * 1024
+ONE_SHOTS_BYTES = 16 * 1024 * 1024
 
 
 class Room:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import NothingComplete, QueryRefused
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import Answer, RunningInstance
 from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
@@ -34,7 +34,6 @@ from tidemark_operator.kube.client import INSTANCES
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
-from tidemark_protocol.responses import PeekError, PeekRows
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
@@ -52,11 +51,15 @@ class Query:
     dataflow: Dataflow | None = None
     target: ReplicaId | None = None
 
-    async def answer(self) -> PeekRows | PeekError:
-        """To be called at once: what is held while nobody reads it yet is held by nobody."""
+    async def answer(self) -> Answer:
+        """To be called at once: what is held while nobody reads it yet is held by nobody. Then to be let go."""
         if self.dataflow is None:
             return await self.instance.peek(self.peek, self.target)
         return await self.instance.query(self.dataflow, self.peek, self.target)
+
+    def let_go(self) -> None:
+        """The answer has been read, or nobody reads it."""
+        self.instance.let_go(self.peek.uuid)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,20 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import NotTaken, OperatorError, PlannerUnavailable, QueryRefused, SubscribeEnded
+from tidemark_operator.errors import (
+    AnswerLost,
+    NotTaken,
+    OperatorError,
+    PlannerUnavailable,
+    QueryRefused,
+    SubscribeEnded,
+)
 from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
 
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
+    (AnswerLost, grpc.StatusCode.ABORTED, ""),
     (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),

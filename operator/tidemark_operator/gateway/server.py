@@ -12,14 +12,15 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.fleet.running import MAX_RESULT_BYTES, now_ms
+from tidemark_operator.fleet.running import STASH_ABOVE_BYTES, now_ms
+from tidemark_operator.fleet.stashes import pieces
 from tidemark_operator.gateway.access import Access, Doorkeeper
 from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Room
 from tidemark_operator.gateway.copies import Copies
@@ -37,7 +38,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
-from tidemark_protocol.responses import PeekError
+from tidemark_protocol.responses import PeekError, PeekRows, PeekStashed
 
 LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1024 * 1024
@@ -96,13 +97,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def _answer(self, prepared: Prepared, context: Any) -> str | None:
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
-        async with room.reserved(MAX_RESULT_BYTES) as held:
+        async with room.reserved(STASH_ABOVE_BYTES) as held:
             query = prepared.now()
             result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message
-            held.shrink(len(result.data))
-            await give(context, _messages(query, result.data), room)
+            if isinstance(result, PeekRows):
+                held.shrink(len(result.data))
+            try:
+                await give(context, _messages(query, result), room)
+            finally:
+                query.let_go()
         return None
 
     async def Subscribe(self, request: Any, context: Any) -> None:
@@ -148,10 +153,14 @@ def _cause(cause: Cause) -> Any:
     )
 
 
-def _messages(query: Query, data: bytes) -> Iterator[Any]:
+async def _messages(query: Query, answer: PeekRows | PeekStashed) -> AsyncIterator[Any]:
     yield gateway_pb2.QueryReply(header=_header(query))
-    for start in range(0, len(data), CHUNK_BYTES):
-        yield gateway_pb2.QueryReply(arrow=data[start : start + CHUNK_BYTES])
+    if isinstance(answer, PeekStashed):
+        async for piece in pieces(query.instance, query.peek.uuid, answer.size):
+            yield gateway_pb2.QueryReply(arrow=piece)
+    else:
+        for start in range(0, len(answer.data), CHUNK_BYTES):
+            yield gateway_pb2.QueryReply(arrow=answer.data[start : start + CHUNK_BYTES])
 
 
 def _header(query: Query) -> Any:

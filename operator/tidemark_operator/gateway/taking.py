@@ -7,7 +7,7 @@ chunk ──taken──► chunk ──not taken──► others wait for room? 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterable
 from typing import Any
 
 from tidemark_operator.errors import NotTaken
@@ -16,9 +16,9 @@ from tidemark_operator.gateway.admission import Room
 PATIENCE_SECONDS = 10.0
 
 
-async def give(context: Any, messages: Iterable[Any], room: Room) -> None:
+async def give(context: Any, messages: AsyncIterable[Any], room: Room) -> None:
     """To the end; raises NotTaken where the client takes nothing for a while, and `room` is wanted."""
-    for message in messages:
+    async for message in messages:
         write = asyncio.ensure_future(context.write(message))
         try:
             while not (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]:

@@ -31,7 +31,7 @@ def prepare_instance(world: World, key: Key) -> None:
     else:
         running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
         running.core.precautions.concurrency = instance.hydration_concurrency
-        running.configure({LOG_LEVEL: instance.log_level.value})
+        running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
 
 
 async def reconcile_replica(world: World, key: Key) -> None:

@@ -76,7 +76,7 @@ def _dataflows(world: World, namespace: str) -> Iterator[Row]:
 
 def _peeks(world: World, namespace: str) -> Iterator[Row]:
     for running in world.fleet.of(namespace):
-        for peek in running.core.peeks:
+        for peek in running.core.peeks.pending():
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
 
 

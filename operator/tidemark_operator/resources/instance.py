@@ -10,12 +10,14 @@ from tidemark_operator.resources.durations import duration_ms
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.locations import local_path
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.quantities import size_bytes
 from tidemark_protocol.settings import LogLevel
 
 KIND = "ComputeInstance"
 PLURAL = "computeinstances"
 
 DEFAULT_LAG = "60s"
+DEFAULT_RESULT_SIZE = "1Gi"
 _MOST_LAG_MS = 720 * 3_600_000
 
 
@@ -40,6 +42,8 @@ class ComputeInstance:
     """How many dataflows a replica hydrates at a time."""
     log_level: LogLevel
     """Of its replicas."""
+    max_result_bytes: int
+    """A query whose answer takes more is refused."""
     suspend: bool
 
     @classmethod
@@ -51,6 +55,7 @@ class ComputeInstance:
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
+            max_result_bytes=size_bytes(spec, "maxResultSize", DEFAULT_RESULT_SIZE, ("1Mi", "8Gi")),
             suspend=spec.flag("suspend", False),
         )
 

@@ -9,7 +9,6 @@ from tidemark_operator.resources.fields import Fields
 
 _UNIT = {"Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 _MEMORY = re.compile(r"([0-9]+)(Mi|Gi|Ti)")
-_LEAST_MEMORY, _MOST_MEMORY = 1 << 30, 1 << 40
 _MOST_CORES = 256
 
 
@@ -27,12 +26,21 @@ def cores(fields: Fields, name: str, default: int) -> int:
 
 
 def memory_bytes(fields: Fields, name: str, default: str) -> int:
-    """An amount of memory in bytes, written in Mi, Gi or Ti."""
+    """An amount of memory, from 1Gi to 1Ti."""
+    return size_bytes(fields, name, default, ("1Gi", "1Ti"))
+
+
+def size_bytes(fields: Fields, name: str, default: str, bounds: tuple[str, str]) -> int:
+    """A number of bytes, written in Mi, Gi or Ti; refused outside of the bounds."""
     text = fields.text(name, default)
-    match = _MEMORY.fullmatch(text)
-    if match is None:
+    amount, (least, most) = _bytes(text), map(_bytes, bounds)
+    if amount is None or least is None or most is None:
         raise InvalidValue(fields.at(name), f"must be an amount such as 2Gi or 1536Mi, not {text!r:.40}")
-    amount = int(match[1]) * _UNIT[match[2]]
-    if not _LEAST_MEMORY <= amount <= _MOST_MEMORY:
-        raise InvalidValue(fields.at(name), f"must be from 1Gi to 1Ti, not {text}")
+    if not least <= amount <= most:
+        raise InvalidValue(fields.at(name), f"must be from {bounds[0]} to {bounds[1]}, not {text}")
     return amount
+
+
+def _bytes(text: str) -> int | None:
+    match = _MEMORY.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNIT[match[2]]

@@ -99,7 +99,7 @@ class InitializationComplete(_message.Message):
     def __init__(self) -> None: ...
 
 class UpdateConfiguration(_message.Message):
-    __slots__ = ("max_result_bytes", "settings")
+    __slots__ = ("max_result_bytes", "settings", "stash_above_bytes")
     class SettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -109,9 +109,11 @@ class UpdateConfiguration(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     MAX_RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    STASH_ABOVE_BYTES_FIELD_NUMBER: _ClassVar[int]
     max_result_bytes: int
     settings: _containers.ScalarMap[str, str]
-    def __init__(self, max_result_bytes: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    stash_above_bytes: int
+    def __init__(self, max_result_bytes: _Optional[int] = ..., settings: _Optional[_Mapping[str, str]] = ..., stash_above_bytes: _Optional[int] = ...) -> None: ...
 
 class CreateDataflow(_message.Message):
     __slots__ = ("description",)
@@ -222,18 +224,20 @@ class Frontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
-    __slots__ = ("uuid", "rows", "error", "canceled", "row_count")
+    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CANCELED_FIELD_NUMBER: _ClassVar[int]
+    STASHED_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     rows: bytes
     error: str
     canceled: bool
+    stashed_bytes: int
     row_count: int
-    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., row_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")
@@ -386,6 +390,20 @@ class DescribeResponse(_message.Message):
     collections: _containers.RepeatedCompositeFieldContainer[DescribedCollection]
     shards: _containers.RepeatedCompositeFieldContainer[DescribedShard]
     def __init__(self, incarnation: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ..., hydrations: _Optional[int] = ..., dataflows: _Optional[_Iterable[_Union[DescribedDataflow, _Mapping]]] = ..., collections: _Optional[_Iterable[_Union[DescribedCollection, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ...) -> None: ...
+
+class FetchStashRequest(_message.Message):
+    __slots__ = ("uuid", "offset")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    offset: int
+    def __init__(self, uuid: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class FetchStashResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class InspectSourceRequest(_message.Message):
     __slots__ = ("source",)

@@ -49,6 +49,11 @@ class ComputeStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
                 _registered_method=True)
+        self.FetchStash = channel.unary_unary(
+                '/tidemark.compute.v1.Compute/FetchStash',
+                request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.FromString,
+                _registered_method=True)
 
 
 class ComputeServicer:
@@ -75,6 +80,13 @@ class ComputeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchStash(self, request, context):
+        """A piece of a stashed answer, for as long as its peek is not cancelled and the stream that asked it is served.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ComputeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_ComputeServicer_to_server(servicer, server):
                     servicer.InspectSource,
                     request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.SerializeToString,
+            ),
+            'FetchStash': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchStash,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class Compute:
             '/tidemark.compute.v1.Compute/InspectSource',
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchStash(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.compute.v1.Compute/FetchStash',
+            tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.FromString,
             options,
             channel_credentials,
             insecure,

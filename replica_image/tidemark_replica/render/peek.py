@@ -5,7 +5,9 @@
 Where the Arrow evaluator knows all of the expressions and filters, the files are read right here, and no job runs; a
 literal key reads only what has that key. Otherwise one job: a leaf, Catalyst, and `finish` in a task. Errors come
 first: a collection that holds one shows it and nothing else, whatever the peek asks for. A negative multiplicity is an
-error too.
+error too. Rows come in batches, as they are read, and an error may follow some: then they are not the answer.
+
+An answer may be as large as its asker allows; one that has to be in memory at once, less.
 """
 
 from __future__ import annotations
@@ -45,10 +47,13 @@ from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.render.flow import arrow_types
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.mfp import compile_mfp, projection_of
+from tidemark_replica.repeating import repeated
 
 TOO_LARGE = "RESULT_TOO_LARGE"
 NEGATIVE = "NEGATIVE_MULTIPLICITY"
 BATCH_ROWS = 65_536
+SORTED_BYTES_MAX = 256 * 1024 * 1024
+JOB_BYTES_MAX = 128 * 1024 * 1024
 Contents = Callable[[], Iterator[Updates]]
 
 
@@ -108,34 +113,53 @@ class Reading:
     arrow: bool = True
 
 
-def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> pa.Table:
-    """The rows of an index; raises ViewInError, ResultTooLarge, OutOfFrontier."""
+def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Iterator[Any]:
+    """The rows of an index, before its order and offset; raises ViewInError, ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
         source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals)
         here = source if reading.batches is None else partial(source.through, reading.batches)
-        return _read(reading, source, here, _schema(index.columns), peek)
+        yield from _read(reading, source, here, _schema(index.columns), peek)
 
 
-def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> pa.Table:
-    """The rows of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
+def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> Iterator[Any]:
+    """The same of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
     return _read(reading, source, source, shard.schema, peek)
 
 
-def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> pa.Table:
+def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> Iterator[Any]:
     """`here`: the same contents as `source`, for this process."""
     _check(schema, peek)
-    finish = _finish_of(peek.finishing, reading.max_bytes)
     columns = projection_of(peek.mfp)
-    if columns is not None:
-        batches = finish(_projected(here(), columns))
-    elif reading.arrow and admits(peek.mfp):
+    by_job = columns is None and not (reading.arrow and admits(peek.mfp))
+    bound = _bound(reading.max_bytes, by_job, bool(peek.finishing.order))
+    finish = _finish_of(peek.finishing, bound.bytes)
+    if by_job:
+        batches = _by_job(reading.session(), source, peek.mfp, finish)
+    elif columns is None:
         batches = finish(map(evaluation(peek.mfp), here()))
     else:
-        batches = _by_job(reading.session(), source, peek.mfp, finish)
-    return _table(batches, peek.columns, reading.max_bytes)
+        batches = finish(_projected(here(), columns))
+    yield from _answer(batches, peek.columns, bound)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How large an answer may be; `but`: what else would help than to ask for less."""
+
+    bytes: int
+    but: str
+
+
+def _bound(asked: int, by_job: bool, ordered: bool) -> Bound:
+    bounds = [Bound(asked, "allow more (spec.maxResultSize)")]
+    if by_job:
+        bounds.append(Bound(JOB_BYTES_MAX, "make its expressions a view: they are computed by Spark here"))
+    if ordered:
+        bounds.append(Bound(SORTED_BYTES_MAX, "leave ORDER BY to the reader: it is sorted in memory here"))
+    return min(bounds, key=lambda bound: bound.bytes)
 
 
 def _finish_of(finishing: Finishing, max_bytes: int) -> Finish | FinishTop:
@@ -193,8 +217,7 @@ class Finish:
                 yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
                 return
             rows += int(counts.sum())
-            repeated = pa.array(np.repeat(np.arange(batch.num_rows), counts))
-            yield _rows(batch.take(repeated))
+            yield from map(_rows, repeated(batch, counts))
 
 
 @dataclass(frozen=True)
@@ -273,21 +296,20 @@ def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[
         yield make_updates([row[c] for c in columns], at, diffs(batch), errors(batch))
 
 
-def _table(batches: Iterable[Any], columns: Sequence[Column], max_bytes: int) -> pa.Table:
+def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound) -> Iterator[Any]:
     """The rows under the peek's names, or the error that takes their place."""
-    schema, made = arrow_schema(columns), []
+    schema = arrow_schema(columns)
     for batch in batches:
         found = batch.column(batch.num_columns - 1)
         if found.null_count < len(found):
-            raise _error(str(found.drop_null()[0].as_py()), max_bytes)
+            raise _error(str(found.drop_null()[0].as_py()), bound)
         arrays = [c.cast(t) for c, t in zip(batch.columns[:-1], schema.types, strict=True)]
-        made.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return pa.Table.from_batches(made, schema)
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _error(error: str, max_bytes: int) -> ViewInError | ResultTooLarge:
+def _error(error: str, bound: Bound) -> ViewInError | ResultTooLarge:
     if json.loads(error)["code"] == TOO_LARGE:
-        return ResultTooLarge(f"result exceeds max size of {max_bytes} bytes: filter it, limit it, or allow more")
+        return ResultTooLarge(f"result exceeds max size of {bound.bytes} bytes: filter it, limit it, or {bound.but}")
     return ViewInError(f"the result is in error: {told(error)}")
 
 

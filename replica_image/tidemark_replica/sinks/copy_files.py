@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -32,12 +31,12 @@ from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.error_text import told
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.render.contract import SinkDelta
+from tidemark_replica.repeating import repeated
 from tidemark_replica.sinks.csv_files import write_csv
 from tidemark_replica.sinks.staging import attempt, settle, sync
 from tidemark_replica.sinks.updates import Rows, consolidated
 
 MANIFEST = "_manifest.json"
-ROWS_MOST = 65_536
 Table = Any
 
 
@@ -128,14 +127,6 @@ def _check_contents(share: Table) -> None:
         raise CopyFailed(f"what is to be copied is in error: {told(pc.min(failing).as_py())}")
     if pc.min(share.column(DIFF)).as_py() < 0:
         raise CopyFailed("what is to be copied is in error: NEGATIVE_MULTIPLICITY")
-
-
-def repeated(rows: Table, counts: Any) -> Iterator[Table]:
-    """Each row as often as it counts, in pieces of at most ROWS_MOST."""
-    ends = np.cumsum(counts)
-    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MOST):
-        wanted = np.arange(start, min(start + ROWS_MOST, int(ends[-1])))
-        yield rows.take(pa.array(np.searchsorted(ends, wanted, "right")))
 
 
 def _write_parquet(folder: Path, shares: Iterator[Iterator[Table]], schema: pa.Schema) -> tuple[int, list[str]]:

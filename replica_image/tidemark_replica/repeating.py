@@ -1,0 +1,21 @@
+"""Rows as often as they are there, a piece at a time: a million copies of one row never stand beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+ROWS_MOST = 65_536
+R = TypeVar("R")
+
+
+def repeated(rows: R, counts: Any) -> Iterator[R]:
+    """Each row of a table or batch as often as it counts, in pieces of at most ROWS_MOST."""
+    ends = np.cumsum(counts)
+    taken: Any = rows
+    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MOST):
+        wanted = np.arange(start, min(start + ROWS_MOST, int(ends[-1])))
+        yield taken.take(pa.array(np.searchsorted(ends, wanted, "right")))
