@@ -14,8 +14,13 @@ EMPTY = 2**63 - 1
 
 def parse(text: str, option: str = "--as-of") -> int:
     """The time in milliseconds; raises CliError."""
-    if text.isdigit():
-        return int(text)
+    time = int(text) if text.isascii() and text.isdigit() else _milliseconds(text, option)
+    if not 0 <= time < EMPTY:
+        raise CliError(f"{option} {text}: times are from 1970 on, in milliseconds below {EMPTY}")
+    return time
+
+
+def _milliseconds(text: str, option: str) -> int:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -10,6 +10,8 @@ OperatorError
 ├── AnswerLost           an answer that went with the replica that kept it
 ├── NotTaken             an answer that its client did not read while others waited
 └── QueryRefused         a query that cannot be answered as asked
+    ├── TimeNotReadable  at the time asked for; at others it can
+    ├── TooMany          as many run, or wait, as may
     ├── NothingComplete  nor at any other time yet: it is looked at again for a while
     └── Changed          what it reads is not there any more
 """
@@ -51,6 +53,14 @@ class RevisionUnreadable(OperatorError):
 
 class QueryRefused(OperatorError):
     """The query names nothing, or a time that cannot be read."""
+
+
+class TimeNotReadable(QueryRefused):
+    """The time asked for is none, is past, or has not come; the message says which can be read."""
+
+
+class TooMany(QueryRefused):
+    """There is no place for another one now."""
 
 
 class NothingComplete(QueryRefused):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.bounds import BOUND
 from tidemark_cli import times
+from tidemark_cli.errors import CliError
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
@@ -269,6 +270,13 @@ def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypat
 def test_as_of_takes_numbers_and_times(text: str, expected: int) -> None:
     """UTC unless it says otherwise."""
     assert times.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1969-12-31", str(2**63 - 1), str(2**70), "yesterday", "³"])
+def test_what_is_no_time_is_refused_before_anybody_is_asked(text: str) -> None:
+    """Before 1970, past what 63 bits hold, or no time at all."""
+    with pytest.raises(CliError, match=f"--as-of '?{text}"):
+        times.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,14 @@ def test_what_cannot_be_answered_says_why_and_harms_nobody(system: System) -> No
     }.items():
         done = system.tidemark("query", sql, "-n", system.namespace)
         assert (done.returncode, said in done.stderr) == (1, True), done.stderr
-    done = system.tidemark("query", "SELECT count(*) FROM tpch.orders", "-n", system.namespace, "--as-of", "1")
-    assert "cannot be read at 1 any more" in done.stderr
+    for command in (
+        ("query", "SELECT count(*) FROM tpch.orders"),
+        ("subscribe", "tpch.orders"),
+        ("copy", "tpch.orders", "--to", "past"),
+    ):
+        for time, says in {"1": "cannot be read at 1 any more: only from", str(2**62): "and before"}.items():
+            done = system.tidemark(*command, "-n", system.namespace, "--as-of", time)
+            assert (done.returncode, says in done.stderr) == (1, True), done.stderr
     done = system.tidemark("query", "SELECT count(*) FROM tpch.orders", "-n", system.namespace, "--instance", "nowhere")
     assert "no ComputeInstance nowhere" in done.stderr
 

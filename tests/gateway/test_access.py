@@ -10,7 +10,7 @@ import pytest
 
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.gateway import access
-from tidemark_operator.gateway.access import Doorkeeper, Forbidden, Unauthenticated, Unreviewed
+from tidemark_operator.gateway.access import Access, Doorkeeper, Forbidden, Unauthenticated, Unreviewed
 from tidemark_operator.gateway.listening import Listening, Tls
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.kube.reviews import Action, Reviews, User
@@ -106,6 +106,32 @@ def test_what_the_api_server_said_is_believed_for_a_while() -> None:
     clock.now += access.BELIEVED_SECONDS + 1
     with pytest.raises(Forbidden):
         run(see_rows(at, VIEW))
+
+
+def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
+    """Whoever comes again and again with it, also at once, does not reach the API server; and pushes out nobody."""
+    clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
+    at = door(server, clock)
+    run(see_rows(at, VIEW))
+
+    async def many() -> list[BaseException | None]:
+        calls = [at.admit("Bearer stolen") for _ in range(access.REVIEWS + 5)]
+        return [
+            error for error in await asyncio.gather(*calls, return_exceptions=True) if not isinstance(error, Access)
+        ]
+
+    for _ in range(2):
+        assert [type(error) for error in run(many())] == [Unauthenticated] * (access.REVIEWS + 5)
+    assert server.asked.count("who") <= 1 + access.REVIEWS
+    run(see_rows(at, VIEW))
+    asked = len(server.asked)
+    run(see_rows(at, VIEW))
+    assert len(server.asked) == asked
+
+    clock.now += access.BELIEVED_SECONDS + 1
+    with pytest.raises(Unauthenticated):
+        run(at.admit("Bearer stolen"))
+    assert len(server.asked) == asked + 1
 
 
 def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:

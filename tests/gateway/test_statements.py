@@ -11,6 +11,7 @@ from tests.gateway.registries import add_dataflow, registry
 from tests.protocol.samples import A
 from tidemark_operator.gateway import statements
 from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.client import PlannerClient
@@ -35,13 +36,13 @@ class Planner:
 
 
 def ask(asked: Statements, *sql: str, place: str | None = "default") -> list[object]:
-    return [asyncio.run(asked.meaning("ns", text, place)) for text in sql]
+    return [asyncio.run(asked.meaning("anne", "ns", text, place)) for text in sql]
 
 
 def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     """A new Dataflow of the namespace may hide, or make ambiguous, what was meant."""
     known, planner = registry(), Planner()
-    made = Statements(known, cast(PlannerClient, planner))
+    made = Statements(known, cast(PlannerClient, planner), Turns())
 
     assert ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 2") == [PEEK] * 4
     assert len(planner.asked) == 2
@@ -54,7 +55,7 @@ def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
 def test_whose_a_relation_is_follows_what_there_is() -> None:
     """Rights are by owner: one that is new is known at once, one that is gone is nobody's."""
     known = registry()
-    made = Statements(known, cast(PlannerClient, Planner()))
+    made = Statements(known, cast(PlannerClient, Planner()), Turns())
     index = add_dataflow(known, "d", shards=("s.a",))
     assert {str(made.owners("ns", None)[id]) for id in (GlobalId("s.b"), index)} == {"DataSource s", "Dataflow d"}
 
@@ -65,7 +66,7 @@ def test_whose_a_relation_is_follows_what_there_is() -> None:
 def test_each_instance_has_meanings_of_its_own() -> None:
     """A plan may import the indexes of its own instance alone."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner))
+    made = Statements(registry(), cast(PlannerClient, planner), Turns())
     ask(made, "SELECT 1")
     ask(made, "SELECT 1", place="other")
     assert len(planner.asked) == 2
@@ -74,7 +75,7 @@ def test_each_instance_has_meanings_of_its_own() -> None:
 def test_a_refusal_is_not_remembered() -> None:
     """What it was refused for may be mended in a way that no name shows."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner))
+    made = Statements(registry(), cast(PlannerClient, planner), Turns())
     assert ask(made, "what", "what") == [REFUSED, REFUSED]
     assert len(planner.asked) == 2
 
@@ -83,7 +84,7 @@ def test_a_lookup_needs_no_planner() -> None:
     """The index of a Dataflow with one export, by the Dataflow's name."""
     known, planner = registry(), Planner()
     id = add_dataflow(known, "d", shards=("s.a",))
-    (found,) = ask(Statements(known, cast(PlannerClient, planner)), "SELECT * FROM d WHERE a = 7")
+    (found,) = ask(Statements(known, cast(PlannerClient, planner), Turns()), "SELECT * FROM d WHERE a = 7")
 
     assert isinstance(found, PlannedPeek)
     assert found.relation == id
@@ -95,7 +96,7 @@ def test_lookups_push_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "STATEMENTS", 2)
     known, planner = registry(), Planner()
     add_dataflow(known, "d", shards=("s.a",))
-    made = Statements(known, cast(PlannerClient, planner))
+    made = Statements(known, cast(PlannerClient, planner), Turns())
     ask(made, "SELECT 1", *(f"SELECT * FROM d WHERE a = {key}" for key in range(5)), "SELECT 1")
     assert len(planner.asked) == 1
 
@@ -104,7 +105,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
     monkeypatch.setattr(statements, "STATEMENTS", 2)
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner))
+    made = Statements(registry(), cast(PlannerClient, planner), Turns())
     ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1", "SELECT 2")
     assert [r.sql for r in planner.asked] == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 2"]
     long = "SELECT " + "1" * statements.LONGEST

@@ -9,7 +9,7 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.controller.worlds import EMPTY, at
-from tidemark_operator.errors import NothingComplete, QueryRefused
+from tidemark_operator.errors import NothingComplete, QueryRefused, TimeNotReadable
 from tidemark_operator.gateway import queries
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_protocol.frontier import Frontier
@@ -47,14 +47,18 @@ def test_what_reads_nothing_is_answered_as_of_now() -> None:
         pytest.param(
             at(100),
             39,
-            r"revenue.by-nation cannot be read at 39 any more: only from 40 \(1970-01-01T00:00:00.040Z\) on",
+            r"revenue.by-nation cannot be read at 39 any more: only from 40 \(1970-01-01T00:00:00.040Z\) on, "
+            r"and before 100 \(1970-01-01T00:00:00.100Z\)$",
             id="compacted",
         ),
-        pytest.param(at(100), 100, r"is not complete at 100 yet: only before 100 \(1970", id="not complete"),
-        pytest.param(EMPTY, 39, r"only from 40 \(.* on", id="finished, and compacted"),
         pytest.param(
-            at(2**62), 2**62, "yet: only before 4611686018427387904$", id="not complete in a year without a date"
+            at(100),
+            100,
+            r"is not complete at 100 yet: only from 40 \(1970.* on, and before 100 \(1970",
+            id="not complete",
         ),
+        pytest.param(EMPTY, 39, r"only from 40 \([^)]*\) on$", id="finished, and compacted"),
+        pytest.param(at(2**62), 2**62, "and before 4611686018427387904$", id="not complete in a year without a date"),
         pytest.param(at(40), None, "has no complete time yet", id="still hydrating"),
         pytest.param(at(40), 40, "has no complete time yet", id="still hydrating, whatever is asked for"),
     ],
@@ -63,7 +67,7 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
     write: Frontier, as_of: int | None, said: str
 ) -> None:
     """So that the user knows what to ask for instead."""
-    with pytest.raises(QueryRefused, match=said):
+    with pytest.raises(NothingComplete if "has no" in said else TimeNotReadable, match=said):
         choose_time(readable(40, write), When(as_of))
 
 
@@ -73,6 +77,14 @@ def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool
     with pytest.raises(QueryRefused, match="is not complete at") as refused:
         choose_time(readable(40, at(100)), When(as_of, patient=True, now=10_000))
     assert isinstance(refused.value, NothingComplete) == waits
+
+
+@pytest.mark.parametrize("as_of", [-1, -(2**63), 2**63 - 2, 2**63 - 1])
+@pytest.mark.parametrize("spans", [[], readable(0, EMPTY)], ids=["reads nothing", "reads what is finished"])
+def test_a_number_that_is_no_time_is_refused(as_of: int, spans: list[Span]) -> None:
+    """Nor the last there is: a dataflow for one time ends at the next, and no replica would take one that does not."""
+    with pytest.raises(TimeNotReadable, match="milliseconds since 1970"):
+        choose_time(spans, When(as_of))
 
 
 def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:

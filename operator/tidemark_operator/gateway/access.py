@@ -5,11 +5,14 @@
         a token for our audience            TokenReview ──► a user of the cluster
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data
 
-What the API server said is believed for ten seconds, and a bounded number of such answers is kept.
+What the API server said is believed for ten seconds, and a bounded number of such answers is kept; of tokens that
+nobody knows, too, and apart from the others, so that they push out nobody. At most REVIEWS questions about tokens are
+on their way at a time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import time
@@ -23,7 +26,7 @@ from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Res
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
 
-BELIEVED_SECONDS, ANSWERS = 10.0, 4096
+BELIEVED_SECONDS, ANSWERS, REVIEWS = 10.0, 4096, 8
 LONGEST_TOKEN = 16 * 1024
 _RESOURCES = {r.kind: r for r in (DATA_SOURCES, DATAFLOWS)}
 V = TypeVar("V")
@@ -42,7 +45,9 @@ class Unreviewed(OperatorError):
 
 
 class Access(ABC):
-    """What one caller may do."""
+    """What one caller may do. `caller`: who that is, for others to be told apart."""
+
+    caller: str
 
     @abstractmethod
     async def check(self, *actions: Action) -> None:
@@ -63,6 +68,8 @@ def _rows(resource: Resource, namespace: str, name: str) -> Action:
 class Everything(Access):
     """The operator's own user."""
 
+    caller = "the operator's user"
+
     async def check(self, *actions: Action) -> None:
         """Whatever it is."""
 
@@ -70,6 +77,7 @@ class Everything(Access):
 class OfUser(Access):
     def __init__(self, user: User, reviews: Reviews, answers: Recent[bool]) -> None:
         self._user, self._reviews, self._answers = user, reviews, answers
+        self.caller = user.name
 
     async def check(self, *actions: Action) -> None:
         for action in actions:
@@ -91,6 +99,8 @@ class Doorkeeper:
     def __init__(self, own_token: str, reviews: Reviews | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._own, self._reviews = f"Bearer {own_token}".encode(), reviews
         self._users: Recent[User] = Recent(clock)
+        self._strangers: Recent[bool] = Recent(clock)
+        self._turn = asyncio.Semaphore(REVIEWS)
         self._answers: Recent[bool] = Recent(clock)
 
     async def admit(self, authorization: str) -> Access:
@@ -104,16 +114,26 @@ class Doorkeeper:
 
     async def _user(self, token: str, reviews: Reviews) -> User:
         key = hashlib.sha256(token.encode()).digest()
+        if self._users.get(key) is None and not self._strangers.get(key):
+            async with self._turn:
+                await self._find_out(key, token, reviews)
         user = self._users.get(key)
         if user is None:
-            try:
-                user = await reviews.user(token)
-            except ApiError as error:
-                raise Unreviewed(f"whose token it is cannot be found out now: {error}") from None
-            if user is None:
-                raise Unauthenticated("unknown token, or not one for the audience tidemark-gateway")
-            self._users.put(key, user)
+            raise Unauthenticated("unknown token, or not one for the audience tidemark-gateway")
         return user
+
+    async def _find_out(self, key: bytes, token: str, reviews: Reviews) -> None:
+        """Unless another call has, while this one waited for its turn."""
+        if self._users.get(key) is not None or self._strangers.get(key):
+            return
+        try:
+            user = await reviews.user(token)
+        except ApiError as error:
+            raise Unreviewed(f"whose token it is cannot be found out now: {error}") from None
+        if user is None:
+            self._strangers.put(key, True)
+        else:
+            self._users.put(key, user)
 
 
 class Recent(Generic[V]):

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.transient import Subject, dataflow, plan
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.copies import FORMATS, copies_folder, copy_location
 from tidemark_protocol.dataflow import CopyToSink
@@ -25,14 +26,14 @@ COPIES = 4
 class Copies:
     """All that run at a time."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, turns: Turns) -> None:
+        self._world, self._turns = world, turns
         self._running = 0
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Once it is done; raises QueryRefused, and what planning raises."""
         if self._running >= COPIES:
-            raise QueryRefused(f"{COPIES} copies run already, and no more do at a time: try again")
+            raise TooMany(f"{COPIES} copies run already, and no more do at a time: try again")
         self._running += 1
         try:
             return await self._serve(access, request)
@@ -42,7 +43,7 @@ class Copies:
     async def _serve(self, access: Access, request: Any) -> Any:
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, access, subject, "copy")
+        ready = await plan(self._world, self._turns, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
@@ -12,10 +13,11 @@ from tidemark_protocol.explain import explain_dataflow
 from tidemark_protocol.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 
-async def explain(world: World, namespace: str, subject: str) -> str:
+async def explain(world: World, turns: Turns, caller: str, namespace: str, subject: str) -> str:
     """`subject`: a Dataflow's name, or SQL. Raises QueryRefused, PlannerUnavailable."""
     if len(subject.split()) > 1:
-        return await _of_sql(world, namespace, subject)
+        async with turns.turn(caller):
+            return await _of_sql(world, namespace, subject)
     state = world.registry.dataflow(Key(DATAFLOWS, namespace, subject))
     if state is None:
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")

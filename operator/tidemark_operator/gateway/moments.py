@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tidemark_operator.errors import NothingComplete, QueryRefused
+from tidemark_operator.errors import NothingComplete, TimeNotReadable
 from tidemark_operator.fleet.running import now_ms
 from tidemark_operator.resources.frontier import moment
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Time
+from tidemark_protocol.ids import MAX_TIME, Time
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ class When:
 
 
 def choose_time(spans: Sequence[Span], when: When) -> Time:
-    """The time to read all of them at; raises QueryRefused, saying which times can be read, and NothingComplete
+    """The time to read all of them at; raises TimeNotReadable, saying which times can be read, and NothingComplete
     where none can."""
     as_of = when.as_of
+    if as_of is not None and not 0 <= as_of < MAX_TIME:  # what is made for one time ends at the next, which is one too
+        raise TimeNotReadable(f"nothing can be read at {as_of}: times are milliseconds since 1970, below {MAX_TIME}")
     if not spans:
         return Time(when.now if as_of is None else as_of)
     first, last = max(spans, key=lambda s: s.since), min(spans, key=lambda s: s.write)
@@ -58,8 +60,12 @@ def choose_time(spans: Sequence[Span], when: When) -> Time:
     if as_of is None:
         as_of = max(since.encode(), when.now) if write.is_empty else max(0, write.encode() - 1)
     if not since.less_equal(as_of):
-        raise QueryRefused(f"{first.name} cannot be read at {as_of} any more: only from {moment(since)} on")
+        raise TimeNotReadable(f"{first.name} cannot be read at {as_of} any more: only from {_readable(since, write)}")
     if write.less_equal(as_of):
-        refusal = NothingComplete if when.patient and as_of <= when.now else QueryRefused
-        raise refusal(f"{last.name} is not complete at {as_of} yet: only before {moment(write)}")
+        refusal = NothingComplete if when.patient and as_of <= when.now else TimeNotReadable
+        raise refusal(f"{last.name} is not complete at {as_of} yet: only from {_readable(since, write)}")
     return Time(as_of)
+
+
+def _readable(since: Frontier, write: Frontier) -> str:
+    return f"{moment(since)} on" + ("" if write.is_empty else f", and before {moment(write)}")

@@ -88,7 +88,7 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     if asked.strict and asked.as_of is not None:
         raise QueryRefused("--strict asks for the freshest time that has everything, --as-of for another: choose one")
     namespace, place = asked.namespace, asked.instance or only_instance(world, asked.namespace)
-    planned = await statements.meaning(namespace, asked.sql, place)
+    planned = await statements.meaning(access.caller, namespace, asked.sql, place)
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     await allow(access, namespace, _reads(planned), statements.owners(namespace, place))

@@ -10,15 +10,21 @@ import grpc
 
 from tidemark_operator.errors import (
     AnswerLost,
+    NothingComplete,
     NotTaken,
     OperatorError,
     PlannerUnavailable,
     QueryRefused,
     SubscribeEnded,
+    TimeNotReadable,
+    TooMany,
 )
 from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
 
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
+    (TimeNotReadable, grpc.StatusCode.OUT_OF_RANGE, ""),
+    (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (NothingComplete, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (AnswerLost, grpc.StatusCode.ABORTED, ""),

@@ -33,6 +33,7 @@ from tidemark_operator.gateway.seen import seen
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.subscribes import Subscribes
 from tidemark_operator.gateway.taking import give
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.gateway.why import Cause, why
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.reviews import Reviews
@@ -60,9 +61,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._world, self._state, self._listening, self._file = world, state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Doorkeeper(self._token, Reviews(world.kube))
-        self._statements = Statements(world.registry, world.planner)
+        self._turns = Turns()
+        self._statements = Statements(world.registry, world.planner, self._turns)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
-        self._subscribes, self._copies = Subscribes(world), Copies(world)
+        self._subscribes, self._copies = Subscribes(world, self._turns), Copies(world, self._turns)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -129,7 +131,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with refusals(context):
             access = await self._admit(context)
             await access.see_objects(request.namespace)
-            return gateway_pb2.ExplainReply(text=await explain(self._world, request.namespace, request.subject))
+            asked = (access.caller, request.namespace, request.subject)
+            return gateway_pb2.ExplainReply(text=await explain(self._world, self._turns, *asked))
 
     async def Why(self, request: Any, context: Any) -> Any:
         async with refusals(context):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.gateway.lookups import Names, recognised
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.planning.revision import Parent
@@ -42,18 +43,19 @@ class _Known:
 class Statements:
     """One per gateway; bounded in namespaces, statements and their length."""
 
-    def __init__(self, registry: Registry, planner: PlannerClient) -> None:
-        self._registry, self._planner = registry, planner
+    def __init__(self, registry: Registry, planner: PlannerClient, turns: Turns) -> None:
+        self._registry, self._planner, self._turns = registry, planner, turns
         self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
 
-    async def meaning(self, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
-        """`place`: the instance whose indexes may be imported. Raises PlannerUnavailable."""
+    async def meaning(self, caller: str, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
+        """`place`: the instance whose indexes may be imported. Raises PlannerUnavailable, TooMany."""
         known = self._names(namespace, place)
         found = known.statements.get(sql)
         if found is None and (lookup := recognised(sql, known.names)) is not None:
             return lookup  # each with a key of its own: to remember them would push out what took long to plan
         if found is None:
-            planned = await self._planner.plan_query(PlanQueryRequest(sql, known.catalogue, ID_PREFIX))
+            async with self._turns.turn(caller):
+                planned = await self._planner.plan_query(PlanQueryRequest(sql, known.catalogue, ID_PREFIX))
             if isinstance(planned, Refused):
                 return planned
             found = planned

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused
+from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL
@@ -28,15 +29,15 @@ CHUNK_BYTES = 1024 * 1024
 class Subscribes:
     """All that run at a time."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, turns: Turns) -> None:
+        self._world, self._turns = world, turns
         self._running = 0
 
     async def serve(self, access: Access, request: Any, context: Any) -> None:
         """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
         raises."""
         if self._running >= SUBSCRIBES:
-            raise QueryRefused(f"{SUBSCRIBES} subscribes run already, and no more do at a time: end one first")
+            raise TooMany(f"{SUBSCRIBES} subscribes run already, and no more do at a time: end one first")
         self._running += 1
         try:
             await self._serve(access, request, context)
@@ -47,7 +48,7 @@ class Subscribes:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, access, subject, "subscribe")
+        ready = await plan(self._world, self._turns, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await dataflow(self._world, ready, sink, as_of)
         _check(made.description.as_of, up_to)

@@ -19,6 +19,7 @@ from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
 from tidemark_operator.gateway.queries import only_instance, running_on, when_complete
 from tidemark_operator.gateway.rights import allow, refuse
+from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_operator.planning.assemble import Named
 from tidemark_protocol.dataflow import ClientSink, DataflowDescription, SinkExport
@@ -52,7 +53,7 @@ class Ready:
         return self.planned.exports[0].columns
 
 
-async def plan(world: World, access: Access, subject: Subject, what: str) -> Ready:
+async def plan(world: World, turns: Turns, access: Access, subject: Subject, what: str) -> Ready:
     """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
     namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
@@ -61,7 +62,8 @@ async def plan(world: World, access: Access, subject: Subject, what: str) -> Rea
     known = catalogue(sources, dataflows, instance=place)
     views = (ViewRequest(RESULT, sql_of(subject.text)),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
-    planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
+    async with turns.turn(access.caller):
+        planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
