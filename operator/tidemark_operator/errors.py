@@ -7,6 +7,7 @@ OperatorError
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── SubscribeEnded       a subscribe that ended before its time
+│   └── SubscribeBehind  since its client is too slow
 ├── AnswerLost           an answer that went with the replica that kept it
 ├── NotTaken             an answer that its client did not read while others waited
 └── QueryRefused         a query that cannot be answered as asked
@@ -76,6 +77,10 @@ class Changed(QueryRefused):
 
 class SubscribeEnded(OperatorError):
     """The data are in error, the client is too slow, or no replica goes on with it."""
+
+
+class SubscribeBehind(SubscribeEnded):
+    """More waits for the client than may; it can go on from where it was told everything."""
 
 
 class AnswerLost(OperatorError):

@@ -214,7 +214,7 @@ def test_an_error_comes_after_what_was_told_before_it() -> None:
     subscription = Subscription(lambda: None, Backlog())
     subscription.put(advanced(0, at(1), b"rows"))
     subscription.put(advanced(1, EMPTY, error="division by zero"))
-    subscription.fail("another")
+    subscription.fail(SubscribeEnded("another"))
 
     async def play() -> None:
         assert (await subscription.next()).batch.updates == b"rows"

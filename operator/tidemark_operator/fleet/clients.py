@@ -15,6 +15,7 @@ from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.errors import SubscribeEnded
 from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import CopyToDone, CopyToFailed
@@ -106,7 +107,7 @@ class Clients:
 
     def _fail(self, why: str, wanted: Callable[[str], bool]) -> None:
         for subscription in [s for owner, s in self._subscriptions.values() if wanted(owner)]:
-            subscription.fail(why)
+            subscription.fail(SubscribeEnded(why))
         for future in [f for owner, f in self._copies.values() if wanted(owner)]:
             _answer(future, CopyToFailed(why))
 

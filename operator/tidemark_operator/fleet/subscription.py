@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.errors import SubscribeBehind, SubscribeEnded
 
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -31,20 +31,21 @@ class Backlog:
 
 
 class Subscription:
-    """One subscribe. `ended` is called once no more of it is wanted."""
+    """One subscribe. `ended` is called once no more of it is wanted; `failure`: why nothing comes after what waits."""
 
     def __init__(self, ended: Callable[[], None], backlog: Backlog) -> None:
         self._ended, self._backlog = ended, backlog
         self._waiting: deque[SubscribeAdvanced] = deque()
         self.waiting_bytes = 0
         self._news = asyncio.Event()
-        self._failure: str | None = None
+        self.failure: SubscribeEnded | None = None
+        self.given_up = asyncio.Event()
 
     def put(self, news: SubscribeAdvanced) -> None:
-        if self._failure is not None:
+        if self.failure is not None:
             return
         if news.batch.error is not None:
-            self.fail(news.batch.error)
+            self.fail(SubscribeEnded(news.batch.error))
         elif self._waiting and not news.batch.updates and not self._waiting[-1].batch.updates:
             self._waiting[-1] = _joined(self._waiting[-1], news)
         else:
@@ -55,29 +56,29 @@ class Subscription:
     def give_up(self, waiting: int, most: int) -> None:
         """It is behind more than all others, and too much waits."""
         why = (
-            f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; "
-            f"at most {most} may. Subscribe to less (a filter, fewer columns), or without the snapshot"
+            f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; at most {most} may"
         )
         self.close()
-        self.fail(why)
+        self.fail(SubscribeBehind(why))
+        self.given_up.set()
 
     def close(self) -> None:
         """What waits is not wanted."""
         self._waiting.clear()
         self._count(-self.waiting_bytes)
 
-    def fail(self, why: str) -> None:
+    def fail(self, why: SubscribeEnded) -> None:
         """Nothing will come after what waits; the first reason counts."""
-        if self._failure is None:
-            self._failure = why
+        if self.failure is None:
+            self.failure = why
             self._news.set()
             self._ended()
 
     async def next(self) -> SubscribeAdvanced:
         """The next batch; raises SubscribeEnded after the last, if it has ended before its time."""
         while not self._waiting:
-            if self._failure is not None:
-                raise SubscribeEnded(self._failure)
+            if self.failure is not None:
+                raise self.failure
             self._news.clear()
             await self._news.wait()
         news = self._waiting.popleft()

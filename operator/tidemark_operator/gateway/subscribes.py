@@ -2,23 +2,26 @@
 
     plan ──► dataflow on all replicas ──► merged batches ──► Subscription (bounded) ──► the client, as it takes them
 
-A client that goes away, or is too slow, ends it on the replicas.
+A client that goes away, or is too slow, ends it on the replicas. One that was too slow is told from where it can go on.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused, TooMany
+from tidemark_operator.errors import QueryRefused, SubscribeBehind, TooMany
+from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.taking import PATIENCE_SECONDS
 from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import SubscribeSink
-from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
 
@@ -56,12 +59,50 @@ class Subscribes:
         made = replace(made, description=replace(made.description, until=sink.up_to), target=target)
         async with ready.instance.clients.subscribe(made) as subscription:
             await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-            while True:
-                news = await subscription.next()
-                for batch in _messages(news) if news.batch.updates or request.progress else ():
-                    await context.write(gateway_pb2.SubscribeReply(batch=batch))
-                if news.batch.upper.is_empty:
-                    return
+            await Teller(context, subscription, made.description.as_of, request.progress).tell()
+
+
+class Teller:
+    """One subscribe's batches, to its client. `told`: times before it the client has been told whole."""
+
+    def __init__(self, context: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
+        self._context, self._subscription, self._as_of, self._progress = context, subscription, as_of, progress
+        self.told = Frontier.minimum()
+
+    async def tell(self) -> None:
+        """Until the last batch; raises SubscribeEnded."""
+        try:
+            while not self.told.is_empty:
+                news = await self._subscription.next()
+                for batch in _messages(news) if news.batch.updates or self._progress else ():
+                    await self._write(gateway_pb2.SubscribeReply(batch=batch))
+                self.told = news.batch.upper
+            return
+        except SubscribeBehind as behind:
+            why = f"{behind}. {self._advice()}"
+        raise SubscribeBehind(why)  # apart from the other, whose traceback holds what was to be sent
+
+    async def _write(self, message: Any) -> None:
+        """A client that takes nothing has all the time it wants, until it is given up."""
+        write = asyncio.ensure_future(self._context.write(message))
+        given_up = asyncio.ensure_future(self._subscription.given_up.wait())
+        try:
+            await asyncio.wait({write, given_up}, return_when=asyncio.FIRST_COMPLETED)
+            taken = (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]
+            if not taken and self._subscription.failure is not None:
+                raise self._subscription.failure
+            write.result()
+        finally:
+            write.cancel()
+            given_up.cancel()
+
+    def _advice(self) -> str:
+        if self.told.less_equal(self._as_of):
+            return (
+                "It was not told all of the beginning: subscribe to less (a filter, fewer columns), or to what follows"
+            )
+        last = self.told.encode() - 1
+        return f"It was told everything up to {last}: go on with --as-of {last} --no-snapshot while that can be read"
 
 
 def _check(as_of: int, up_to: int | None) -> None:

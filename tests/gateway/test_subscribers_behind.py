@@ -1,0 +1,114 @@
+"""Subscribers that are too slow: they end with what they need to go on, also those that take nothing at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.controller.worlds import at
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.errors import SubscribeBehind
+from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_operator.gateway import subscribes
+from tidemark_operator.gateway.subscribes import Teller
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.responses import SubscribeBatch
+
+AS_OF = 100
+
+
+def batch(lower: int, upper: Frontier, data: bytes = b"rows", part: int = 0) -> SubscribeAdvanced:
+    return SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(lower), upper, data, upper_part=part), (at(lower), 0))
+
+
+class Client:
+    """Takes so many messages, and one more for each time that it is let."""
+
+    def __init__(self, takes: int) -> None:
+        self.lets, self.offered = asyncio.Semaphore(takes), asyncio.Event()
+        self.uppers: list[int] = []
+
+    async def write(self, message: Any) -> None:
+        if self.lets.locked():
+            self.offered.set()
+        await self.lets.acquire()
+        self.uppers.append(message.batch.upper)
+
+
+def begin(client: Client, *news: SubscribeAdvanced) -> tuple[Subscription, asyncio.Task[None]]:
+    """A subscribe for which eight bytes may wait."""
+    subscription = Subscription(lambda: None, Backlog(8))
+    for each in news:
+        subscription.put(each)
+    return subscription, asyncio.create_task(Teller(client, subscription, AS_OF, False).tell())
+
+
+def overflow(subscription: Subscription) -> None:
+    for lower in (500, 501, 502):
+        subscription.put(batch(lower, at(lower + 1)))
+
+
+@pytest.mark.parametrize(
+    ("upper", "part", "says"),
+    [
+        (at(120), 0, "up to 119: go on with --as-of 119 --no-snapshot"),
+        (at(120), 7, "up to 119: go on with --as-of 119 --no-snapshot"),
+        (at(101), 0, "up to 100: go on with --as-of 100 --no-snapshot"),
+        (at(100), 7, "not told all of the beginning"),
+    ],
+    ids=["between times", "within a time", "after the snapshot", "within the snapshot"],
+)
+def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
+    upper: Frontier, part: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All before it has been told, of times that were told whole; what it was offered last it never took."""
+    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 0.01)
+
+    async def story() -> None:
+        client = Client(takes=1)
+        subscription, telling = begin(client, batch(0, upper, part=part))
+        subscription.put(batch(400, at(401)))
+        await client.offered.wait()
+        overflow(subscription)
+        with pytest.raises(SubscribeBehind, match=says):
+            await telling
+        assert client.uppers == [upper.encode()]
+
+    asyncio.run(story())
+
+
+def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that going on tells nothing twice."""
+    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 60.0)
+
+    async def story() -> None:
+        client = Client(takes=0)
+        subscription, telling = begin(client, batch(0, at(120)))
+        await client.offered.wait()
+        overflow(subscription)
+        client.lets.release()
+        with pytest.raises(SubscribeBehind, match=r"too slow: 12 bytes .* --as-of 119 --no-snapshot"):
+            await telling
+
+    asyncio.run(story())
+
+
+def test_who_takes_nothing_and_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as long as it wants."""
+    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 0.0)
+
+    async def story() -> None:
+        client = Client(takes=0)
+        _, telling = begin(client, batch(0, at(120)), batch(120, Frontier.empty()))
+        await client.offered.wait()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert not telling.done()
+        client.lets.release()
+        client.lets.release()
+        await telling
+
+    asyncio.run(story())
