@@ -77,10 +77,11 @@ class WakingJobs:
 
 
 class Jobs:
-    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard)."""
+    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard).
+    `urges`: the end of one may be something for maintenance."""
 
-    def __init__(self, mailbox: Mailbox, name: str, threads: int) -> None:
-        self._mailbox = mailbox
+    def __init__(self, mailbox: Mailbox, name: str, threads: int, *, urges: bool = True) -> None:
+        self._mailbox, self._urges = mailbox, urges
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
@@ -99,4 +100,4 @@ class Jobs:
         except Exception as error:
             LOG.debug("job %s failed", job.name, exc_info=True)
             outcome = Failed(error)
-        self._mailbox.call(lambda: done(outcome))
+        self._mailbox.call(lambda: done(outcome), urges=self._urges)

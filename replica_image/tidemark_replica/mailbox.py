@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark_protocol.commands import Command
+from tidemark_protocol.commands import CancelPeek, Command, IndexTarget, Peek
 from tidemark_replica.client import Client
 
 
@@ -24,12 +24,29 @@ class ClientGone:
 
 @dataclass(frozen=True)
 class Call:
-    """Something to do on the worker's thread: the end of a job, a question about the state."""
+    """Something to do on the worker's thread: the end of a job, a question about the state. `urges`: maintenance may
+    find something to do after it."""
 
     run: Callable[[], None]
+    urges: bool = True
 
 
 Event = CommandsArrived | ClientGone | Call
+
+
+def urges(event: Event) -> bool:
+    """Whether maintenance should come soon. Lookups on indexes need none, and there are hundreds a second."""
+    match event:
+        case CommandsArrived(_, commands):
+            return not all(map(_is_lookup, commands))
+        case Call():
+            return event.urges
+        case _:
+            return True
+
+
+def _is_lookup(command: Command) -> bool:
+    return isinstance(command, CancelPeek) or (isinstance(command, Peek) and isinstance(command.target, IndexTarget))
 
 
 class Mailbox:
@@ -42,8 +59,8 @@ class Mailbox:
     def post(self, event: Event) -> None:
         self._events.put(event)
 
-    def call(self, run: Callable[[], None]) -> None:
-        self._events.put(Call(run))
+    def call(self, run: Callable[[], None], *, urges: bool = True) -> None:
+        self._events.put(Call(run, urges))
 
     def take(self, until: float) -> Event | None:
         """The next event, or None when the monotonic clock reaches `until` before one comes."""

@@ -55,7 +55,7 @@ class Replica:
         self._spark = SparkHolder(lambda: start_spark(options.master, options.driver_memory, self._scratch.folder))
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
-        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS)
+        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
         self._metrics = Metrics()
         self._stash = Stash(self._scratch.folder / "stash")
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")

@@ -2,7 +2,7 @@
 
     mailbox ──► commands of the client ──► collected until InitializationComplete, then reconciled, then applied
             ──► ends of jobs           ──► their continuation
-    every INTERVAL, and soon after an event: maintenance (steps that became possible, frontiers, compaction)
+    every INTERVAL, and soon after most events: maintenance (steps that became possible, frontiers, compaction)
 
 A client that goes away changes nothing but that no one is told: the replica goes on computing.
 """
@@ -17,7 +17,7 @@ from tidemark_protocol.commands import Command, CreateInstance, Hello, Initializ
 from tidemark_protocol.errors import ProtocolError
 from tidemark_replica.client import Client
 from tidemark_replica.compute_state import ComputeState
-from tidemark_replica.mailbox import Call, ClientGone, CommandsArrived, Event, Mailbox
+from tidemark_replica.mailbox import Call, ClientGone, CommandsArrived, Event, Mailbox, urges
 
 LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.05
@@ -45,7 +45,8 @@ class Worker:
             event = self._mailbox.take(maintenance)
             if event is not None:
                 self.handle(event)
-                maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
+                if urges(event):
+                    maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
             if time.monotonic() >= maintenance:
                 if self._spark_died():
                     return False
