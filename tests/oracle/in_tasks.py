@@ -1,4 +1,4 @@
-"""The exchanged shape without Spark: tasks run one after the other, and an exchange is a list."""
+"""The exchanged shape without Spark: tasks run one after the other, and a shuffle is a list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InTasks(InProcessRunner):
 
     def _task(self, frame: StageFrame, work: Work, share: Share, rows: Sequence[Any]) -> list[Any]:
         attempt = next(ATTEMPTS)
-        slots = Dealt(rows, work.description.parent, attempt) if frame.inputs else Slots((), ())
+        slots = Dealt(rows, work.description.parent) if frame.inputs else Slots((), ())
         stage = self.stage(work.description, attempt, slots, share)
         stage.count(frame.name, frame.tree)
         yielded = list(stage.evaluate(frame.tree))

@@ -1,25 +1,25 @@
 """An exchange as the tasks see it: updates are dealt out by the hash of a key, and come in again share by share.
 
-    task 0 ──deal──> (share 0, slot, payload) ──┐            ┌──> task 0: slot 0, slot 1, ...
-    task 1 ──deal──> (share 1, slot, payload) ──┴─ Spark's ──┴──> task 1: slot 0, slot 1, ...
-                                                  shuffle
+    task 0 ──deal──> its file: payload, payload ...        task 0: slot 0, slot 1, ...   <── maps what it is told of
+               └───> (share 1, slot, file, from, bytes) ── Spark's shuffle ──> task 1: slot 0, slot 1, ...
     payload = an Arrow stream of some hundred thousand updates
 
-To Spark, whose shuffle it is, a row is a few megabytes that belong to a share: no value is turned into a row of the
-JVM's and back. Streams of different columns may go through one exchange, told apart by their slot; rows arrive in any
-order, so those of a slot that nobody reads yet wait in a file of the attempt.
+Spark's shuffle says whose payloads count and when all are there; the payloads themselves lie in a file of the attempt,
+in the step's folder, which every task sees: no byte of them goes through the JVM. Streams of different columns may go
+through one exchange, told apart by their slot; they arrive in any order, and where payloads of a slot lie that nobody
+reads yet is remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from tidemark_replica.arrangement.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.hashing import hashes_with_errors
 from tidemark_replica.arrangement.share import Share, shares
 from tidemark_replica.arrangement.updates import (
@@ -30,50 +30,78 @@ from tidemark_replica.arrangement.updates import (
     make_updates,
     rechunk,
     row_columns,
-    row_types,
     times,
 )
-from tidemark_replica.render.files import UpdatesFile, read_updates
 
-DDL = "share int, slot int, payload binary"
+DDL = "share int, slot int, file string, begin bigint, bytes bigint"
 _SAME = (b"time", b"diff")
-_SCHEMA = pa.schema([("share", pa.int32()), ("slot", pa.int32()), ("payload", pa.binary())])
+_SCHEMA = pa.schema(
+    [("share", pa.int32()), ("slot", pa.int32()), ("file", pa.string()), ("begin", pa.int64()), ("bytes", pa.int64())]
+)
 
 
-def deal(
-    updates: Iterable[Updates], key: tuple[int, ...] | None, slot: int, own: Share, chunk_rows: int
-) -> Iterator[Any]:
-    """The updates as rows of an exchange: to the share of their key's hash, or (without a key) to the task's own.
+class Dealing:
+    """One attempt's end of an exchange, as input `slot` of the next call; its payloads go to a file of `folder`."""
 
-    Errs rows have no key; they go where arrangements have them, before all others.
-    """
-    for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
-        divided = list(_divided(chunk, key, own))
-        columns = [pa.array([to for to, _ in divided], pa.int32()), pa.array([slot] * len(divided), pa.int32())]
-        yield pa.RecordBatch.from_arrays([*columns, _packed([rows for _, rows in divided])], schema=_SCHEMA)
+    def __init__(self, folder: Path, attempt: int, slot: int, own: Share) -> None:
+        self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
+        self._slot, self._own = slot, own
+
+    def deal(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
+        """Rows that say what goes where: to the share of the key's hash, or (without a key) to the task's own.
+
+        Errs rows have no key; they go where arrangements have them, before all others.
+        """
+        with self._created() as sink:
+            for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
+                yield self._told([(to, *self._written(sink, rows)) for to, rows in _divided(chunk, key, self._own)])
+
+    def _created(self) -> Any:
+        with full_disk_is_told(self._path.parent):
+            return pa.OSFile(str(self._path), "wb")
+
+    def _written(self, sink: Any, rows: Any) -> tuple[int, int]:
+        """At the end of the file; where, and how many bytes."""
+        begin = sink.tell()
+        with full_disk_is_told(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        return begin, sink.tell() - begin
+
+    def _told(self, payloads: list[tuple[int, int, int]]) -> Any:
+        """A row for each payload."""
+        columns = zip(*((to, self._slot, self._path.name, begin, size) for to, begin, size in payloads), strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+class _Payload(NamedTuple):
+    """Where one lies."""
+
+    file: str
+    begin: int
+    bytes: int
 
 
 class Dealt:
     """What an exchange brought to a task; `Slots` with another way of reading."""
 
-    def __init__(self, rows: Iterable[Any], folder: Path, attempt: int) -> None:
-        self._rows, self._folder, self._attempt = iter(rows), folder, attempt
-        self._waiting: dict[int, _Waiting] = {}
+    def __init__(self, rows: Iterable[Any], folder: Path) -> None:
+        self._rows, self._folder = iter(rows), folder
+        self._waiting: dict[int, list[_Payload]] = {}
         self._read: set[int] = set()
 
     def read(self, slot: int) -> Iterator[Updates]:
         """The updates of one slot, once."""
         self._read.add(slot)
-        if slot in self._waiting:
-            yield from self._waiting.pop(slot).read()
+        for payload in self._waiting.pop(slot, ()):
+            yield from self._updates(payload)
         for batch in self._rows:
-            for to, payload in zip(batch.column(1).to_pylist(), batch.column(2), strict=True):
-                for packed in pa.ipc.open_stream(payload.as_buffer()):
-                    updates = unfolded(packed)
-                    if to == slot:
-                        yield updates
-                    else:
-                        self._wait(to, updates)
+            _, slots, *places = (column.to_pylist() for column in batch.columns)
+            for to, *place in zip(slots, *places, strict=True):
+                if to == slot:
+                    yield from self._updates(_Payload(*place))
+                else:
+                    self._wait(to, _Payload(*place))
 
     def finish(self) -> None:
         """Everything must have been read."""
@@ -82,30 +110,17 @@ class Dealt:
         if self._waiting:
             raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
 
-    def _wait(self, slot: int, updates: Updates) -> None:
+    def _wait(self, slot: int, payload: _Payload) -> None:
         if slot in self._read:
             raise ValueError(f"slot {slot} of a stage was left before it had been read to its end")
-        if slot not in self._waiting:
-            file = f"slot{slot}.{self._attempt}.spool"  # a task begins with one exchange at most
-            self._waiting[slot] = _Waiting(self._folder, file, row_types(updates.schema))
-        self._waiting[slot].write(updates)
+        self._waiting.setdefault(slot, []).append(payload)
 
-
-class _Waiting:
-    """A slot's updates, in a file, until it is read."""
-
-    def __init__(self, folder: Path, file: str, types: Iterable[pa.DataType]) -> None:
-        self._open = ExitStack()
-        self._path = folder / file
-        self._file = self._open.enter_context(UpdatesFile(folder, file, types))
-
-    def write(self, updates: Updates) -> None:
-        self._file.write(updates)
-
-    def read(self) -> Iterator[Updates]:
-        self._open.close()
-        yield from read_updates(self._path)
-        self._path.unlink()
+    def _updates(self, payload: _Payload) -> Iterator[Updates]:
+        """Mapped for as long as somebody has them."""
+        with pa.memory_map(str(self._folder / payload.file), "r") as source:
+            source.seek(payload.begin)
+            rows = source.read_buffer(payload.bytes)
+        yield from map(unfolded, pa.ipc.open_stream(rows))
 
 
 def folded(updates: Updates) -> Any:
@@ -145,21 +160,3 @@ def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
     columns, error = row_columns(chunk), errors(chunk)
     ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
     return shares(hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows), of)
-
-
-def _packed(batches: Sequence[Any]) -> Any:
-    """A payload each: they are written where the column has them, into room that need not grow."""
-    room = pa.allocate_buffer(sum(_size(updates) for updates in batches))
-    sink, ends = pa.FixedSizeBufferWriter(room), [0]
-    for updates in batches:
-        with pa.ipc.new_stream(sink, updates.schema) as writer:
-            writer.write_batch(updates)
-        ends.append(sink.tell())
-    offsets = pa.py_buffer(np.array(ends, np.int32))
-    return pa.Array.from_buffers(pa.binary(), len(batches), [None, offsets, room])
-
-
-def _size(updates: Any) -> int:
-    """What an Arrow stream of these takes, at most."""
-    framing = 1024
-    return int(pa.ipc.get_record_batch_size(updates)) + int(updates.schema.serialize().size) + framing

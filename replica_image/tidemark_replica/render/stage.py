@@ -42,7 +42,7 @@ from tidemark_replica.evaluator import evaluation
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.counting import Count, Counting
 from tidemark_replica.render.description import PROPERTY, Description, FedBack, Published, Report
-from tidemark_replica.render.exchange import Dealt, deal
+from tidemark_replica.render.exchange import Dealing, Dealt
 from tidemark_replica.render.files import UpdatesFile, read_updates
 from tidemark_replica.render.kernels import KERNELS
 from tidemark_replica.render.leaves import (
@@ -97,7 +97,7 @@ class Stage:
         assert task is not None, "a stage runs in a Spark task"
         description, attempt = Path(task.getLocalProperty(PROPERTY)), int(task.taskAttemptId())
         share = int(task.partitionId()) % feed.tasks  # a union of streams has the shares of one after those of another
-        slots = Dealt(rows, description.parent, attempt) if feed.exchanged else Slots(feed.slots, rows)
+        slots = Dealt(rows, description.parent) if feed.exchanged else Slots(feed.slots, rows)
         return cls(description, attempt, slots, Share(share, feed.tasks))
 
     def count(self, name: str, tree: p.Pipeline) -> None:
@@ -150,8 +150,8 @@ class Stage:
         return self._slots.read(node.slot)
 
     def _exchange(self, node: p.Exchange) -> Iterator[Any]:
-        context = self._context
-        return deal(self.evaluate(node.input), node.key, node.slot, context.share, context.chunk_rows)
+        dealing = Dealing(self._folder, self._attempt, node.slot, self._context.share)
+        return dealing.deal(self.evaluate(node.input), node.key, self._context.chunk_rows)
 
     def _source(self, node: p.Source) -> Iterator[Updates]:
         return read_source(self._description, node, self._context.share)
