@@ -173,10 +173,11 @@ def test_a_batch_whose_floats_are_canonical_already_is_passed_on_as_it_is() -> N
 
 @pytest.mark.parametrize("rows", [0, 1, 63, 64, 2047, 2048, 20_000])
 def test_order_by_hash_is_that_of_a_stable_sort(rows: int) -> None:
-    """Few hashes and many; all different, repeated, alike in their upper half, of two values only."""
+    """Few hashes and many; all different, repeated, alike in their upper half, of two values only, in some runs."""
     rng = np.random.default_rng(rows)
     far = rng.integers(0, 1 << 63, rows, dtype=np.uint64) * np.uint64(2)
     some = far[rng.integers(0, max(rows // 4, 1), rows)] if rows else far
     near = some & ~np.uint64(0xFFFFFFFF) | rng.integers(0, 3, rows, dtype=np.uint64)
-    for hashes in (far, some, near, near >> np.uint64(40), rng.integers(0, 2, rows, dtype=np.uint64)):
+    runs = [np.concatenate([np.sort(run) for run in np.array_split(near, pieces)]) for pieces in (1, 5, 40)]
+    for hashes in (far, some, near, near >> np.uint64(40), rng.integers(0, 2, rows, dtype=np.uint64), *runs):
         assert order_by_hash(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()

@@ -74,3 +74,20 @@ def test_rows_of_a_file_are_added_up_where_they_are_one(seed: int) -> None:
     assert contents(file_updates(made, layout)) == contents(batch)
     assert made.num_rows == len(contents(batch))
     assert (np.diff(file_hashes(made).astype(np.float64)) >= 0).all()
+
+
+@pytest.mark.parametrize("numbers", [3, 4000, 20_000, 1_000_000])
+def test_of_many_rows_those_are_added_up_that_are_equal_in_texts_too(numbers: int) -> None:
+    """Of numbers that leave all rows tied, most, some or none."""
+    rng = np.random.default_rng(numbers)
+    rows = 12_000
+    texts = pa.array(["a", "b", None]).take(pa.array(rng.integers(0, 3, rows)))
+    columns = [pa.array(rng.integers(0, numbers, rows)), texts]
+    batch = make_updates(columns, np.zeros(rows, np.int64), rng.integers(-1, 3, rows))
+    layout = Layout.of_rows([c.type for c in columns], [0])
+
+    made = consolidate(batch)
+    in_file = consolidate_sorted(sorted_rows(batch, layout), layout, 0)
+
+    assert contents(made) == contents(file_updates(in_file, layout)) == contents(batch)
+    assert made.num_rows == in_file.num_rows == len(contents(batch))

@@ -91,6 +91,8 @@ def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Pa
         arrived.update(read[0])
         for row, error, _ in read[0]:
             homes.setdefault(error or row[0], set()).add(share)
+        again = Dealt(mine, tmp_path)
+        assert dict(contents(again.read(1))) == read[0], "a task that is run again reads the same"
 
     assert arrived == contents([updates(TYPES, ROWS)])
     assert all(len(tasks) == 1 for tasks in homes.values())

@@ -14,16 +14,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import canonical_rows, take
+from tidemark_replica.arrangement.columns import canonical_rows, is_bytes, take
 from tidemark_replica.arrangement.errors import DiffOverflow
-from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
-from tidemark_replica.arrangement.hashing import identity_hashes
+from tidemark_replica.arrangement.grouping import group_rows, order_by_hash, repeated
+from tidemark_replica.arrangement.hashing import hash_rows
 from tidemark_replica.arrangement.layout import Layout, file_hashes, sums_column, sums_in
-from tidemark_replica.arrangement.updates import Array, Ints, Updates, diffs, make_updates, times
+from tidemark_replica.arrangement.nested import is_nested
+from tidemark_replica.arrangement.updates import Array, Bools, Ints, Updates, diffs, make_updates, times
 from tidemark_replica.arrangement.value_order import file_order
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
+_MANY = 1 << 12
 
 
 def consolidate(updates: Updates) -> Updates:
@@ -32,12 +34,11 @@ def consolidate(updates: Updates) -> Updates:
     *columns, time, _, error = updates.columns
     identity = columns if _is_one_time(times(updates)) else [*columns, time]
     identity = identity if error.null_count == len(error) else [*identity, error]
-    found = _sum_by_identity(identity, diffs(updates))
-    if found is None:
+    kept, sums = _sum_equal(identity, diffs(updates), np.arange(updates.num_rows))
+    if len(kept) == updates.num_rows:
         return updates
-    first, sums = found
-    *kept, time, error = take([*columns, time, error], first)
-    return make_updates(kept, np.asarray(time.to_numpy()), sums, error)
+    *columns, time, error = take([*columns, time, error], kept)
+    return make_updates(columns, np.asarray(time.to_numpy()), sums[kept], error)
 
 
 def _is_one_time(times: Ints) -> bool:
@@ -70,21 +71,11 @@ def _sum_neighbours(columns: Sequence[Array], weights: Ints, layout: Layout) -> 
     tied = np.zeros(len(hashes), np.bool_)
     tied[1:] = alike
     tied[:-1] |= alike
-    stays = np.asarray(weights != 0 if weights.ndim == 1 else weights.any(axis=1))
     at = np.flatnonzero(tied)
     if len(at) == 0:
-        return np.flatnonzero(stays), weights
+        return np.flatnonzero(_is_there(weights)), weights
     identity = [c for i, c in enumerate(columns) if i in layout.identity and not _is_one(c, i, layout)]
-    identity = identity if len(at) == len(hashes) else take(identity, at)
-    found = _sum_by_identity(identity, weights[at])
-    if found is None:
-        return np.flatnonzero(stays), weights
-    first, sums = found
-    stays[at] = False
-    stays[at[first]] = True
-    weights = weights.copy()
-    weights[at[first]] = sums
-    return np.flatnonzero(stays), weights
+    return _sum_equal(identity, weights, at)
 
 
 def _is_one(column: Array, position: int, layout: Layout) -> bool:
@@ -133,21 +124,37 @@ def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
     return total
 
 
-def _sum_by_identity(identity: Sequence[Array], weights: Ints) -> tuple[Ints, Ints] | None:
-    """The first row of each identity whose weights do not cancel, ascending, and its summed weights.
+def _sum_equal(identity: Sequence[Array], weights: Ints, tied: Ints) -> tuple[Ints, Ints]:
+    """The rows that stay, ascending, and all rows' weights, added up where a row stands for several.
 
-    None: all rows stay as they are. Diffs are checked for overflow; accumulators, of which a row has several, wrap
-    around.
+    Only rows that are `tied` can be equal to others. Diffs are checked for overflow; accumulators, of which a row has
+    several, wrap around.
     """
-    groups = group_rows(identity_hashes(identity, len(weights)), identity)
-    sums, first = weights, None
-    if len(groups.starts) < len(groups.order):
-        by_row = np.argsort(groups.first, kind="stable")
-        first = groups.first[by_row]
-        ordered = weights[groups.order]
-        sums = sum_diffs(ordered, groups.starts) if ordered.ndim == 1 else np.add.reduceat(ordered, groups.starts)
-        sums = sums[by_row]
-    alive = sums != 0 if sums.ndim == 1 else sums.any(axis=1)
-    if alive.all():
-        return None if first is None else (first, sums)
-    return (np.flatnonzero(alive) if first is None else first[alive]), sums[alive]
+    stays = _is_there(weights)
+    tied = _not_told_apart(identity, len(weights), tied)
+    columns = identity if len(tied) == len(weights) else take(identity, tied)
+    groups = group_rows(hash_rows(columns, len(tied)), columns)
+    if len(groups.starts) < len(tied):
+        own, first = weights[tied[groups.order]], tied[groups.first]
+        sums = sum_diffs(own, groups.starts) if own.ndim == 1 else np.add.reduceat(own, groups.starts)
+        stays[tied] = False
+        stays[first] = _is_there(sums)
+        weights = weights.copy()
+        weights[first] = sums
+    return np.flatnonzero(stays), weights
+
+
+def _is_there(weights: Ints) -> Bools:
+    """Which rows have not cancelled."""
+    return np.asarray(weights != 0 if weights.ndim == 1 else weights.any(axis=1))
+
+
+def _not_told_apart(identity: Sequence[Array], rows: int, tied: Ints) -> Ints:
+    """Of many tied rows those that fixed-width columns leave so: texts and nested values are read of no others."""
+    cheap = [c for c in identity if not (is_bytes(c.type) or is_nested(c.type))]
+    if len(tied) < _MANY or not cheap or len(cheap) == len(identity):
+        return tied
+    if 2 * len(tied) < rows:
+        return tied[repeated(hash_rows(take(cheap, tied), len(tied)))]
+    hashes = hash_rows(cheap, rows)
+    return repeated(hashes) if len(tied) == rows else tied[repeated(hashes[tied])]

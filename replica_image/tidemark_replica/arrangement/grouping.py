@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidemark_replica.arrangement.columns import equal_at, equal_rows, take
+from tidemark_replica.arrangement.nested import positions
 from tidemark_replica.arrangement.ordering import ranks
 from tidemark_replica.arrangement.updates import Array, Hashes, Ints
 
 _SMALL, _MANY = 64, 1 << 11
+_RUNS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,19 @@ class Groups:
 def order_by_hash(hashes: Hashes) -> Ints:
     """A stable order by hash.
 
-    Few: sorting values is faster than sorting an index, so the row number takes the place of the hash's low bits. Many:
-    sorting by 16 bits goes by counting, so twice that for the upper half. Should hashes differ only in bits that were
-    not looked at and come out the wrong way round, they are sorted after all.
+    Few: sorting values is faster than sorting an index, so the row number takes the place of the hash's low bits. Many
+    that come as a few ascending runs: these are merged. Else sorting by 16 bits goes by counting, so twice that for the
+    upper half. Should hashes differ only in bits that were not looked at and come out the wrong way round, they are
+    sorted after all.
     """
     n = len(hashes)
     if n < _SMALL:
         return np.argsort(hashes, kind="stable")
-    return _by_upper_half(hashes) if n >= _MANY else _tagged(hashes)
+    if n < _MANY:
+        return _tagged(hashes)
+    if np.count_nonzero(hashes[1:] < hashes[:-1]) < _RUNS:
+        return np.argsort(hashes, kind="stable")
+    return _by_upper_half(hashes)
 
 
 def _tagged(hashes: Hashes) -> Ints:
@@ -69,13 +76,28 @@ def _by_upper_half(hashes: Hashes) -> Ints:
     first = np.argsort((hashes >> np.uint64(32)).astype(np.uint16), kind="stable")
     order = first[np.argsort((hashes >> np.uint64(48)).astype(np.uint16)[first], kind="stable")]
     ordered = hashes[order]
-    differ = np.flatnonzero(((ordered[1:] ^ ordered[:-1]) - np.uint64(1)) < np.uint64((1 << 32) - 1))
-    if len(differ) == 0:
+    wrong = np.flatnonzero(ordered[1:] < ordered[:-1])  # of one upper half
+    if len(wrong) == 0:
         return order
     halves = ordered >> np.uint64(32)
-    mixed = np.flatnonzero(np.isin(halves, halves[differ]))
-    order[mixed] = order[mixed][np.argsort(ordered[mixed], kind="stable")]
+    mixed = np.unique(halves[wrong])
+    begins, ends = np.searchsorted(halves, mixed, "left"), np.searchsorted(halves, mixed, "right")
+    _, places = positions(begins, ends - begins)
+    order[places] = order[places][np.argsort(ordered[places], kind="stable")]
     return order
+
+
+def repeated(hashes: Hashes) -> Ints:
+    """The rows whose hash another one has too."""
+    order = order_by_hash(hashes)
+    ordered = hashes[order]
+    alike = ordered[1:] == ordered[:-1]
+    if not alike.any():
+        return np.empty(0, np.int64)
+    tied = np.zeros(len(order), np.bool_)
+    tied[order[1:][alike]] = True
+    tied[order[:-1][alike]] = True
+    return np.flatnonzero(tied)
 
 
 def group_rows(hashes: Hashes, columns: Sequence[Array]) -> Groups:

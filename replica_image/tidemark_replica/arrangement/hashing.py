@@ -19,8 +19,8 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import decimal_words, fixed, is_bytes, string_bytes, validity
-from tidemark_replica.arrangement.nested import elements, fields, is_nested, positions, segments
+from tidemark_replica.arrangement.columns import decimal_words, fixed, string_bytes, validity
+from tidemark_replica.arrangement.nested import elements, fields, positions, segments
 from tidemark_replica.arrangement.updates import Array, Bools, Hashes, Ints
 
 U = np.uint64
@@ -54,29 +54,6 @@ def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
 def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
     """As `hash_rows`, but never that of errs rows."""
     return np.maximum(hash_rows(columns, rows), U(1))
-
-
-def identity_hashes(columns: Sequence[Array], rows: int) -> Hashes:
-    """A hash to find equal rows by: of many rows texts and nested values are read only where all the rest is equal."""
-    dear = [c for c in columns if is_bytes(c.type) or is_nested(c.type)]
-    if rows < _MANY or not dear or len(dear) == len(columns):
-        return hash_rows(columns, rows)
-    hashes = hash_rows([c for c in columns if not (is_bytes(c.type) or is_nested(c.type))], rows)
-    tied = _tied(hashes)
-    if len(tied):
-        indices = pa.array(tied)
-        hashes[tied] = mix(hashes[tied] ^ hash_rows([c.take(indices) for c in dear], len(tied)))
-    return hashes
-
-
-def _tied(hashes: Hashes) -> Ints:
-    """The rows whose hash is another one's too."""
-    order = np.sort(hashes)
-    repeated = order[1:][order[1:] == order[:-1]]
-    if len(repeated) == 0:
-        return np.empty(0, np.int64)
-    at = np.searchsorted(repeated, hashes)
-    return np.flatnonzero(repeated[np.minimum(at, len(repeated) - 1)] == hashes)
 
 
 def hashes_with_errors(columns: Sequence[Array], ok: Bools | None, rows: int) -> Hashes:

@@ -13,6 +13,7 @@ reads yet is remembered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.full_disk import full_disk_is_told
-from tidemark_replica.arrangement.hashing import hashes_with_errors
-from tidemark_replica.arrangement.share import Share, shares
+from tidemark_replica.arrangement.grouping import order_by_hash
+from tidemark_replica.arrangement.hashing import bucket_edges, hashes_with_errors
+from tidemark_replica.arrangement.share import Share
 from tidemark_replica.arrangement.updates import (
-    Ints,
+    Hashes,
     Updates,
     diffs,
     errors,
@@ -146,17 +148,20 @@ def unfolded(rows: Any) -> Updates:
 
 
 def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Any]]:
+    """Each share's rows, ascending by hash: whoever takes them in wants them so, and merges what is in order."""
+    rows = folded(chunk)
     if key is None or own.of == 1:
-        yield own.index, folded(chunk)
+        yield own.index, rows
         return
-    to, rows = _shares_of(chunk, key, own.of), folded(chunk)
-    for share in range(own.of):
-        chosen = np.flatnonzero(to == share)
-        if len(chosen):
-            yield share, rows if len(chosen) == len(to) else rows.take(pa.array(chosen))
+    hashes = _hashes(chunk, key)
+    order = order_by_hash(hashes)
+    rows, edges = rows.take(pa.array(order)), np.searchsorted(hashes[order], bucket_edges(own.of), "left").tolist()
+    for share, (begin, end) in enumerate(pairwise([0, *edges, len(hashes)])):
+        if end > begin:
+            yield share, rows.slice(begin, end - begin)
 
 
-def _shares_of(chunk: Updates, key: tuple[int, ...], of: int) -> Ints:
+def _hashes(chunk: Updates, key: tuple[int, ...]) -> Hashes:
     columns, error = row_columns(chunk), errors(chunk)
     ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
-    return shares(hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows), of)
+    return hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows)

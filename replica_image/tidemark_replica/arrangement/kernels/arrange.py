@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import take
-from tidemark_replica.arrangement.consolidate import consolidate
+from tidemark_replica.arrangement.columns import canonical_rows, take
+from tidemark_replica.arrangement.consolidate import consolidate_sorted
 from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.hashing import hashes_with_errors
 from tidemark_replica.arrangement.layout import Layout
@@ -23,6 +23,8 @@ from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.runs import StepRuns
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.updates import (
+    Array,
+    Bools,
     Updates,
     check_updates,
     diffs,
@@ -30,6 +32,7 @@ from tidemark_replica.arrangement.updates import (
     rechunk,
     row_columns,
     times,
+    updates_of,
 )
 
 
@@ -39,24 +42,37 @@ def arrange(context: StepContext, arrangement: ArrangementId, updates: Iterable[
     runs = StepRuns(context, arrangement)
     check = partial(_check, context, layout)
     for _, chunk in rechunk(((None, u) for u in updates), context.run_rows, check):
-        consolidated = consolidate(chunk)
-        if consolidated.num_rows:
-            runs.add(sorted_rows(consolidated, layout))
-            yield consolidated
+        rows = consolidate_sorted(keyed_rows(canonical_rows(chunk), layout), layout, context.lower)
+        if rows.num_rows:
+            runs.add(rows)
+            _, *columns, time, error, diff = rows.columns
+            yield updates_of([*columns, time, diff, error])
     runs.commit()
+
+
+def keyed_rows(updates: Updates, layout: Layout) -> Any:
+    """Updates as rows of a file's schema, in their own order."""
+    columns, error = row_columns(updates), errors(updates)
+    hashes = hashes_with_errors(layout.key_columns(columns), _ok(error), updates.num_rows)
+    return layout.assemble(hashes, columns, times(updates), error, diffs(updates))
 
 
 def sorted_rows(updates: Updates, layout: Layout) -> Any:
     """Updates as rows of a file's schema, ascending by key hash, errs first."""
     columns = row_columns(updates)
     error = errors(updates)
-    ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
+    ok = _ok(error)
     hashes = hashes_with_errors(layout.key_columns(columns), ok, updates.num_rows)
     order = order_by_hash(hashes)
     row = take(columns, order)
     error = error if ok is None else error.take(pa.array(order))
     time, diff = times(updates)[order], diffs(updates)[order]
     return layout.assemble(hashes[order], row, time, error, diff)
+
+
+def _ok(error: Array) -> Bools | None:
+    """Which rows are no errs rows; None: all."""
+    return None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
 
 
 def _check(context: StepContext, layout: Layout, _: None, updates: Updates) -> None:
