@@ -74,14 +74,13 @@ def _sum_neighbours(columns: Sequence[Array], weights: Ints, layout: Layout) -> 
     at = np.flatnonzero(tied)
     if len(at) == 0:
         return np.flatnonzero(_is_there(weights)), weights
-    identity = [c for i, c in enumerate(columns) if i in layout.identity and not _is_one(c, i, layout)]
+    when = layout.time
+    identity = [*columns[1:when], *(column for column in columns[when:] if not _is_one(column))]
     return _sum_equal(identity, weights, at)
 
 
-def _is_one(column: Array, position: int, layout: Layout) -> bool:
-    """Whether a time or a tag is the same in all rows, as it is after a hydration: then it tells none apart."""
-    if position < layout.time:
-        return False
+def _is_one(column: Array) -> bool:
+    """Whether times or tags are the same in all rows, as they are after a hydration: then they tell none apart."""
     if column.null_count:
         return bool(column.null_count == len(column))
     if not pa.types.is_integer(column.type):
