@@ -60,7 +60,7 @@ def parse(arguments: list[str]) -> Options:
         default=2,
         metavar="N",
         help="processes beside the driver that run small steps, at most so many and one per core: one, and more when "
-        "many steps wait; 0: Spark runs every step (default: %(default)s)",
+        "steps keep waiting; 0: Spark runs every step (default: %(default)s)",
     )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
     for name in ("certificate", "key", "client-authority"):

@@ -12,5 +12,6 @@ A process that dies, or that goes on with one member for too long and is killed,
 told so (`WorkerLost`), those behind it are sent again. When the driver dies, however it does, its processes end: they
 watch their standard input. One that has grown is replaced between two orders.
 
-`wire` (messages), `members` (the process), `process` (one of them, as the driver sees it), `tickets`, `pool`.
+`wire` (messages), `members` (the process), `process` (one of them, as the driver sees it), `tickets`, `pool`,
+`crowding` (when another process is worth its start).
 """

@@ -3,9 +3,9 @@
     queue  t1 t2 t3 t4 ...        thread of process 1:  takes all that waits (its share), sends one order,
                                                         settles ticket by ticket as answers come
 
-Nothing is started before the first ticket, or `start`: then one process, and another whenever many tickets wait. While
-none can be started, tickets fail at once (`NoWorker`) and whoever has them turns to Spark; it is tried again after a
-pause.
+Nothing is started before the first ticket, or `start`: then one process, and another when tickets have had to wait for
+some time (`crowding.py`). While none can be started, tickets fail at once (`NoWorker`) and whoever has them turns to
+Spark; it is tried again after a pause.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Sequence
 
 from tidemark_replica.retry import Backoff
+from tidemark_replica.step_worker.crowding import Crowding
 from tidemark_replica.step_worker.process import COMMAND, WorkerGone, WorkerProcess
 from tidemark_replica.step_worker.tickets import NoWorker, Ticket, WorkerLost
 from tidemark_replica.step_worker.wire import Answer
 
 LOG = logging.getLogger(__name__)
 MEMBERS_MOST = 32
-BACKLOG = 16
-"""So many tickets may wait before one more process is started: its start costs as much as a hundred small steps."""
 PATIENCE_SECONDS = 10.0
 GRACE_SECONDS = 0.5
 ANONYMOUS_BYTES_MOST = 512 * 1024**2
@@ -48,6 +47,7 @@ class StepWorkers:
         """
         self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
         self._waiting: deque[Ticket] = deque()
+        self._crowding = Crowding()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -68,10 +68,13 @@ class StepWorkers:
             if self._closed:
                 raise NoWorker("the step workers have been closed")
             self._waiting.append(ticket)
-            if len(self._waiting) > BACKLOG and len(self._threads) < self._processes:
-                self._add_process()
+            self._crowd(1)
             self._changed.notify()
-        ticket.wait()
+        try:
+            ticket.wait()
+        finally:
+            with self._changed:
+                self._crowd(-1)
 
     def close(self) -> None:
         """All processes end, in the middle of what they are at."""
@@ -83,6 +86,13 @@ class StepWorkers:
             thread.join(max(0.0, deadline - time.monotonic()))
         for ticket in self._waiting:
             ticket.fail(NoWorker("the step workers have been closed"))
+
+    def _crowd(self, more: int = 0) -> None:
+        """So many tickets are here besides; another process, if it is time for one, and the others have begun."""
+        threads = len(self._threads)
+        late = self._crowding.look(threads, more)
+        if late and threads < self._processes and threads <= self.started and not self._closed:
+            self._add_process()
 
     def _add_process(self) -> None:
         """With a thread of its own."""
@@ -119,6 +129,8 @@ class StepWorkers:
             return None
         self._backoff.reset()
         self.started += 1
+        with self._changed:
+            self._crowding.forget()
         return process
 
     def _take(self) -> list[Ticket] | None:
@@ -169,6 +181,8 @@ class StepWorkers:
         """The next one; raises WorkerGone when it does not come in time."""
         began = time.monotonic()
         while (answer := process.answer(_LOOK_SECONDS)) is None:
+            with self._changed:
+                self._crowd()
             if self._closed:
                 raise WorkerGone("step workers have been closed")
             if running.cancelled_for > GRACE_SECONDS:
