@@ -31,6 +31,7 @@ from bench.harness.engine import View
 from bench.harness.queries import PLANS, Query
 from bench.harness.query import Planner, describe, planner
 from bench.harness.world import World
+from tidemark_replica.render.description import Report
 from tidemark_replica.step_worker.members import Members
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.step_worker.tickets import Ticket
@@ -52,7 +53,7 @@ class Here(StepWorkers):
     def start(self) -> None:
         """Nothing is started."""
 
-    def run(self, ticket: Ticket) -> None:
+    def run(self, ticket: Ticket) -> Report:
         """To its end."""
         member = ticket.member
         if member.key in self._known:
@@ -66,7 +67,7 @@ class Here(StepWorkers):
         if self.profile is not None:
             self.profile.disable()
         ticket.answered(answer)
-        ticket.wait()
+        return ticket.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.oracle.faults import Fault, FaultyStage
+from tidemark_replica.render.description import Report
 from tidemark_replica.step_worker.__main__ import main
 from tidemark_replica.step_worker.members import Members
 
@@ -18,11 +19,12 @@ def command(fault: Fault) -> tuple[str, ...]:
 
 
 class ReportingStage(FaultyStage):
-    """A fault may also strike once the report is there."""
+    """A fault may also strike once the report is there, though not sent."""
 
-    def report(self, name: str) -> None:
-        super().report(name)
+    def finish(self) -> Report:
+        report = super().finish()
         self.fault.strike("after report")
+        return report
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId
-from tidemark_replica.render.description import Description, Report, report_name
+from tidemark_replica.render.description import Description, Report
 from tidemark_replica.render.pipeline import ArrangeKernel, Drain, Source
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.step_worker.tickets import SentTree, StepWorkerError, Ticket
@@ -54,9 +54,8 @@ class Rows:
 
 
 def report(ticket: Ticket) -> Report:
-    """What the member said that it wrote."""
-    folder = Path(ticket.member.description).parent
-    return Report.read(folder / report_name("stage", 0, ticket.member.number))
+    """What the member said that it wrote, once it has ended."""
+    return ticket.wait()
 
 
 def written(ticket: Ticket) -> int:

@@ -8,7 +8,8 @@
 
 A prepared DataFrame is run again and again, so it cannot hold the description itself: tasks find the path of theirs in
 a local property of the job. So a task of a cancelled job that lives on never reads, or reports to, another step.
-Every attempt writes files of its own; of each task the driver believes one attempt that reported all its stages.
+Every attempt writes files of its own; of each task the driver believes one attempt that reported all its stages. A step
+worker is told the path, runs one attempt, and answers with its report.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Description:
     """In a round of a loop: the iteration under way; none in the first, which only what enters from outside begins."""
 
     def write(self, path: Path) -> None:
+        """In one go: nobody is told of it before it is there."""
         value = {
             "step": self.step,
             "lower": self.lower,
@@ -67,7 +69,7 @@ class Description:
             "busy": list(self.busy),
             "iteration": self.iteration,
         }
-        _write(path, value)
+        path.write_bytes(json.dumps(value).encode())
 
     @staticmethod
     def read(path: Path) -> Description:
@@ -132,7 +134,10 @@ class Report:
             "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
             "spent": self.spent.to_json(),
         }
-        _write(folder / report_name(stage, share, self.attempt), value)
+        path = folder / report_name(stage, share, self.attempt)
+        draft = f"{path}.tmp"  # an attempt is cut short at any time, and others look for reports meanwhile
+        Path(draft).write_bytes(json.dumps(value).encode())
+        os.replace(draft, path)
 
     @staticmethod
     def read(path: Path) -> Report:
@@ -157,11 +162,3 @@ def _merge_to_json(merged: Merged) -> dict[str, Any]:
 def _merge_from_json(value: dict[str, Any]) -> Merged:
     merge = Merge(ArrangementId(value["of"]), batches_from_json(value["batches"]), value["since"])
     return Merged(merge, None if value["result"] is None else BatchRef(*value["result"]))
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    """As a whole or not at all."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:
-        file.write(json.dumps(value))
-    os.replace(temporary, path)

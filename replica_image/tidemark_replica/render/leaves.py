@@ -43,20 +43,35 @@ from tidemark_replica.render.pipeline import (
     Variable,
 )
 from tidemark_replica.render.recursion import rounds
+from tidemark_replica.render.small_files import SmallFiles
 
 _PARTS_PER_TASK = 8
+_FILES = SmallFiles()
 
 
 def read_source(description: Description, source: Source, share: Share) -> Iterator[Updates]:
     """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
+    for updates in _of_shard(description, source, share):
+        if description.hydrates:
+            updates = _advanced(updates, description.lower)
+        yield _delayed(updates, description) if source.delayed else updates
+
+
+def _of_shard(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+    """As its files have them; small ones may have been read before, for another dataflow."""
+    parts = description.parts.get(source.id, ())
+    if description.hydrates or share.of > 1:
+        for part, turn in divided(parts, share):
+            yield from _read(source, part, turn)
+    else:
+        for part in parts:
+            yield from _FILES.updates(part, source.names, lambda part: _read(source, part))
+
+
+def _read(source: Source, part: Part, turn: tuple[int, int] = (0, 1)) -> Iterator[Updates]:
     columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
-    for part, turn in divided(description.parts.get(source.id, ()), share):
-        for batch in read_part(part, columns=columns, turn=turn):
-            arrays = [_as(column, type) for column, type in zip(batch.columns, types, strict=True)]
-            updates = canonical_rows(updates_of(arrays))
-            if description.hydrates:
-                updates = _advanced(updates, description.lower)
-            yield _delayed(updates, description) if source.delayed else updates
+    for batch in read_part(part, columns=columns, turn=turn):
+        yield canonical_rows(updates_of([_as(column, type) for column, type in zip(batch.columns, types, strict=True)]))
 
 
 def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:

@@ -4,9 +4,10 @@
     Work ──> WorkerRunner ─────── yes ──────────────── yes ──────────────── yes ─────> step worker
                        └───────── no ───────────────── no ───────────────── no ──────> Spark, always at hydration
 
-Both run the same tree over the same description, and are believed by the same reports. A worker that dies in the middle
-leaves files that nobody's report names: the work is run again as a Spark job, and a dataflow that has taken two workers
-with it stays with Spark.
+Both run the same tree over the same description, and are believed by the same reports; a worker, which is one attempt,
+sends its report with the answer, where the attempts of a task leave theirs in files. A worker that dies in the middle
+leaves files that no report names: the work is run again as a Spark job, and a dataflow that has taken two workers with
+it stays with Spark.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.errors import StepCancelled, StepFailed
 from tidemark_replica.render.fragments import Fragment
-from tidemark_replica.render.runner import Work, believed
+from tidemark_replica.render.runner import Work
 from tidemark_replica.render.spark_runner import SparkRunner
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.step_worker.tickets import (
@@ -69,13 +70,12 @@ class WorkerRunner:
         if stage not in self._trees or rows > self._rows_most or self._lost >= LOST_MOST:
             return self._spark.run(work)
         try:
-            self._run(Ticket(self._trees[stage], work.description), work)
+            return self._run(Ticket(self._trees[stage], work.description), work)
         except WorkerLost:
             self._lost += 1
             return self._spark.run(work)
         except NoWorker:
             return self._spark.run(work)
-        return believed(work.description.parent, ((stage,),), work.what)
 
     def end(self) -> None:
         self._spark.end()
@@ -91,13 +91,13 @@ class WorkerRunner:
         self._spark.close()
         self.cancel()
 
-    def _run(self, ticket: Ticket, work: Work) -> None:
+    def _run(self, ticket: Ticket, work: Work) -> Report:
         with self._lock:
             self._ticket = ticket
         try:
             if self._spark.cancelled:  # a cancel from now on finds the ticket
                 raise StepCancelled(f"{work.what} was cancelled")
-            self._workers.run(ticket)
+            return self._workers.run(ticket)
         except MemberCancelled as cause:
             raise StepCancelled(f"{work.what} was cancelled") from cause
         except MemberFailed as cause:

@@ -61,13 +61,14 @@ class Members:
             stage = self._stage(description, member.number, Slots((), ()))
             for _ in stage.evaluate(tree):
                 pass
-            stage.report(member.stage)
+            report = stage.finish()
         except StepGone as gone:
-            return Answer(member.number, str(gone), gone=True)
+            return Answer(member.number, error=str(gone), gone=True)
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            return Answer(member.number, f"{type(error).__name__}: {error}", gone=not description.exists())
-        return Answer(member.number)
+            text = f"{type(error).__name__}: {error}"
+            return Answer(member.number, error=text, gone=not description.exists())
+        return Answer(member.number, report)
 
     def _tree(self, member: Member) -> Pipeline | None:
         if member.tree is not None:

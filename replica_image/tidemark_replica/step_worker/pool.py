@@ -15,12 +15,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tidemark_replica.retry import Backoff
 from tidemark_replica.step_worker.crowding import Crowding
 from tidemark_replica.step_worker.process import COMMAND, WorkerGone, WorkerProcess
 from tidemark_replica.step_worker.tickets import NoWorker, Ticket, WorkerLost
 from tidemark_replica.step_worker.wire import Answer
+
+if TYPE_CHECKING:
+    from tidemark_replica.render.description import Report
 
 LOG = logging.getLogger(__name__)
 MEMBERS_MOST = 32
@@ -61,7 +65,7 @@ class StepWorkers:
             if not self._threads and not self._closed:
                 self._add_process()
 
-    def run(self, ticket: Ticket) -> None:
+    def run(self, ticket: Ticket) -> Report:
         """To its end, on whatever process is free; raises StepWorkerError."""
         self.start()
         with self._changed:
@@ -71,7 +75,7 @@ class StepWorkers:
             self._crowd(1)
             self._changed.notify()
         try:
-            ticket.wait()
+            return ticket.wait()
         finally:
             with self._changed:
                 self._crowd(-1)

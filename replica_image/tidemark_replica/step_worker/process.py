@@ -17,7 +17,7 @@ from tidemark_replica.memory import STEPS_KEEP, allocation
 from tidemark_replica.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.step_worker")
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 END_SECONDS = 5.0
 # a tree that is sent again does no harm
 TOLD_MOST = 4096

@@ -14,9 +14,13 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.step_worker.wire import Answer, Member
+
+if TYPE_CHECKING:
+    from tidemark_replica.render.description import Report
 
 # task attempts that Spark numbers stay far below
 _NUMBERS = itertools.count(1 << 40)
@@ -57,14 +61,14 @@ class Ticket:
     def __init__(self, sent: SentTree, description: Path) -> None:
         self.member = Member(next(_NUMBERS), sent.stage, str(description), sent.key, sent.tree)
         self._description = description
-        self._settled: Future[None] = Future()
+        self._settled: Future[Report] = Future()
         self._lock = threading.Lock()
         self._running = False
         self._cancelled_at: float | None = None
 
-    def wait(self) -> None:
-        """Until it is settled; raises a StepWorkerError unless the report is there."""
-        self._settled.result()
+    def wait(self) -> Report:
+        """Until it is settled: what the member has written; raises a StepWorkerError."""
+        return self._settled.result()
 
     def cancel(self) -> None:
         """Nobody wants it any more; returns at once."""
@@ -104,17 +108,17 @@ class Ticket:
             if self._cancelled_at is not None:
                 self._settle(MemberCancelled("it was cancelled"))
             else:
-                self._settle(None if answer.error is None else MemberFailed(answer.error))
+                self._settle(answer.report or MemberFailed(answer.error or "no reason was given"))
 
     def fail(self, error: StepWorkerError) -> None:
         """There is no worker any more, or none yet."""
         with self._lock:
             self._settle(error if self._cancelled_at is None else MemberCancelled("it was cancelled"))
 
-    def _settle(self, error: StepWorkerError | None) -> None:
+    def _settle(self, outcome: Report | StepWorkerError) -> None:
         if self._settled.done():
             return
-        if error is None:
-            self._settled.set_result(None)
+        if isinstance(outcome, StepWorkerError):
+            self._settled.set_exception(outcome)
         else:
-            self._settled.set_exception(error)
+            self._settled.set_result(outcome)

@@ -9,7 +9,10 @@ import pickle
 import socket
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidemark_replica.render.description import Report
 
 _LENGTH = struct.Struct(">I")
 _READ_BYTES = 1 << 16
@@ -42,9 +45,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`error` None: the report has been written."""
+    """A report, or what has come in between."""
 
     number: int
+    report: Report | None = None
     error: str | None = None
     gone: bool = False
     """Nobody wanted the step any more."""
