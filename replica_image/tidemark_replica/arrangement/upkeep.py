@@ -38,6 +38,8 @@ def in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) 
 
 def beside(manifest: Manifest) -> Merge | None:
     """The first merge that is too large for a step."""
+    if manifest.rows <= STEP_ROWS:
+        return None
     return next((m for m in plan_merges(manifest) if rows_of(m) > STEP_ROWS), None)
 
 
