@@ -29,6 +29,7 @@ from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.said import is_failure, is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
@@ -36,7 +37,7 @@ from tidemark_protocol import codec
 from tidemark_protocol.commands import Command, InstanceConfig, Peek, RunIngestion, UpdateConfiguration
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description, PeekError, PeekRows, PeekStashed, Response, Status
+from tidemark_protocol.responses import Description, PeekError, PeekRows, PeekStashed, Response
 from tidemark_protocol.storage import IngestionDescription, SourceSpec
 
 LOG = logging.getLogger(__name__)
@@ -334,19 +335,10 @@ class RunningInstance:
             for name, replica in collection.replicas.items():
                 if target not in (None, name):
                     continue
-                failed = [f for kind, f in replica.statuses.items() if _is_failure(kind, f, tries)]
+                failed = [f for kind, f in replica.statuses.items() if is_failure(kind, f, tries)]
                 failures.append(failed[0] if failed else None)
         first = failures[0] if failures and all(failures) else None
         return None if first is None else first.get("message") or first.get("reason") or "it failed"
-
-
-def _is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
-    return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
-
-
-def is_hydrated(response: Response) -> bool:
-    """Whether it says that a dataflow has come to the end of its hydration."""
-    return isinstance(response, Status) and response.kind == "hydration" and response.fields.get("state") == "hydrated"
 
 
 def now_ms() -> int:
