@@ -1,4 +1,4 @@
-"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,exchange,peers]`.
+"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,...]`.
 
 Views over TPC-H, then deltas of 100 lines, half of them retractions. A step is timed from the commit of its input to
 that of its index. What is compared takes turns, so that whatever else the machine does hits all alike. Before any time
@@ -9,6 +9,7 @@ is reported, answers have been compared with DuckDB's, and DuckDB's with those o
     recompute  spark_recompute_ratio_SIZE, duckdb_ratio_SIZE    computing anew over a step
     shapes     task_driver_ratio_ROWS                           one Spark task over the worker beside the driver
     exchange   exchange_ratio_PLAN_ROWS                         one task over several with exchanges
+    together   together_ratio_N                                 N jobs over one job of N tasks, where Catalyst is needed
     peers      pathway_100_ratio, pathway_10k_ratio             Pathway's step over ours
                dd_100_ratio, dd_10k_ratio                       ours over differential-dataflow's
 
@@ -25,10 +26,10 @@ from bench.harness.context import bench_parser, context, load, report
 from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
 from bench.peers.absent import PEERS
-from bench.steps import exchange, peers, plans, recompute, shapes, state
+from bench.steps import exchange, peers, plans, recompute, shapes, state, together
 from bench.steps.setting import Options, Setting, setting
 
-PARTS = ("state", "plans", "recompute", "shapes", "exchange", "peers")
+PARTS = ("state", "plans", "recompute", "shapes", "exchange", "together", "peers")
 QUICK = {
     "rows": "6000,12000",
     "lines": 12000,
@@ -38,6 +39,7 @@ QUICK = {
     "large_rows": 40,
     "shape_rows": "10,40",
     "exchange_rows": "40",
+    "together": "2",
     "large_steps": 1,
     "warm_up": 1,
 }
@@ -49,6 +51,7 @@ _PARTS: Mapping[str, Callable[[Setting], Figures]] = {
     "recompute": recompute.figures,
     "shapes": shapes.figures,
     "exchange": exchange.figures,
+    "together": together.figures,
 }
 
 
@@ -65,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         large_rows=given.large_rows,
         shape_rows=_numbers(given.shape_rows),
         exchange_rows=_numbers(given.exchange_rows),
+        together=_numbers(given.together),
         spark_memory=given.spark_memory,
         peers=given.peers,
         warm_up=given.warm_up,
@@ -91,6 +95,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--exchange-rows", default="10000,30000,100000,300000", help="deltas in one and several tasks (%(default)s)"
     )
+    parser.add_argument("--together", default="4,16", help="dataflows that step at once (%(default)s)")
     parser.add_argument("--peers", default=",".join(PEERS), help="engines outside of Python (%(default)s)")
     parser.add_argument("--spark-memory", default="4g", help="heap of the Spark that computes anew (%(default)s)")
     given = parser.parse_args(arguments)

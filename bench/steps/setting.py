@@ -30,6 +30,8 @@ class Options:
     large_rows: int = 0
     shape_rows: Sequence[int] = ()
     exchange_rows: Sequence[int] = ()
+    together: Sequence[int] = ()
+    """How many dataflows step at once."""
     spark_memory: str = "1g"
     peers: str = ""
     warm_up: int = 5

@@ -3,6 +3,11 @@
 driver JVM ── executor 1 (killed while a task hangs in it)
            └─ executor 2 (the task is run again here)
 
+agree      cases of the oracle
+survive    a small step, one task: the executor that has it dies
+exchange   a large delta, exchanged among both: one of them dies as it reads, then one that has written all but its word
+cold       small steps, in whichever executor they land: each opens a file once
+
 What happened is said on standard output; what the JVMs say while they end is of no interest.
 """
 
@@ -19,13 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.cases import CASES
+from tests.oracle.cold_reads import cold_reads, run_watched
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
+from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import PLANS
-from tests.oracle.world import SINK, World, consolidated, delta, world
+from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.render import prepare
+from tidemark_replica.render import RenderedDataflow, StepOutcome, prepare
+from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.spark_session import start_spark
 
 PATIENCE_SECONDS = 400.0
@@ -35,7 +43,7 @@ SURVIVE = "join after reduce"
 
 def main(what: str, folder: Path) -> None:
     spark = start_spark("local-cluster[2,1,1024]", "1g", folder)
-    {"agree": agree, "survive": survive}[what](spark, folder)
+    {"agree": agree, "survive": survive, "exchange": exchange, "cold": cold}[what](spark, folder)
     print("done", flush=True)
     spark.stop()
 
@@ -60,18 +68,64 @@ def survive(spark: Any, folder: Path) -> None:
     assert expected
     with world(spark, folder / "killed", case.tables, history) as disturbed:
         fault = Fault(folder / "fault", "reading", "hang", 1)
-        fault.folder.mkdir()
         prepare.run_stage = partial(run_faulty, fault)
         dataflow = disturbed.build(disturbed.describe(case.plan))
-        killed: list[int] = []
-        killer = threading.Thread(target=kill_one, args=(fault, jvm_of(spark), killed))
-        killer.start()
-        outcome = dataflow.run(dataflow.plan_step(Frontier.at(end), disturbed.inputs(dataflow, end)))
-        killer.join()
-        assert killed, "no executor was killed"
+        outcome = run_and_kill(disturbed, dataflow, end, fault)
         dataflow.commit(outcome)
         assert consolidated(delta(outcome, SINK)) == expected
         check_files(disturbed)
+
+
+def exchange(spark: Any, folder: Path) -> None:
+    """What Spark answers as a batch, at every frontier."""
+    oracle, case = Oracle(spark), named("join and reduce")
+    history = random_history(case.tables, 11, times=9, changes=60)
+    small, large, end = history.times[1] + 1, history.times[-2] + 1, history.last + 1
+    for where in ("reading", "before report"):
+        with world(spark, folder / where.replace(" ", "-"), case.tables, history) as disturbed:
+            fault = Fault(disturbed.folder / "fault", where, "hang", 1)
+            prepare.run_stage = partial(run_faulty, fault)
+            description = oracle.describe(case, disturbed)
+            dataflow = disturbed.build(description, exchanging=Exchanging(2, from_rows=0))
+            made = Updates(disturbed.steps(dataflow, [small]))
+            outcome = run_and_kill(disturbed, dataflow, large, fault)
+            assert any(outcome.folder.glob("*.1.*.report")), "the delta was not divided among two tasks"
+            dataflow.commit(outcome)
+            made.update(delta(outcome, SINK))
+            made.update(disturbed.steps(dataflow, [end]))
+            oracle.check_updates(case, history, description, consolidated(made))
+            check_files(disturbed)
+            print("survived:", where, flush=True)
+
+
+def cold(spark: Any, folder: Path) -> None:
+    """What an executor has opened it does not open again; what it wrote itself it need not open."""
+    case = named("join and reduce")
+    history = random_history(case.tables, 7, times=30)
+    with world(spark, folder / "cold", case.tables, history) as of:
+        log = folder / "opened"
+        log.mkdir()
+        prepare.run_stage = partial(run_watched, log)
+        dataflow = of.build(Oracle(spark).describe(case, of))
+        of.steps(dataflow, [time + 1 for time in history.times])
+        found = cold_reads(log)
+        assert found, "nothing was opened at all: it is not looked at the right place"
+        twice = {opened: count for opened, count in found.items() if count > 1}
+        assert not twice, twice
+        steps, processes = len(history.times), len({process for process, _ in found})
+        print(f"cold reads: {len(found)} in {steps} steps, by {processes} processes", flush=True)
+
+
+def run_and_kill(of: World, dataflow: RenderedDataflow, upper: int, fault: Fault) -> StepOutcome:
+    """A step in which the fault strikes, and the executor in which it does is killed."""
+    fault.folder.mkdir()
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_one, args=(fault, jvm_of(of.session), killed))
+    killer.start()
+    outcome = dataflow.run(dataflow.plan_step(Frontier.at(upper), of.inputs(dataflow, upper)))
+    killer.join()
+    assert killed, "no executor was killed"
+    return outcome
 
 
 def check_files(made: World) -> None:

@@ -1,0 +1,151 @@
+"""Small steps of several dataflows that need Catalyst: a Spark job each, or one job with a task for each of them.
+
+    together_ratio_N       N steps as N jobs, submitted by four threads as a replica does, over one job of N tasks
+    together_turns_ratio_N the same N jobs one after the other, over one job of N tasks
+    apart_ms_p50_N ...     all N steps, from the commit of their input to that of the last index
+
+One job of N tasks is Spark's union of the N prepared plans, each of one partition; a task takes the description of its
+number. The three ways take turns over the same views, whose answers are compared with DuckDB's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.harness.clock import Cost, measured
+from bench.harness.measure import Run
+from bench.harness.queries import Query
+from bench.harness.ratios import Figures, ratio, statistics
+from bench.steps.setting import Setting
+from tidemark_replica.render import prepare
+from tidemark_replica.render.description import PROPERTY
+from tidemark_replica.render.pipeline import Pipeline
+from tidemark_replica.render.runner import Work
+from tidemark_replica.render.slots import Feed, Slots
+from tidemark_replica.render.spark_runner import SparkRunner
+from tidemark_replica.render.stage import Stage
+
+THREADS = 4
+"""Of a replica, for Spark's jobs."""
+LINES = 60_000
+"""What a small step costs does not depend on the state's size (`state`)."""
+Steps = Sequence[Callable[[], object]]
+QUERY = Query(
+    "catalyst",
+    """
+    SELECT levenshtein(CAST(l_shipdate AS STRING), '1995-06-17') AS distance, count(*) AS lines,
+           sum(l_quantity) AS quantity
+    FROM {lineitem} GROUP BY levenshtein(CAST(l_shipdate AS STRING), '1995-06-17')
+    """,
+)
+
+
+def figures(given: Setting) -> Figures:
+    """For every number of dataflows."""
+    found = Figures()
+    for count in given.options.together:
+        costs = _costs(given, count)
+        found |= ratio("together", costs["apart"], costs["together"], str(count))
+        found |= ratio("together_turns", costs["turns"], costs["together"], str(count))
+        for way, measured_ in costs.items():
+            found |= statistics(way, measured_, str(count))
+    return found
+
+
+def _costs(given: Setting, count: int) -> dict[str, list[Cost]]:
+    options = given.options
+    rounds = options.warm_up + options.steps
+    with ExitStack() as stack:
+        stack.enter_context(_members())
+        sizes = [options.delta_rows] * (rounds * 3)
+        (world,) = stack.enter_context(given.worlds([min(options.lines, LINES)], [QUERY], sizes))
+        runs = [Run(given.task, world, QUERY) for _ in range(count)]
+        steps = [run.view.step for run in runs]
+        ways: dict[str, Callable[[Steps], None]]
+        ways = {"turns": _in_turns, "apart": partial(_at_once, THREADS), "together": _together}
+        costs: dict[str, list[Cost]] = {way: [] for way in ways}
+        for number in range(rounds):
+            for way, take in ways.items():
+                world.tick()
+                cost, _ = measured(partial(take, steps))
+                if number >= options.warm_up:
+                    costs[way].append(cost)
+        for run in runs:
+            run.check()
+            run.view.close()
+    return costs
+
+
+def _in_turns(steps: Steps) -> None:
+    for step in steps:
+        step()
+
+
+def _at_once(threads: int, steps: Steps) -> None:
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(step) for step in steps]:
+            done.result()
+
+
+def _together(steps: Steps) -> None:
+    with _gathered(len(steps)):
+        _at_once(len(steps), steps)
+
+
+@contextmanager
+def _gathered(count: int) -> Iterator[None]:
+    """Work is kept until there is so much of it; then it is one job."""
+    waiting: list[tuple[Work, Any]] = []
+    contexts: list[Any] = []
+
+    def job() -> None:
+        context = contexts[0]
+        plans = [plan.execute().toJavaRDD() for _, plan in waiting]
+        rdds = context._gateway.new_array(context._jvm.org.apache.spark.api.java.JavaRDD, len(plans))
+        for at, plan in enumerate(plans):
+            rdds[at] = plan
+        context.setLocalProperty(PROPERTY, "\n".join(str(work.description) for work, _ in waiting))
+        context._jsc.union(rdds).count()
+        context.setLocalProperty(PROPERTY, None)
+
+    meeting = threading.Barrier(count, job)
+
+    def run(runner: SparkRunner, work: Work, plan: Any) -> None:
+        waiting.append((work, plan))
+        contexts.append(runner._context)
+        meeting.wait()
+
+    alone, SparkRunner._run = SparkRunner._run, run  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        SparkRunner._run = alone  # type: ignore[method-assign]
+
+
+@contextmanager
+def _members() -> Iterator[None]:
+    """Dataflows that are built in the block may be members of one job."""
+    alone, prepare.run_stage = prepare.run_stage, _run_member
+    try:
+        yield
+    finally:
+        prepare.run_stage = alone
+
+
+def _run_member(name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Any]:
+    """In the place of `stage.run_stage`: the task's number says which description is its own."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    descriptions = str(task.getLocalProperty(PROPERTY)).split("\n")
+    own = Path(descriptions[task.partitionId() % len(descriptions)])
+    stage = Stage(own, int(task.taskAttemptId()), Slots(feed.slots, rows))
+    yield from stage.evaluate(tree)
+    stage.report(name)
