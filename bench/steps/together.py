@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.harness.clock import Cost, measured
+from bench.harness.clock import Cost, measured, wall_p50
+from bench.harness.context import progress
 from bench.harness.measure import Run
 from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, statistics
@@ -79,6 +80,7 @@ def _costs(given: Setting, count: int) -> dict[str, list[Cost]]:
         for run in runs:
             run.check()
             run.view.close()
+    progress(f"{count} dataflows: " + ", ".join(f"{way} {wall_p50(taken):.0f} ms" for way, taken in costs.items()))
     return costs
 
 
