@@ -4,6 +4,8 @@
     together_turns_ratio_N the same N jobs one after the other, over one job of N tasks
     apart_ms_p50_N ...     all N steps, from the commit of their input to that of the last index
 
+A replica takes a job for each (docs/decisions/0016): this is what it would gain.
+
 One job of N tasks is Spark's union of the N prepared plans, each of one partition; a task takes the description of its
 number. The three ways take turns over the same views, whose answers are compared with DuckDB's.
 """
@@ -34,6 +36,8 @@ from tidemark_replica.render.stage import Stage
 
 THREADS = 4
 """Of a replica, for Spark's jobs."""
+WAIT_SECONDS = 600.0
+"""If one of the steps fails before its job, the others do not wait for ever."""
 LINES = 60_000
 """What a small step costs does not depend on the state's size (`state`)."""
 Steps = Sequence[Callable[[], object]]
@@ -116,7 +120,7 @@ def _gathered(count: int) -> Iterator[None]:
         context._jsc.union(rdds).count()
         context.setLocalProperty(PROPERTY, None)
 
-    meeting = threading.Barrier(count, job)
+    meeting = threading.Barrier(count, job, WAIT_SECONDS)
 
     def run(runner: SparkRunner, work: Work, plan: Any) -> None:
         waiting.append((work, plan))

@@ -19,7 +19,7 @@ FIGURES = {
         *(f"empty_job_ratio_{plan}" for plan in PLANS),
         *(f"empty_job_driver_ratio_{plan}" for plan in PLANS),
         *("spark_recompute_ratio_12k", "spark_recompute_cpu_ratio_12k", "duckdb_ratio_12k", "dd_ratio"),
-        *("task_driver_ratio_10", "task_driver_ratio_40"),
+        *("task_driver_ratio_10", "task_driver_ratio_40", "together_ratio_2"),
         *("pathway_10_ratio", "pathway_40_ratio"),
     },
     "hydrate": {"spark_batch_ratio_q3", "spark_batch_ratio_q18", "pathway_ratio", "dd_ratio"},
