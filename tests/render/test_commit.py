@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def test_files_of_an_attempt_that_nobody_believed_go_while_the_dataflow_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also on a replica that is never at rest, so that never all is swept."""
+    monkeypatch.setattr(dataflow_module, "SWEEP_SECONDS", math.inf)
     with in_process(tmp_path, {"t": T}, HISTORY) as of:
         dataflow, *bounds = of.build(of.describe(GET_T), runner=Twice), *(t + 1 for t in HISTORY.times)
         of.step(dataflow, bounds[0]).release()

@@ -15,6 +15,7 @@ from tests.replica.tables import Table
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Status
+from tidemark_replica import retry
 from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
@@ -118,6 +119,7 @@ def test_crash_a_commit_that_fails_is_told_and_tried_again(
             raise error
         commit_all(store, moves)
 
+    monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
     with monkeypatch.context() as patch:
         patch.setattr(ArrangementStore, "commit_all", fails)
         table.append(20, ((1, "a"), 12, 1), ((2, "b"), 15, 1))
