@@ -6,7 +6,6 @@ driver JVM ── executor 1 (killed while a task hangs in it)
 agree      cases of the oracle
 survive    a small step, one task: the executor that has it dies
 exchange   a large delta, exchanged among both: one of them dies as it reads, then one that has written all but its word
-cold       small steps, in whichever executor they land: each opens a file once
 
 What happened is said on standard output; what the JVMs say while they end is of no interest.
 """
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.cases import CASES
-from tests.oracle.cold_reads import cold_reads, run_watched
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import named
@@ -43,7 +41,7 @@ SURVIVE = "join after reduce"
 
 def main(what: str, folder: Path) -> None:
     spark = start_spark("local-cluster[2,1,1024]", "1g", folder)
-    {"agree": agree, "survive": survive, "exchange": exchange, "cold": cold}[what](spark, folder)
+    {"agree": agree, "survive": survive, "exchange": exchange}[what](spark, folder)
     print("done", flush=True)
     spark.stop()
 
@@ -96,24 +94,6 @@ def exchange(spark: Any, folder: Path) -> None:
             oracle.check_updates(case, history, description, consolidated(made))
             check_files(disturbed)
             print("survived:", where, flush=True)
-
-
-def cold(spark: Any, folder: Path) -> None:
-    """What an executor has opened it does not open again; what it wrote itself it need not open."""
-    case = named("join and reduce")
-    history = random_history(case.tables, 7, times=30)
-    with world(spark, folder / "cold", case.tables, history) as of:
-        log = folder / "opened"
-        log.mkdir()
-        prepare.run_stage = partial(run_watched, log)
-        dataflow = of.build(Oracle(spark).describe(case, of))
-        of.steps(dataflow, [time + 1 for time in history.times])
-        found = cold_reads(log)
-        assert found, "nothing was opened at all: it is not looked at the right place"
-        twice = {opened: count for opened, count in found.items() if count > 1}
-        assert not twice, twice
-        steps, processes = len(history.times), len({process for process, _ in found})
-        print(f"cold reads: {len(found)} in {steps} steps, by {processes} processes", flush=True)
 
 
 def run_and_kill(of: World, dataflow: RenderedDataflow, upper: int, fault: Fault) -> StepOutcome:

@@ -39,9 +39,3 @@ def test_crash_of_an_executor_in_the_middle_of_an_exchange(tmp_path: Path) -> No
     """A large delta divided among two executors: what went through the exchange from the lost one is sent again."""
     said = on_executors("exchange", tmp_path)
     assert [line for line in said if line.startswith("survived:")] == ["survived: reading", "survived: before report"]
-
-
-@pytest.mark.slow
-def test_an_executor_opens_a_file_of_state_once(tmp_path: Path) -> None:
-    """The store is shared; what an executor has mapped stays so, whichever of them the next step lands in."""
-    assert any(line.startswith("cold reads:") for line in on_executors("cold", tmp_path))
