@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.worlds import EMPTY, R1, at
+from tests.gateway.test_metrics import fleet
+from tests.protocol.samples import dataflow
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.handlers.world import World
 from tidemark_operator.introspection.inline import RESULT, inlined
 from tidemark_operator.introspection.lags import BUCKETS, Lags, bucket_of
 from tidemark_operator.introspection.relations import relations
+from tidemark_operator.introspection.relations import rows as relation_rows
 from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
 from tidemark_protocol.expr import Literal
@@ -15,6 +24,7 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.lir import Constant, ConstantRow, Get, OrderKey
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
+from tidemark_protocol.responses import Frontiers, Status
 from tidemark_protocol.types import BIGINT, Column, ColumnType
 
 (FRONTIERS,) = (r for r in relations() if r.name == "frontiers")
@@ -94,3 +104,44 @@ def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
     assert dict(lags.histograms()) == {b: {1: 1}}
     assert sum(lags.total) == 3
     assert lags.sum_seconds == pytest.approx(3.5)
+
+
+def told(relation: str, fleet: Fleet) -> list[tuple[str | None, ...]]:
+    """What is in it, of an instance whose Dataflows nobody knows by name."""
+    found = relation_rows(cast(World, SimpleNamespace(registry=Registry(), fleet=fleet)), "ns", GlobalId(relation))
+    assert found is not None
+    return [tuple(value.value for value in row.values) for row in found.rows]
+
+
+def test_operators_are_told_once_while_they_hydrate_and_then_with_what_they_keep() -> None:
+    """Of a dataflow of two exports, both of which say how far it is."""
+    made = fleet()
+    instance = made.get("ns", "default")
+    assert instance is not None
+    index, view = dataflow("d").export_ids
+    hydrating = {"state": "hydrating", "percent": "40", "operators": '[["read t", 100], ["join", 7]]'}
+    (on,) = instance.core.dataflows.collections_of("ns/d")[0].replicas.values()
+    on.output = None
+    instance.received(R1, 1, [Status(id, "hydration", hydrating) for id in (index, view)])
+    relation = "tidemark_introspection.operators"
+    busy = [row[1:] for row in told(relation, made)]
+    nothing = (None,) * 5
+    assert busy == [
+        ("r1", "1", "read t", *nothing, "100", "true"),
+        ("r1", "2", "join", *nothing, "7", "false"),
+    ]
+
+    instance.received(R1, 1, [Frontiers(id, at(400), at(400), at(400)) for id in (index, view)])
+    instance.received(R1, 1, [Status(index, "operators", {"operators": '[["join", "Join", 5, 2, 70, 9]]'})])
+    assert [row[1:] for row in told(relation, made)] == [
+        ("r1", "1", "join", "Join", "5", "2", "70", "9", "100", "true"),
+    ]
+
+
+def test_imports_are_told_with_how_far_they_are_and_how_far_they_have_been_read() -> None:
+    """One that nobody has heard of would be NULL."""
+    made = fleet()
+    (read,) = told("tidemark_introspection.imports", made)
+    assert read[3:6] == ("table", "500", "false")
+    assert int(read[6] or 0) > 0
+    assert int(read[7] or 0) > 500

@@ -111,11 +111,16 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Itera
 
 
 def _operators(world: World, namespace: str) -> Iterator[Row]:
-    """While it hydrates, how far each is; from then on what each keeps and has cost."""
-    for _, name, collection in _collections(world, namespace):
+    """While it hydrates, how far each is, which is told of every export; from then on what each keeps and has cost."""
+    told: set[tuple[str, str, str]] = set()
+    for running, name, collection in _collections(world, namespace):
         dataflow = name.partition(".")[0]
         for replica, on in sorted(collection.replicas.items()):
             if (hydrating := on.hydrating) is not None:
+                there = (running.name, collection.owner, replica)
+                if there in told:
+                    continue
+                told.add(there)
                 for place, (operator, percent) in enumerate(hydrating.operators, 1):
                     yield dataflow, replica, place, operator, None, None, None, None, None, percent, percent == 100
                 continue
