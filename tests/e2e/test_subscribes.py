@@ -91,12 +91,14 @@ def test_crash_a_subscribe_whose_leader_dies_within_its_snapshot_tells_each_row_
 
 def test_a_subscribe_that_one_replica_tells_ends_with_it(both: System) -> None:
     """Though another could go on: whoever asked for it wanted to know what that replica says."""
+    count = ("query", "SELECT count(*) FROM tpch.orders", "--replica", "r2", "-n", both.namespace)
+    wait_for("r2 to answer", lambda: both.tidemark(*count).returncode == 0, both.log)
     with following(both, ORDERS, "--progress", "--replica", "r2") as followed:
         wait_for("progress", lambda: followed.progress or followed.process.poll() is not None, both.log)
         os.kill(pid_of(both, "r2"), signal.SIGKILL)
         assert followed.wait() == 1, both.log()
     assert "replica r2, which tells it, was lost" in followed.said()
-    both.wait_condition("computereplica", "r2", "Ready")
+    wait_for("r2 to be back", lambda: both.tidemark(*count).returncode == 0, both.log)
 
 
 def test_subscribes_end_where_and_why_they_should(both: System) -> None:

@@ -13,9 +13,9 @@ from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.kube.cache import Cache, Key, key_of
-from tidemark_operator.kube.client import DATAFLOWS, EVENTS, Body, Conflict, Invalid, Kube
+from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.events import Events
-from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.leadership import LEASE, Leadership
 from tidemark_operator.kube.revisions import Owner, Revisions, parse_revision
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.resources.meta import Meta
@@ -55,6 +55,27 @@ def test_must_each_operator_leads_under_a_higher_term(run: Callable[[Scenario], 
         assert await leader.outranked(by=7) == 8
         with pytest.raises(LeadershipLost, match="under term 8"):
             await other.outranked(by=8)
+
+    run(scenario)
+
+
+def test_crash_a_lease_that_was_deleted_is_made_anew_above_what_replicas_report(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """The next operator counts from one; a replica that was served under 3 refuses it, so it leads under 4. The one
+    that led under 3 is refused now, and ends."""
+
+    async def scenario(kube: Kube) -> None:
+        before, after = (Leadership(kube, namespace, name) for name in ("before", "after"))
+        assert [await before.claim() for _ in range(3)] == [1, 2, 3]
+        lease = await kube.get(LEASES, namespace, LEASE)
+        assert lease is not None
+        await kube.delete(LEASES, namespace, LEASE, lease["metadata"]["uid"])
+        assert await after.claim() == 1
+
+        assert await after.outranked(by=3) == 4
+        with pytest.raises(LeadershipLost, match="after leads under term 4, this process under 3"):
+            await before.outranked(by=4)
 
     run(scenario)
 
