@@ -68,6 +68,8 @@ def test_crash_one_replica_is_isolated(
         fleet.attach(each.name, each.proxy.address)
     data = Data(fleet, tmp_path)
     old = data.another("old")
+    for each in (r1, r2):
+        wait_until(lambda each=each: fleet.reached(old.export_ids[0], each.name) >= data.table.upper)
     data.follows(r1, r2)
     healthy = r1.describe()
 
