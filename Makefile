@@ -113,5 +113,5 @@ java:
 	@tools/check-java
 
 .PHONY: control-plane
-control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kubectl, and toxiproxy into the cache (once)
-	@$(BIN)/tidemark-devcluster build --with-toxiproxy >/dev/null
+control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kubectl, toxiproxy, versitygw into the cache (once)
+	@$(BIN)/tidemark-devcluster build --with-toxiproxy --with-versitygw >/dev/null

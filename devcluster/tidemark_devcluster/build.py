@@ -31,6 +31,7 @@ EXPECTATIONS = {
     recipe.ETCD_SERVER: "about one minute",
     recipe.HELM_CLI: "one to three minutes, once",
     recipe.TOXIPROXY_SERVER: "about a minute, once",
+    recipe.VERSITYGW_SERVER: "about a minute, once",
 }
 
 
@@ -66,6 +67,11 @@ def ensure_helm(environ: Mapping[str, str], progress: Progress) -> Path:
 def ensure_toxiproxy(environ: Mapping[str, str], progress: Progress) -> Path:
     """toxiproxy, which makes the faults of a network for tests: from the cache, or compiled now."""
     return _ensure_apart(recipe.TOXIPROXY_SERVER, environ, progress)
+
+
+def ensure_versitygw(environ: Mapping[str, str], progress: Progress) -> Path:
+    """versitygw, which serves a folder as S3 to tests: from the cache, or compiled now."""
+    return _ensure_apart(recipe.VERSITYGW_SERVER, environ, progress)
 
 
 def _ensure_apart(program: Program, environ: Mapping[str, str], progress: Progress) -> Path:

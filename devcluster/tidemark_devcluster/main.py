@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tidemark_devcluster.build import ensure_binaries, ensure_helm, ensure_toxiproxy
+from tidemark_devcluster.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.commands import SERVERS
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.plane import ControlPlane, Status
@@ -32,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="what runs; exit status 3 when not all is ready")
     build.add_argument("--with-helm", action="store_true", help="helm too, which the tests of the chart need")
     build.add_argument("--with-toxiproxy", action="store_true", help="toxiproxy too, which tests of faults need")
+    build.add_argument("--with-versitygw", action="store_true", help="versitygw too, an S3 server for tests")
     for command in (up, down, status):
         command.add_argument("--state", type=Path, default=DEFAULT_STATE, help="state folder (%(default)s)")
         command.add_argument("--kubeconfig", type=Path, help="where it is written (STATE/kubeconfig)")
@@ -80,6 +81,8 @@ def _build(options: argparse.Namespace) -> int:
         paths["helm"] = str(ensure_helm(os.environ, progress))
     if options.with_toxiproxy:
         paths["toxiproxy"] = str(ensure_toxiproxy(os.environ, progress))
+    if options.with_versitygw:
+        paths["versitygw"] = str(ensure_versitygw(os.environ, progress))
     print(json.dumps(paths) if options.json else "\n".join(paths.values()))
     return 0
 

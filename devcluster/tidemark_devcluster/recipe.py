@@ -4,6 +4,7 @@
     devcluster/etcd/go.mod       ──► etcd
     devcluster/helm/go.mod       ──► helm, no part of the control plane: built when asked for
     devcluster/toxiproxy/go.mod  ──► toxiproxy, for tests alone: built when asked for
+    devcluster/versitygw/go.mod  ──► versitygw, an S3 server over a folder: the same
 
 All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
 share nearly everything. The versions stand in the go.mod files alone.
@@ -21,6 +22,7 @@ KUBERNETES = "kubernetes"
 ETCD = "etcd"
 HELM = "helm"
 TOXIPROXY = "toxiproxy"
+VERSITYGW = "versitygw"
 GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
 
 
@@ -41,6 +43,7 @@ KUBE_CONTROLLER_MANAGER = Program(
 KUBECTL = Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl")
 HELM_CLI = Program("helm", HELM, "helm.sh/helm/v3/cmd/helm")
 TOXIPROXY_SERVER = Program("toxiproxy", TOXIPROXY, "github.com/Shopify/toxiproxy/v2/cmd/server")
+VERSITYGW_SERVER = Program("versitygw", VERSITYGW, "github.com/versity/versitygw/cmd/versitygw")
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)

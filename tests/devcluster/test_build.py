@@ -17,7 +17,14 @@ import pytest
 
 from tests.bounds import BOUND
 from tidemark_devcluster import recipe
-from tidemark_devcluster.build import ensure_binaries, ensure_built, ensure_helm, ensure_toxiproxy, from_assets
+from tidemark_devcluster.build import (
+    ensure_binaries,
+    ensure_built,
+    ensure_helm,
+    ensure_toxiproxy,
+    ensure_versitygw,
+    from_assets,
+)
 from tidemark_devcluster.cache import Cache, available_memory, require_disk
 from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed, NotEnoughRoom
 from tidemark_devcluster.progress import Progress
@@ -72,7 +79,12 @@ ALL_WHOLE = {program.name: "whole" for program in PROGRAMS}
 
 
 @pytest.mark.parametrize(
-    ("ensure", "program"), [(ensure_helm, recipe.HELM_CLI), (ensure_toxiproxy, recipe.TOXIPROXY_SERVER)]
+    ("ensure", "program"),
+    [
+        (ensure_helm, recipe.HELM_CLI),
+        (ensure_toxiproxy, recipe.TOXIPROXY_SERVER),
+        (ensure_versitygw, recipe.VERSITYGW_SERVER),
+    ],
 )
 def test_what_is_made_apart_makes_nothing_anew(
     bench: Bench, ensure: Callable[[dict[str, str], Progress], Path], program: recipe.Program
