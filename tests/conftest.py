@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
 from tests.kinds_fixtures import kinds_installed
 from tests.leftovers_fixtures import nothing_is_left_running
+from tests.s3_fixtures import place, places, s3
 from tests.spark_fixtures import spark
 
 __all__ = [
@@ -17,6 +18,9 @@ __all__ = [
     "kinds_installed",
     "namespace",
     "nothing_is_left_running",
+    "place",
+    "places",
+    "s3",
     "spark",
 ]
 

@@ -56,7 +56,7 @@ def verify(log: DeltaLog, schema: pa.Schema | None, shard_id: str | None) -> Sha
 
 def _exists(storage: Storage) -> bool:
     with storage.errors("looking for a table"):
-        return bool(DeltaTable.is_deltatable(storage.location, dict(storage.options or {})))
+        return bool(DeltaTable.is_deltatable(storage.location, storage.settings))
 
 
 def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retention_seconds: int) -> None:
@@ -72,7 +72,7 @@ def _create(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retentio
             "delta.logRetentionDuration": retention,
             "delta.deletedFileRetentionDuration": retention,  # how long checkpoints list removed files
         },
-        storage_options=dict(storage.options or {}),
+        storage_options=storage.settings,
         raise_if_key_not_exists=False,
         commit_properties=CommitProperties(
             max_commit_retries=0,

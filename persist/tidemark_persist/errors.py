@@ -2,6 +2,7 @@
 
 PersistError
 ├── InvalidTime           a time, term or range that makes no sense: the caller's mistake
+├── InvalidLocation       a location, or settings, where no shard can be
 ├── InvalidSchema         a schema that a shard cannot have
 ├── InvalidBatch          rows that do not fit the shard, or lie outside the range of times written
 ├── InvalidStagedFile     the same, of a file written by another process
@@ -27,6 +28,10 @@ class PersistError(Exception):
 
 class InvalidTime(PersistError):
     """A time, term or range that makes no sense."""
+
+
+class InvalidLocation(PersistError):
+    """A location where no shard can be, or settings under which none would be safe."""
 
 
 class InvalidSchema(PersistError):

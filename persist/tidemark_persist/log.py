@@ -109,7 +109,7 @@ class DeltaLog:
             try:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
-                raise SlotUnknown(f"{error}; {silence}") from error
+                raise SlotUnknown(f"{self.storage.told(error)}; {silence}") from None
         self.state.apply(landed(change, slot), self.clock())
         return True
 
@@ -153,7 +153,7 @@ class DeltaLog:
             self.load()  # cleaned up far beyond us; or deleted, which this finds out
             return False
         if entry is None:
-            raise SlotUnknown(f"{type(error).__name__}: {error}") from error
+            raise SlotUnknown(f"{type(error).__name__}: {self.storage.told(error)}") from None
         logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
         self.follow()
         return entry.commit_id == change.commit_id
@@ -169,7 +169,7 @@ def open_table(storage: Storage) -> DeltaTable:
     """The Delta table at the location, or `ShardNotFound`."""
     try:
         with storage.errors("opening the table"):
-            return DeltaTable(storage.location, storage_options=dict(storage.options or {}))
+            return DeltaTable(storage.location, storage_options=storage.settings)
     except TableNotFoundError as error:
         raise ShardNotFound(f"there is no shard at {storage.location}") from error
 

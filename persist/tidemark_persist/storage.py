@@ -1,7 +1,7 @@
 """Where a shard's files are: one small interface over a local folder and an object store.
 
 Local folders go through Arrow's own file system; everything else through delta-rs's object store, so that one
-set of `storage_options` (and one set of credentials) serves the log and the data alike.
+set of settings (and one set of credentials) serves the log and the data alike: see object_store.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow.fs as pa_fs
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
+from tidemark_persist import object_store
 from tidemark_persist.errors import StorageError
 
 LOG_DIR = "_delta_log"
@@ -41,12 +42,13 @@ class Storage:
     """A location (a local path or a URL) and the options it is opened with."""
 
     location: str
-    options: Mapping[str, str] | None = None
+    options: Mapping[str, str] | None = field(default=None, repr=False)  # there may be credentials among them
 
     @classmethod
     def at(cls, location: str, options: Mapping[str, str] | None = None) -> Storage:
         """The storage at a location as users write it: local paths become absolute, so that they can
         travel."""
+        object_store.check_location(location)
         storage = cls(location.rstrip("/") or "/", options)
         local = storage.local_path
         return storage if local is None else cls(str(local.absolute()), options)
@@ -59,11 +61,17 @@ class Storage:
         return Path(unquote(urlparse(self.location).path))
 
     @cached_property
+    def settings(self) -> dict[str, str]:
+        """What delta-rs opens the location with."""
+        given = self.options or {}
+        return dict(given) if self.local_path is not None else object_store.settings(given)
+
+    @cached_property
     def fs(self) -> Any:
         """An Arrow file system whose root is the location."""
         if self.local_path is not None:
             return pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
-        return pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, dict(self.options or {})))
+        return pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, self.settings))
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
@@ -73,7 +81,13 @@ class Storage:
         except (FileNotFoundError, TableNotFoundError):
             raise
         except (OSError, DeltaError) as error:
-            raise StorageError(f"{self.location}: {doing} failed: {error}") from error
+            # an object store's error would tell, in a traceback, what `told` leaves out
+            cause = error if self.local_path is not None else None
+            raise StorageError(f"{self.location}: {doing} failed: {self.told(error)}") from cause
+
+    def told(self, error: BaseException) -> str:
+        """The error, as it may be told."""
+        return object_store.told(error, self.options or {})
 
     def read(self, path: str) -> bytes | None:
         """The file's bytes, or None if there is none."""

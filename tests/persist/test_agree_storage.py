@@ -1,6 +1,6 @@
 """The object store's way to files agrees with the local disk's.
 
-The same delta-rs object store that serves S3 is pointed at a folder: real files, no shortcuts of ours.
+The same delta-rs object store that serves S3 is pointed at a folder, too: real files, no shortcuts of ours.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.persist.model import COLUMNS, batch, changes, contents
+from tests.s3_server import S3Server
 from tidemark_persist import (
     Appended,
     MaintenancePolicy,
@@ -27,9 +28,14 @@ EAGER = MaintenancePolicy(
 )
 
 
-@pytest.fixture(params=["local disk", "object store"])
+@pytest.fixture(params=["local disk", "object store", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """A folder, by either way."""
+    """A folder, by either way; or a prefix of a bucket."""
+    if request.param == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        return Storage.at(server.location(f"{tmp_path.name}/shard"))
     (tmp_path / "shard").mkdir()
     if request.param == "object store":
         monkeypatch.setattr(Storage, "local_path", None)

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.persist.model import COLUMNS, batch
+from tests.s3_fixtures import Place
 from tidemark_persist import MaintenancePolicy, Shard, create_or_open
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "storage.md"
@@ -19,10 +20,10 @@ EXPECTED = [("a", 2, 1), ("b", 1, 2)]
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Shard:
+def shard(place: Place) -> Shard:
     """Inserts, an update, an error that is still there, and a compaction in between."""
     policy = MaintenancePolicy(checkpoint_commits=2, compact_runs=2)
-    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s", policy=policy)
+    shard = create_or_open(place.location, COLUMNS, shard_id="s", policy=policy)
     for upper, rows in enumerate(
         (
             [(("a", 1), 0, 1), (("b", 1), 0, 2)],

@@ -3,12 +3,11 @@ written."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
 from tests.persist.model import COLUMNS, batch, contents
+from tests.s3_fixtures import Place
 from tidemark_persist import (
     EMPTY,
     Appended,
@@ -22,9 +21,9 @@ from tidemark_persist import (
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Shard:
+def shard(place: Place) -> Shard:
     """A new shard."""
-    return create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s1")
+    return create_or_open(place.location, COLUMNS, shard_id="s1")
 
 
 def again(shard: Shard) -> Shard:
@@ -40,17 +39,17 @@ def test_append_at_the_expected_upper_lands(shard: Shard) -> None:
     assert contents(again(shard).snapshot(4)) == {("a", 1): 2}
 
 
-def test_append_at_another_upper_learns_the_current_one(shard: Shard) -> None:
+def test_append_at_another_upper_learns_the_current_one(shard: Shard, place: Place) -> None:
     """The loser writes nothing, not even a file."""
     other = again(shard)
     shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=5, term=1)
-    files = set(Path(shard.location).glob("*.parquet"))
+    files = set(place.folder.glob("*.parquet"))
 
     outcome = other.compare_and_append(batch([(("b", 1), 0, 1)]), expected_upper=0, new_upper=3, term=1)
 
     assert UpperMismatch(current_upper=5) == outcome
     assert contents(other.snapshot(4)) == {("a", 1): 1}
-    assert files == set(Path(shard.location).glob("*.parquet"))
+    assert files == set(place.folder.glob("*.parquet"))
 
 
 def test_expecting_an_upper_not_yet_reached_learns_the_current_one(shard: Shard) -> None:
@@ -58,11 +57,11 @@ def test_expecting_an_upper_not_yet_reached_learns_the_current_one(shard: Shard)
     assert UpperMismatch(current_upper=0) == shard.compare_and_append(None, expected_upper=7, new_upper=9, term=1)
 
 
-def test_empty_append_moves_the_upper_only(shard: Shard) -> None:
+def test_empty_append_moves_the_upper_only(shard: Shard, place: Place) -> None:
     """An idle table's tick: no data file."""
     assert Appended(5, 1) == shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     assert Appended(9, 2) == shard.compare_and_append(batch([]), expected_upper=5, new_upper=9, term=1)
-    assert list(Path(shard.location).glob("*.parquet")) == []
+    assert list(place.folder.glob("*.parquet")) == []
     assert contents(shard.snapshot(8)) == {}
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from tests.bounds import BOUND, until
 from tests.persist.model import COLUMNS, contents
+from tests.s3_fixtures import Place
 from tidemark_persist import create_or_open
 
-TICKS = 40
+TICKS = 20
 
 
 def start(*args: str) -> subprocess.Popen[str]:
@@ -27,9 +28,9 @@ def start(*args: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path) -> None:
+def test_crash_of_several_writers_exactly_one_wins_each_time(place: Place) -> None:
     """Appending, downgrading, compacting and cleaning up at once: every time has one winner, who knows it."""
-    location, names = str(tmp_path / "shard"), ["w0", "w1", "w2", "w3"]
+    location, names = place.location, ["w0", "w1", "w2", "w3"]
     processes = [start("race", location, name, str(TICKS)) for name in names]
     for process in processes:
         assert process.stdin is not None
@@ -43,13 +44,13 @@ def test_crash_of_several_writers_exactly_one_wins_each_time(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("fault", ["before-commit", "after-commit"])
-def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(tmp_path: Path, fault: str) -> None:
+def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(place: Place, tmp_path: Path, fault: str) -> None:
     """Killed with the data file written but not committed, or committed but not known to be."""
-    location = str(tmp_path / "shard")
-    start("tick", location, fault).wait(BOUND)
+    location, note = place.location, tmp_path / "note.json"
+    start("tick", location, fault, str(note)).wait(BOUND)
     shard = create_or_open(location, COLUMNS, shard_id="s")
     before = shard.state().upper
-    process = start("tick", location, "none")
+    process = start("tick", location, "none", str(note))
     process.kill()
     process.wait()
 
@@ -57,12 +58,12 @@ def test_crash_at_the_commit_leaves_the_old_state_or_the_new_one(tmp_path: Path,
     check_ticks(location)
 
 
-def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(tmp_path: Path) -> None:
+def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(place: Place, tmp_path: Path) -> None:
     """Again and again: in an append, a checkpoint, a compaction, or a vacuum."""
-    location, dice, uppers = str(tmp_path / "shard"), random.Random(4), [0]
+    location, note, dice, uppers = place.location, tmp_path / "note.json", random.Random(4), [0]
     for ticks in (0, 9, 1, 5, 12, 3):
-        process = start("tick", location, "none")
-        until(lambda least=uppers[-1] + ticks: noted(tmp_path) >= least)
+        process = start("tick", location, "none", str(note))
+        until(lambda least=uppers[-1] + ticks: noted(note) >= least)
         time.sleep(dice.uniform(0.0, 0.03))  # not a wait for anything: the moment of death
         process.kill()
         process.wait()
@@ -70,9 +71,8 @@ def test_crash_by_kill_at_any_moment_leaves_neither_gap_nor_duplicate(tmp_path: 
         assert uppers[-1] >= uppers[-2] + ticks
 
 
-def noted(folder: Path) -> int:
+def noted(note: Path) -> int:
     """The tick that the writer is about to append: those before it are in the shard."""
-    note = folder / "note.json"
     return int(json.loads(note.read_text())[0]) if note.exists() else 0
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 
 from tests.bounds import BOUND
 from tests.persist.model import COLUMNS, batch, changes, contents
-from tidemark_persist import (
-    DataFile,
-    MaintenancePolicy,
-    Shard,
-    create_or_open,
-)
+from tests.s3_fixtures import Place
+from tidemark_persist import DataFile, MaintenancePolicy, Shard, create_or_open
 from tidemark_persist.compaction import GROWTH, choose, rewrite, run_of
 from tidemark_persist.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
@@ -25,9 +20,9 @@ NO_WAIT = MaintenancePolicy(
 )
 
 
-def open_at(folder: Path, policy: MaintenancePolicy) -> Shard:
+def open_at(place: Place, policy: MaintenancePolicy) -> Shard:
     """A handle with this policy."""
-    return create_or_open(str(folder / "shard"), COLUMNS, shard_id="s", policy=policy)
+    return create_or_open(place.location, COLUMNS, shard_id="s", policy=policy)
 
 
 def fill(shard: Shard, ticks: int, tidy: bool = False) -> None:
@@ -46,9 +41,9 @@ def run_all(shard: Shard) -> None:
         shard.run_maintenance(work)
 
 
-def data_files(shard: Shard) -> set[str]:
+def data_files(place: Place) -> set[str]:
     """The names of all data files there are, referred to or not."""
-    return {path.name for path in Path(shard.location).glob("*.parquet")}
+    return {path.name for path in place.folder.glob("*.parquet")}
 
 
 def live_files(shard: Shard) -> set[str]:
@@ -103,9 +98,9 @@ def test_compaction_of_a_run_of_several_files_counts_it_as_one() -> None:
 
 
 @pytest.mark.parametrize("rows_in_memory", [1, 7, 1_000_000])
-def test_compaction_consolidates_up_to_the_since(tmp_path: Path, rows_in_memory: int) -> None:
+def test_compaction_consolidates_up_to_the_since(place: Place, rows_in_memory: int) -> None:
     """What cancelled out before the since is gone; times after it are untouched."""
-    shard = open_at(tmp_path, MaintenancePolicy())
+    shard = open_at(place, MaintenancePolicy())
     fill(shard, 20)
     files = tuple(shard._log.state.files())
     merged = rewrite(shard._log.storage, files, shard._table_schema, Time(15), rows_in_memory)
@@ -117,46 +112,46 @@ def test_compaction_consolidates_up_to_the_since(tmp_path: Path, rows_in_memory:
     assert (min(file.min_time for file in merged), max(file.max_time for file in merged)) == (15, 19)
 
 
-def test_log_files_and_data_stay_bounded(tmp_path: Path) -> None:
-    """Ticking for ever: the log, the files and the rows are as many after 160 ticks as after 40."""
-    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.0, log_retention_seconds=0))
-    log = Path(shard.location) / "_delta_log"
+def test_log_files_and_data_stay_bounded(place: Place) -> None:
+    """Ticking for ever: the log, the files and the rows are as many after 100 ticks as after 25."""
+    shard = open_at(place, MaintenancePolicy(vacuum_grace_seconds=0.0, log_retention_seconds=0))
+    log = place.folder / "_delta_log"
     for _ in range(4):
-        for _ in range(40):
+        for _ in range(25):
             fill(shard, 1, tidy=True)
             shard.downgrade_since(max(0, shard.state().upper - 5))
         assert len(list(log.iterdir())) < 40
-        assert len(data_files(shard)) < 20
+        assert len(data_files(place)) < 20
         assert len(live_files(shard)) <= 10
 
-    assert contents(shard.snapshot(159)) == {("n", 159): 1}
+    assert contents(shard.snapshot(99)) == {("n", 99): 1}
 
 
 @pytest.mark.slow
-def test_log_files_and_data_stay_bounded_over_a_thousand_commits(tmp_path: Path) -> None:
+def test_log_files_and_data_stay_bounded_over_a_thousand_commits(place: Place) -> None:
     """Graces and retention as in production, only shorter: after 1,040 ticks no more is left than after 260."""
-    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.2, log_retention_seconds=1))
-    log = Path(shard.location) / "_delta_log"
+    shard = open_at(place, MaintenancePolicy(vacuum_grace_seconds=0.2, log_retention_seconds=1))
+    log = place.folder / "_delta_log"
     measured = []
     for _ in range(4):
         for _ in range(260):
             fill(shard, 1, tidy=True)
             shard.downgrade_since(max(0, shard.state().upper - 5))
-        measured.append((len(list(log.iterdir())), len(data_files(shard)), len(live_files(shard))))
+        measured.append((len(list(log.iterdir())), len(data_files(place)), len(live_files(shard))))
 
     assert contents(shard.snapshot(1039)) == {("n", 1039): 1}
     for entries, files, live in measured:
         assert entries < 900  # what a second of commits leaves, and some
         assert files < 700
         assert live <= 16
-    reopened = open_at(tmp_path, NO_WAIT)
+    reopened = open_at(place, NO_WAIT)
     assert reopened.state() == shard.state()
     assert contents(reopened.snapshot(1039)) == {("n", 1039): 1}
 
 
-def test_maintenance_falls_due_and_is_done_once(tmp_path: Path) -> None:
+def test_maintenance_falls_due_and_is_done_once(place: Place) -> None:
     """Cheap to ask after every commit; done by one writer, it is not due for that handle."""
-    shard = open_at(tmp_path, NO_WAIT)
+    shard = open_at(place, NO_WAIT)
     fill(shard, 4)
     assert [type(work) for work in shard.maintenance_due()] == [Compact, Vacuum]
     fill(shard, 1)
@@ -169,36 +164,36 @@ def test_maintenance_falls_due_and_is_done_once(tmp_path: Path) -> None:
     assert contents(shard.snapshot(4)) == {("n", 4): 1}
 
 
-def test_compaction_tells_other_readers_that_no_data_changed(tmp_path: Path) -> None:
+def test_compaction_tells_other_readers_that_no_data_changed(place: Place) -> None:
     """A stream of the table's changes, in whatever tool, must not see the rows again."""
-    shard = open_at(tmp_path, NO_WAIT)
+    shard = open_at(place, NO_WAIT)
     fill(shard, 4)
     run_all(shard)
 
-    entry = Path(shard.location) / "_delta_log" / f"{shard.state().version:020}.json"
+    entry = place.folder / "_delta_log" / f"{shard.state().version:020}.json"
     actions = [json.loads(line) for line in entry.read_text().splitlines()]
     files = [action.get("add") or action["remove"] for action in actions if "add" in action or "remove" in action]
     assert [file["dataChange"] for file in files] == [False] * 5
 
 
-def test_compaction_that_was_overtaken_is_dropped(tmp_path: Path) -> None:
+def test_compaction_that_was_overtaken_is_dropped(place: Place) -> None:
     """Two replicas choose the same files: one result counts, the other's files are taken away."""
-    first, second = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    first, second = open_at(place, NO_WAIT), open_at(place, NO_WAIT)
     fill(first, 4)
     second.refresh()
     works = [next(w for w in shard.maintenance_due() if isinstance(w, Compact)) for shard in (first, second)]
     first.run_maintenance(works[0])
-    files = data_files(first)
+    files = data_files(place)
     second.run_maintenance(works[1])
 
-    assert data_files(first) == files
+    assert data_files(place) == files
     assert len(live_files(second)) == 1
     assert contents(second.snapshot(3)) == {("n", 3): 1}
 
 
-def test_listing_taken_before_a_compaction_reads_the_same_after_it(tmp_path: Path) -> None:
+def test_listing_taken_before_a_compaction_reads_the_same_after_it(place: Place) -> None:
     """Files never change; the old ones stay until vacuum's grace is over."""
-    shard = open_at(tmp_path, MaintenancePolicy(compact_runs=4))
+    shard = open_at(place, MaintenancePolicy(compact_runs=4))
     fill(shard, 8)
     before, listing = shard.listen(3, 8), shard.snapshot_parts(7)
     expected = changes(before)
@@ -211,10 +206,10 @@ def test_listing_taken_before_a_compaction_reads_the_same_after_it(tmp_path: Pat
     assert contents(shard.snapshot(7)) == {("n", 7): 1}
 
 
-def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(tmp_path: Path) -> None:
+def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(place: Place) -> None:
     """A follower in another thread, on another handle, sees each tick once, in the right order."""
     policy = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.5)
-    writer, follower = open_at(tmp_path, policy), open_at(tmp_path, policy)
+    writer, follower = open_at(place, policy), open_at(place, policy)
     seen: dict[object, int] = {}
     done = Event()
 
@@ -231,43 +226,45 @@ def test_listing_is_exact_at_every_time_while_compaction_and_vacuum_run(tmp_path
 
     thread = Thread(target=follow)
     thread.start()
-    fill(writer, 100, tidy=True)
+    fill(writer, 50, tidy=True)
     done.set()
     thread.join(BOUND)
 
-    expected = {(("n", tick), tick): 1 for tick in range(100)}
-    expected |= {(("n", tick - 1), tick): -1 for tick in range(1, 100)}
+    expected = {(("n", tick), tick): 1 for tick in range(50)}
+    expected |= {(("n", tick - 1), tick): -1 for tick in range(1, 50)}
     assert seen == expected
 
 
-def test_crash_in_the_middle_of_a_lease_leaves_a_draft_that_holds_nothing_up(tmp_path: Path) -> None:
+def test_crash_in_the_middle_of_a_lease_leaves_a_draft_that_holds_nothing_up(place: Place) -> None:
     """Also one that is just being written by another thread: it is no lease yet."""
-    shard = open_at(tmp_path, NO_WAIT)
+    shard = open_at(place, NO_WAIT)
     fill(shard, 20)
     shard.lease().release()
-    (Path(shard.location) / "_tidemark" / "leases" / ".a.json.1f.tmp").write_bytes(b"")
+    leases = place.folder / "_tidemark" / "leases"
+    leases.mkdir(parents=True, exist_ok=True)
+    (leases / ".a.json.1f.tmp").write_bytes(b"")
     fill(shard, 20, tidy=True)
 
-    assert data_files(shard) == live_files(shard)
+    assert data_files(place) == live_files(shard)
     shard.delete()
-    assert not Path(shard.location).exists()
+    assert place.left() == []
 
 
-def test_lease_that_expired_holds_nothing_and_is_tidied_away(tmp_path: Path) -> None:
+def test_lease_that_expired_holds_nothing_and_is_tidied_away(place: Place) -> None:
     """A reader that died does not keep files for ever."""
-    shard = open_at(tmp_path, NO_WAIT)
+    shard = open_at(place, NO_WAIT)
     fill(shard, 4)
     shard.lease(seconds=-1)
     run_all(shard)
     run_all(shard)
 
-    assert data_files(shard) == live_files(shard)
-    assert list((Path(shard.location) / "_tidemark" / "leases").iterdir()) == []
+    assert data_files(place) == live_files(shard)
+    assert list((place.folder / "_tidemark" / "leases").glob("*")) == []
 
 
-def test_handle_that_slept_through_a_log_clean_up_catches_up(tmp_path: Path) -> None:
+def test_handle_that_slept_through_a_log_clean_up_catches_up(place: Place) -> None:
     """The entries after its version are gone: it goes on from the checkpoint, to read and to write."""
-    shard, sleeper = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    shard, sleeper = open_at(place, NO_WAIT), open_at(place, NO_WAIT)
     fill(shard, 23, tidy=True)
 
     assert sleeper.refresh() == shard.state()

@@ -6,15 +6,14 @@ Appends, empty appends, lost appends, since downgrades, maintenance and reopenin
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.persist.model import COLUMNS, Model, Update, batch, changes, contents
+from tests.s3_fixtures import Places
 from tidemark_persist import (
     Appended,
     InvalidTime,
@@ -77,31 +76,41 @@ STEPS = st.one_of(
 HISTORIES = st.lists(STEPS, min_size=4, max_size=14)
 
 
+@pytest.mark.parametrize("places", ["disk"], indirect=True)
 @settings(max_examples=40)
 @given(HISTORIES)
-def test_oracle_random_history_reads_the_same_at_every_time(steps: list[object]) -> None:
+def test_oracle_random_history_reads_the_same_at_every_time(places: Places, steps: list[object]) -> None:
     """Two handles, one history: snapshots and listings equal the model's, and nothing else is readable."""
-    read_at_every_time(steps)
+    read_at_every_time(places, steps)
+
+
+@pytest.mark.parametrize("places", ["s3"], indirect=True)
+@settings(max_examples=6)
+@given(HISTORIES)
+def test_oracle_random_history_in_an_object_store_reads_the_same_at_every_time(
+    places: Places, steps: list[object]
+) -> None:
+    """Fewer: a request takes longer than a file."""
+    read_at_every_time(places, steps)
 
 
 @pytest.mark.slow
 @settings(max_examples=500, derandomize=False)
 @given(HISTORIES)
-def test_oracle_many_random_histories_read_the_same_at_every_time(steps: list[object]) -> None:
+def test_oracle_many_random_histories_read_the_same_at_every_time(places: Places, steps: list[object]) -> None:
     """Others each time."""
-    read_at_every_time(steps)
+    read_at_every_time(places, steps)
 
 
-def read_at_every_time(steps: list[object]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        location = str(Path(folder) / "shard")
-        shard, watcher, model = open_it(location), open_it(location), Model()
-        for step in steps:
-            shard = act(shard, model, step)
-        compare(shard, model)
-        for handle in (watcher, open_it(location)):
-            assert shard.refresh() == handle.refresh()
-            assert_same_contents(handle, model, model.upper - 1)
+def read_at_every_time(places: Places, steps: list[object]) -> None:
+    location = places.new().location
+    shard, watcher, model = open_it(location), open_it(location), Model()
+    for step in steps:
+        shard = act(shard, model, step)
+    compare(shard, model)
+    for handle in (watcher, open_it(location)):
+        assert shard.refresh() == handle.refresh()
+        assert_same_contents(handle, model, model.upper - 1)
 
 
 def open_it(location: str) -> Shard:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.persist.model import COLUMNS, batch, changes, contents
+from tests.s3_fixtures import Place, Places
 from tidemark_persist import (
     DIFF,
     EMPTY,
@@ -25,10 +25,10 @@ from tidemark_persist import (
     ShardMismatch,
     ShardNotFound,
     create_or_open,
+    log,
     open_shard,
     read_part,
 )
-from tidemark_persist.log import FAR_BEHIND
 from tidemark_persist.log_entry import LogEntry
 
 HISTORY = [
@@ -44,9 +44,9 @@ HISTORY = [
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Shard:
+def shard(place: Place) -> Shard:
     """HISTORY, in appends of two ticks each."""
-    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     for lower in range(0, 10, 2):
         rows = batch([update for update in HISTORY if lower <= update[1] < lower + 2])
         shard.compare_and_append(rows, expected_upper=lower, new_upper=lower + 2, term=1)
@@ -121,9 +121,9 @@ def test_since_goes_forward_only_and_leaves_a_time_to_read(shard: Shard) -> None
         shard.snapshot(9)
 
 
-def test_unwritten_shard_may_start_at_any_since(tmp_path: Path) -> None:
+def test_unwritten_shard_may_start_at_any_since(place: Place) -> None:
     """A view is valid from its as_of on, before its first append."""
-    shard = create_or_open(str(tmp_path / "view"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     shard.downgrade_since(100)
     shard.compare_and_append(batch([(("a", 1), 100, 1)]), expected_upper=0, new_upper=101, term=1)
 
@@ -154,9 +154,9 @@ def test_part_reads_only_the_columns_asked_for_in_that_order(shard: Shard) -> No
     assert rows.to_pylist() == [{"v": 1, DIFF: -1}, {"v": 2, DIFF: 1}]
 
 
-def test_part_comes_in_small_batches_and_skips_row_groups_by_time(tmp_path: Path) -> None:
+def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) -> None:
     """Memory is bounded by the batch, and work by the times asked for."""
-    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     count = 300_000
     rows = pa.table(
         {"k": pa.repeat("x", count), "v": range(count), TIME: range(count), DIFF: pa.repeat(1, count)},
@@ -173,10 +173,10 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(tmp_path: Path
     assert max(sizes) <= 10_000
 
 
-def test_part_whose_file_is_gone_says_what_to_do(shard: Shard) -> None:
+def test_part_whose_file_is_gone_says_what_to_do(shard: Shard, place: Place) -> None:
     """Not a bare FileNotFoundError from somewhere inside."""
     [part] = shard.listen(5, 6)
-    (Path(part.location) / part.path).unlink()
+    (place.folder / part.path).unlink()
 
     with pytest.raises(PartGone, match="take a new listing"):
         list(read_part(part))
@@ -196,8 +196,10 @@ def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
     shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it lists is what a handle lists that was opened just now; a few entries it follows one by one."""
+    few = 32
+    monkeypatch.setattr(log, "FAR_BEHIND", few)
     behind, read = open_shard(shard.location), list[int]()
-    for _ in range(2 * FAR_BEHIND):
+    for _ in range(2 * few):
         now = shard.refresh().upper
         shard.compare_and_append(batch([(("n", now), now, 1)]), expected_upper=now, new_upper=now + 1, term=1)
         for work in shard.maintenance_due():
@@ -207,7 +209,7 @@ def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
 
     assert now == open_shard(shard.location).state()
     assert changes(behind.listen(5, now.upper)) == changes(shard.listen(5, now.upper))
-    assert len(read) < FAR_BEHIND / 2
+    assert len(read) < few
     shard.compare_and_append(None, expected_upper=now.upper, new_upper=now.upper + 1, term=1)
     assert behind.refresh().version == now.version + 1
 
@@ -220,13 +222,14 @@ def _counting(read_entry: Callable[[int], LogEntry | None], read: list[int]) -> 
     return counting
 
 
-def test_client_cache_shares_clients_by_root_and_handles_by_path(tmp_path: Path) -> None:
+def test_client_cache_shares_clients_by_root_and_handles_by_path(places: Places) -> None:
     """One log is followed once per process; other credentials make another client."""
     cache = PersistClientCache(MaintenancePolicy(checkpoint_commits=5))
-    client = cache.open(str(tmp_path))
+    root = places.new().location
+    client = cache.open(root)
 
     writer = client.open_writer("ns/t", COLUMNS, shard_id="s")
-    assert cache.open(f"{tmp_path}/") is client
+    assert cache.open(f"{root}/") is client
     assert client.open_writer("/ns/t", COLUMNS, shard_id="s") is writer
     assert client.open_reader("ns/t") is writer
     assert writer.policy.checkpoint_commits == 5
@@ -236,4 +239,4 @@ def test_client_cache_shares_clients_by_root_and_handles_by_path(tmp_path: Path)
         client.open_reader("ns/nothing")
     client.close("ns/t")
     assert client.open_reader("ns/t") is not writer
-    assert cache.open(str(tmp_path), {"token": "rotated"}) is not client
+    assert cache.open(root, {"token": "rotated"}) is not client

@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +12,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from tests.persist.model import COLUMNS, contents
+from tests.s3_fixtures import Place
 from tidemark_persist import (
     DIFF,
     TIME,
@@ -43,13 +43,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_schema_that_delta_would_change_is_refused(tmp_path: Path, name: str) -> None:
+def test_schema_that_delta_would_change_is_refused(place: Place, name: str) -> None:
     """Nothing is created, and the message names the column."""
     fields, message = REFUSED[name]
 
     with pytest.raises(InvalidSchema, match=message):
-        create_or_open(str(tmp_path / "s"), pa.schema(fields), shard_id="s")
-    assert not (tmp_path / "s").exists()
+        create_or_open(place.location, pa.schema(fields), shard_id="s")
+    assert not place.folder.exists()
 
 
 UTC_NOW = datetime(2024, 2, 29, 12, 30, 1, 5, tzinfo=UTC)
@@ -75,15 +75,15 @@ TYPES = {
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_values_of_every_type_come_back_and_consolidate(tmp_path: Path, name: str) -> None:
+def test_values_of_every_type_come_back_and_consolidate(place: Place, name: str) -> None:
     """Two values and NULL: inserted twice, one of them taken back, also after a compaction."""
     dtype, one, two = TYPES[name]
     schema = pa.schema([("c", dtype)])
-    shard = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+    shard = create_or_open(place.location, schema, shard_id="s")
     for upper, values, diffs in ((1, [one, two, None], [1, 1, 1]), (2, [one, two, None], [1, -1, 1])):
         rows = pa.table({"c": pa.array(values, dtype), TIME: [upper - 1] * 3, DIFF: diffs})
         shard.compare_and_append(rows, expected_upper=upper - 1, new_upper=upper, term=1)
-    reopened = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+    reopened = create_or_open(place.location, schema, shard_id="s")
 
     found = reopened.snapshot(1).select(["c", DIFF]).to_pylist()
     expected = [{"c": one, DIFF: 2}, {"c": None, DIFF: 2}]
@@ -91,22 +91,22 @@ def test_values_of_every_type_come_back_and_consolidate(tmp_path: Path, name: st
     assert reopened.schema.equals(shard.schema)
 
 
-def test_layout_of_types_does_not_matter_but_values_are_never_converted(tmp_path: Path) -> None:
+def test_layout_of_types_does_not_matter_but_values_are_never_converted(place: Place) -> None:
     """Large strings and zoned instants are the types Delta has; the shard's schema says so."""
     schema = pa.schema([("s", pa.large_string()), ("t", pa.timestamp("us", "Europe/Berlin"))])
-    shard = create_or_open(str(tmp_path / "s"), schema, shard_id="s")
+    shard = create_or_open(place.location, schema, shard_id="s")
     rows = pa.table({"s": ["x"], "t": [UTC_NOW], TIME: [0], DIFF: [1]})
     rows = rows.cast(pa.schema([*schema, (TIME, pa.int64()), (DIFF, pa.int64())]))
     shard.compare_and_append(rows, expected_upper=0, new_upper=1, term=1)
 
     assert shard.schema == pa.schema([("s", pa.string()), ("t", pa.timestamp("us", "UTC"))])
     assert contents(shard.snapshot(0)) == {("x", UTC_NOW): 1}
-    assert create_or_open(str(tmp_path / "s"), schema, shard_id="s").schema == shard.schema
+    assert create_or_open(place.location, schema, shard_id="s").schema == shard.schema
 
 
-def test_opening_again_with_another_owner_or_schema_is_refused(tmp_path: Path) -> None:
+def test_opening_again_with_another_owner_or_schema_is_refused(place: Place) -> None:
     """Both sides of the disagreement are in the message; the same ones open."""
-    location = str(tmp_path / "s")
+    location = place.location
     create_or_open(location, COLUMNS, shard_id="mine")
 
     with pytest.raises(ShardMismatch, match="belongs to shard 'mine', not to 'yours'"):
@@ -117,19 +117,19 @@ def test_opening_again_with_another_owner_or_schema_is_refused(tmp_path: Path) -
     assert open_shard(location).shard_id == "mine"
 
 
-def test_delta_table_that_is_no_shard_is_refused(tmp_path: Path) -> None:
+def test_delta_table_that_is_no_shard_is_refused(place: Place) -> None:
     """Somebody's table is not taken over."""
-    write_deltalake(str(tmp_path / "t"), pa.table({"k": ["a"], "v": [1]}))
+    write_deltalake(place.location, pa.table({"k": ["a"], "v": [1]}))
 
     with pytest.raises(ShardMismatch, match="is not a shard"):
-        create_or_open(str(tmp_path / "t"), COLUMNS, shard_id="s")
+        create_or_open(place.location, COLUMNS, shard_id="s")
     with pytest.raises(ShardNotFound):
-        open_shard(str(tmp_path / "nothing"))
+        open_shard(f"{place.location}/nothing")
 
 
-def test_created_by_many_at_once_is_one_shard(tmp_path: Path) -> None:
+def test_created_by_many_at_once_is_one_shard(place: Place) -> None:
     """One creates, all open it; with different owners, one gets it."""
-    location = str(tmp_path / "s")
+    location = place.location
 
     def create(owner: str) -> str:
         try:
@@ -144,9 +144,9 @@ def test_created_by_many_at_once_is_one_shard(tmp_path: Path) -> None:
     assert DeltaTable(location).version() == 0
 
 
-def test_deleted_shard_stops_its_writers_and_frees_the_location(tmp_path: Path) -> None:
+def test_deleted_shard_stops_its_writers_and_frees_the_location(place: Place) -> None:
     """Nothing is left; a new shard starts from nothing."""
-    location = str(tmp_path / "s")
+    location = place.location
     shard, other = (create_or_open(location, COLUMNS, shard_id="s") for _ in range(2))
     shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     with pytest.raises(ShardMismatch):
@@ -154,16 +154,16 @@ def test_deleted_shard_stops_its_writers_and_frees_the_location(tmp_path: Path) 
     shard.delete()
     delete_shard(location, "s")  # again: nothing to do
 
-    assert not Path(location).exists()
+    assert place.left() == []
     with pytest.raises(ShardDeleted):
         other.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
-    assert not Path(location).exists()
+    assert place.left() == []
 
 
 @pytest.mark.parametrize("commits_anew", [0, 2, 9])
-def test_handle_of_a_deleted_shard_never_touches_the_one_made_anew(tmp_path: Path, commits_anew: int) -> None:
+def test_handle_of_a_deleted_shard_never_touches_the_one_made_anew(place: Place, commits_anew: int) -> None:
     """Also when both have the same owner and term: neither reads nor writes, at any version of the new one."""
-    location = str(tmp_path / "s")
+    location = place.location
     old = create_or_open(location, COLUMNS, shard_id="s")
     for upper in range(3):
         old.compare_and_append(None, expected_upper=upper, new_upper=upper + 1, term=1)
@@ -178,26 +178,26 @@ def test_handle_of_a_deleted_shard_never_touches_the_one_made_anew(tmp_path: Pat
     assert new.state() == create_or_open(location, COLUMNS, shard_id="s").state()
 
 
-def test_crash_in_a_deletion_is_finished_by_the_next_one(tmp_path: Path) -> None:
+def test_crash_in_a_deletion_is_finished_by_the_next_one(place: Place) -> None:
     """With the tombstone there, nobody opens what is half gone; with it gone, nothing is left."""
-    location = str(tmp_path / "s")
+    location = place.location
     shard, writer = (create_or_open(location, COLUMNS, shard_id="s") for _ in range(2))
     shard.delete()
     create_or_open(location, COLUMNS, shard_id="s")
-    (tmp_path / "s" / TOMBSTONE).parent.mkdir()
-    (tmp_path / "s" / TOMBSTONE).write_text('{"shard": "s"}')
-    (tmp_path / "s" / "_delta_log" / "00000000000000000000.json").unlink()
+    (place.folder / TOMBSTONE).parent.mkdir(exist_ok=True)
+    (place.folder / TOMBSTONE).write_text('{"shard": "s"}')
+    (place.folder / "_delta_log" / "00000000000000000000.json").unlink()
 
     with pytest.raises(ShardDeleted):
         create_or_open(location, COLUMNS, shard_id="s")
     delete_shard(location, "s")
-    assert not Path(location).exists()
+    assert place.left() == []
     assert writer.shard_id == "s"
 
 
-def test_writer_of_a_shard_being_deleted_is_told(tmp_path: Path) -> None:
+def test_writer_of_a_shard_being_deleted_is_told(place: Place) -> None:
     """Between the first step and the last, an append is refused as what it is."""
-    shard = create_or_open(str(tmp_path / "s"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     write_term_of_the_dead(shard.location)
 
     with pytest.raises(ShardDeleted):
@@ -216,9 +216,9 @@ def write_term_of_the_dead(location: str) -> None:
     assert DeltaLog(Storage.at(location)).attempt(Change("x", term=DELETED))
 
 
-def test_columns_changed_by_another_tool_stop_the_handles(tmp_path: Path) -> None:
+def test_columns_changed_by_another_tool_stop_the_handles(place: Place) -> None:
     """A compaction that knows only the old columns would lose the new ones."""
-    shard = create_or_open(str(tmp_path / "s"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     DeltaTable(shard.location).alter.add_columns([Field("extra", PrimitiveType("long"))])
 
     with pytest.raises(ShardMismatch, match="changed by another tool"):
@@ -227,7 +227,7 @@ def test_columns_changed_by_another_tool_stop_the_handles(tmp_path: Path) -> Non
         create_or_open(shard.location, COLUMNS, shard_id="s")
 
 
-def test_user_columns_are_nullable_in_the_table(tmp_path: Path) -> None:
+def test_user_columns_are_nullable_in_the_table() -> None:
     """Whatever the view promises: an err row has none of them."""
     schema = physical_schema(pa.schema([pa.field("k", pa.int64(), nullable=False)]))
     assert all(field.nullable for field in schema)

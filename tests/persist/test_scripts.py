@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tests.persist.model import Row, Update, batch, changes, contents
+from tests.s3_fixtures import Place
 from tidemark_persist import (
     EMPTY,
     Appended,
@@ -34,9 +35,9 @@ COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_script_ends_every_directive_as_written(script: Path, tmp_path: Path) -> None:
+def test_script_ends_every_directive_as_written(script: Path, place: Place) -> None:
     """The whole script is compared, so that a difference shows where it is."""
-    world = World(tmp_path / "shard")
+    world = World(place.location)
     steps = list(parse(script.read_text()))
 
     found = "\n\n".join(render(given, world.run(given)) for given, _ in steps)
@@ -60,8 +61,8 @@ def render(given: list[str], answer: list[str]) -> str:
 class World:
     """One shard, and a handle per name."""
 
-    def __init__(self, location: Path) -> None:
-        self.location = str(location)
+    def __init__(self, location: str) -> None:
+        self.location = location
         self.handles: dict[str, Shard] = {}
 
     def run(self, given: list[str]) -> list[str]:

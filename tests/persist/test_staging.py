@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.persist.model import COLUMNS, PHYSICAL, batch, contents
+from tests.s3_fixtures import Place
 from tidemark_persist import (
     Appended,
     InvalidBatch,
@@ -27,9 +28,9 @@ ROWS = batch([(("a", 1), 5, 1), (("b", 2), 7, 2)])
 
 
 @pytest.fixture
-def shard(tmp_path: Path) -> Shard:
+def shard(place: Place) -> Shard:
     """A shard with upper 5."""
-    shard = create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s")
+    shard = create_or_open(place.location, COLUMNS, shard_id="s")
     shard.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     return shard
 
@@ -66,10 +67,10 @@ def test_staged_rows_may_come_as_table_batch_reader_or_iterator(shard: Shard, ro
 
 
 @pytest.mark.parametrize("rows", [batch([]), [], PHYSICAL.empty_table().to_reader()])
-def test_no_rows_make_no_file(shard: Shard, rows: object) -> None:
+def test_no_rows_make_no_file(shard: Shard, place: Place, rows: object) -> None:
     """An empty partition of a Spark job."""
     assert write_staged(shard.location, rows) is None
-    assert list(Path(shard.location).glob("*.parquet")) == []
+    assert list(place.folder.glob("*.parquet")) == []
 
 
 def test_staging_many_batches_keeps_bounds_over_all(shard: Shard) -> None:
@@ -109,11 +110,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_staged_file_that_is_not_what_it_claims_is_refused(shard: Shard, name: str) -> None:
+def test_staged_file_that_is_not_what_it_claims_is_refused(shard: Shard, place: Place, name: str) -> None:
     """delta-rs would commit it; here it is looked at first."""
     spoil, lie, message = WRONG[name]
     file = staged(shard)
-    path = Path(shard.location) / file.path
+    path = place.folder / file.path
     spoil(path)
     if "size" in lie:
         lie = {"size": path.stat().st_size}
@@ -142,12 +143,12 @@ def test_staged_file_is_appended_once(shard: Shard) -> None:
         shard.compare_and_append([file], expected_upper=9, new_upper=12, term=1)
 
 
-def test_staged_files_that_lost_can_be_discarded_and_live_ones_cannot(shard: Shard) -> None:
+def test_staged_files_that_lost_can_be_discarded_and_live_ones_cannot(shard: Shard, place: Place) -> None:
     """After a mismatch the caller still has them; discarding a file that did land does nothing."""
     lost, won = staged(shard), staged(shard)
     append(shard, won)
     assert append(shard, lost) == UpperMismatch(9)
     shard.discard([lost, won])
 
-    assert [path.name for path in Path(shard.location).glob("*.parquet")] == [won.path]
+    assert [path.name for path in place.folder.glob("*.parquet")] == [won.path]
     assert contents(shard.snapshot(8)) == {("a", 1): 1, ("b", 2): 2}

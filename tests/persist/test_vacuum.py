@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.persist.model import batch, contents
 from tests.persist.test_maintenance import NO_WAIT, data_files, fill, live_files, open_at, run_all
+from tests.s3_fixtures import Place
 from tidemark_persist import MaintenancePolicy, maintenance, read_part, vacuum, write_staged
 from tidemark_persist.maintenance import Vacuum
 from tidemark_persist.vacuum import read_mark
@@ -26,45 +26,45 @@ class Clock:
     monotonic = time
 
 
-def test_vacuum_deletes_what_was_removed_a_grace_period_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vacuum_deletes_what_was_removed_a_grace_period_ago(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Marked in one round, swept in the next, and never while the grace lasts."""
     clock = Clock()
     for module in (maintenance, vacuum):
         monkeypatch.setattr(module, "time", clock)
-    shard = open_at(tmp_path, MaintenancePolicy(compact_runs=4, vacuum_grace_seconds=10.0))
+    shard = open_at(place, MaintenancePolicy(compact_runs=4, vacuum_grace_seconds=10.0))
     fill(shard, 4)
     run_all(shard)  # compacts, and marks the four
-    old = data_files(shard) - live_files(shard)
+    old = data_files(place) - live_files(shard)
     assert len(old) == 4
     for _ in range(2):
         clock.now += 4.9
         run_all(shard)
-        assert old <= data_files(shard)
+        assert old <= data_files(place)
 
     clock.now += 5.0
     assert any(isinstance(work, Vacuum) for work in shard.maintenance_due())
     run_all(shard)
-    assert data_files(shard) == live_files(shard)
+    assert data_files(place) == live_files(shard)
 
 
-def test_vacuum_waits_for_leases_of_older_versions_only(tmp_path: Path) -> None:
+def test_vacuum_waits_for_leases_of_older_versions_only(place: Place) -> None:
     """What a leased version refers to stays readable; the release lets it go."""
-    shard, reader = open_at(tmp_path, NO_WAIT), open_at(tmp_path, NO_WAIT)
+    shard, reader = open_at(place, NO_WAIT), open_at(place, NO_WAIT)
     fill(shard, 4)
     with reader.lease():
         parts = reader.snapshot_parts(3)
         run_all(shard)
         run_all(shard)
-        assert {part.path for part in parts} <= data_files(shard)
+        assert {part.path for part in parts} <= data_files(place)
         assert sum(piece.num_rows for part in parts for piece in read_part(part)) == 7
     with reader.lease():  # of a version after the compaction: in nobody's way
         run_all(shard)
-        assert data_files(shard) == live_files(shard)
+        assert data_files(place) == live_files(shard)
 
 
-def test_vacuum_leaves_files_that_a_writer_may_still_commit(tmp_path: Path) -> None:
+def test_vacuum_leaves_files_that_a_writer_may_still_commit(place: Place) -> None:
     """A staged file nobody refers to is garbage only when it is old."""
-    shard = open_at(tmp_path, MaintenancePolicy(vacuum_grace_seconds=0.0))
+    shard = open_at(place, MaintenancePolicy(vacuum_grace_seconds=0.0))
     file = write_staged(shard.location, batch([(("a", 1), 0, 1)]))
     assert file is not None
     for _ in range(3):
@@ -74,18 +74,18 @@ def test_vacuum_leaves_files_that_a_writer_may_still_commit(tmp_path: Path) -> N
 
     crashed = write_staged(shard.location, batch([(("b", 1), 1, 1)]))
     assert crashed is not None
-    impatient = open_at(tmp_path, NO_WAIT)
+    impatient = open_at(place, NO_WAIT)
     run_all(impatient)
     mark = read_mark(impatient._log.storage)
     assert mark is not None
     assert mark.paths == (crashed.path,)
     run_all(impatient)
-    assert data_files(shard) == {file.path}
+    assert data_files(place) == {file.path}
 
 
-def test_vacuum_spares_a_marked_file_that_was_committed_after_all(tmp_path: Path) -> None:
+def test_vacuum_spares_a_marked_file_that_was_committed_after_all(place: Place) -> None:
     """Between the mark and the sweep the slow writer came."""
-    shard = open_at(tmp_path, NO_WAIT)
+    shard = open_at(place, NO_WAIT)
     file = write_staged(shard.location, batch([(("a", 1), 0, 1)]))
     assert file is not None
     run_all(shard)

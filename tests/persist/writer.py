@@ -1,7 +1,7 @@
 """Writers to run as processes of their own: to race each other, and to be killed.
 
 python -m tests.persist.writer race LOCATION NAME UNTIL      append one row per win until the upper is UNTIL
-python -m tests.persist.writer tick LOCATION FAULT           append one row per tick, for ever
+python -m tests.persist.writer tick LOCATION FAULT NOTE      append one row per tick, for ever
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def race(location: str, name: str, until: str) -> None:
     print(json.dumps(won), flush=True)
 
 
-def tick(location: str, fault: str) -> None:
+def tick(location: str, fault: str, noted_at: str) -> None:
     """One row per tick. What it is about to append is noted first, and finished first after a restart."""
     shard = create_or_open(location, COLUMNS, shard_id="s", policy=BUSY)
-    note = Path(location).with_name("note.json")
+    note = Path(noted_at)
     if note.exists():
         upper, commit_id = json.loads(note.read_text())
         append_tick(shard, upper, commit_id)

@@ -1,0 +1,109 @@
+"""A real S3 server for tests: versitygw over a folder, compiled once from its Go module.
+
+    s3://<bucket>/a/b.json   <──►   <folder>/<bucket>/a/b.json
+
+Objects are files, so a test may look at them, or spoil them, without asking the server.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidemark_devcluster import processes
+from tidemark_devcluster.build import ensure_versitygw
+from tidemark_devcluster.progress import Progress
+from tidemark_persist.storage import Storage
+
+BOUND_SECONDS = 60.0
+STARTS_MOST = 10
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """One that runs, and how to reach it."""
+
+    folder: Path
+    port: int
+    bucket: str
+    access_key: str = field(default_factory=lambda: f"AK{secrets.token_hex(9).upper()}")
+    secret_key: str = field(default_factory=lambda: secrets.token_hex(20))
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a client must be told."""
+        return self.through(self.port)
+
+    def through(self, port: int) -> dict[str, str]:
+        """The same, by way of a proxy."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def location(self, path: str) -> str:
+        return f"s3://{self.bucket}/{path}"
+
+    def on_disk(self, location: str) -> Path:
+        """Where the server keeps what is at this location."""
+        return self.folder / location.removeprefix("s3://")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def s3_server(home: Path) -> Iterator[S3Server]:
+    """One on a port of its own, with one bucket. It ends with the block, also when this process is killed."""
+    program = ensure_versitygw(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    for _ in range(STARTS_MOST):
+        server = S3Server(home / "objects", free_port(), f"b-{secrets.token_hex(4)}")
+        (server.folder / server.bucket).mkdir(parents=True)
+        identity = _start(program, server, home)
+        try:
+            if _answers(server, identity):
+                yield server
+                return
+        finally:
+            processes.stop(identity, 5.0)
+    raise AssertionError(f"versitygw does not start: {(home / 's3.log').read_text()[-2000:]}")
+
+
+def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
+    command = [str(program), "--port", f"127.0.0.1:{server.port}", "--health", "/health", "posix", str(server.folder)]
+    environ = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
+    log, pid_file = home / "s3.log", home / "s3.pid"
+    return processes.start(command, environ, home, log, pid_file, die_with_starter=True)
+
+
+def _answers(server: S3Server, identity: processes.Identity) -> bool:
+    """Whether it is this one: another program may have taken the port meanwhile, and then ours ends."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while identity.is_running() and time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=BOUND_SECONDS).close()
+            break
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.01)
+    location = server.location("probe")
+    try:
+        Storage(location, server.environ).write("x", b"1")
+    except Exception:
+        return False
+    return (server.on_disk(location) / "x").is_file()
