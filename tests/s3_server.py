@@ -86,10 +86,24 @@ def s3_server(home: Path) -> Iterator[S3Server]:
 
 
 def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
-    command = [str(program), "--port", f"127.0.0.1:{server.port}", "--health", "/health", "posix", str(server.folder)]
+    command = [str(program), "--port", f"127.0.0.1:{server.port}", "--health", "/health", "posix"]
+    if not _has_attributes(home):
+        beside = home / "attributes"
+        beside.mkdir(exist_ok=True)
+        command += ["--sidecar", str(beside)]
+    command.append(str(server.folder))
     environ = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
     log, pid_file = home / "s3.log", home / "s3.pid"
     return processes.start(command, environ, home, log, pid_file, die_with_starter=True)
+
+
+def _has_attributes(folder: Path) -> bool:
+    """Whether the file system keeps attributes of files, in which the server has ETags; on some there are none."""
+    try:
+        os.setxattr(folder, "user.tidemark", b"1")
+    except OSError:
+        return False
+    return True
 
 
 def _answers(server: S3Server, identity: processes.Identity) -> bool:
