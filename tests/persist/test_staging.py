@@ -58,18 +58,26 @@ def test_staged_files_of_several_workers_land_in_one_commit(shard: Shard) -> Non
 
 
 @pytest.mark.parametrize(
-    "rows", [ROWS, ROWS.to_batches()[0], ROWS.to_reader(), ROWS.to_batches(), iter(ROWS.to_batches())]
+    "rows",
+    [
+        lambda: ROWS,
+        lambda: ROWS.to_batches()[0],
+        lambda: ROWS.to_reader(),
+        lambda: ROWS.to_batches(),
+        lambda: iter(ROWS.to_batches()),
+    ],
+    ids=["table", "batch", "reader", "batches", "iterator"],
 )
-def test_staged_rows_may_come_as_table_batch_reader_or_iterator(shard: Shard, rows: object) -> None:
+def test_staged_rows_may_come_as_table_batch_reader_or_iterator(shard: Shard, rows: Callable[[], object]) -> None:
     """Whatever the worker has at hand."""
-    append(shard, staged(shard, rows))
+    append(shard, staged(shard, rows()))
     assert contents(shard.snapshot(8)) == {("a", 1): 1, ("b", 2): 2}
 
 
-@pytest.mark.parametrize("rows", [batch([]), [], PHYSICAL.empty_table().to_reader()])
-def test_no_rows_make_no_file(shard: Shard, place: Place, rows: object) -> None:
+@pytest.mark.parametrize("rows", [lambda: batch([]), list, lambda: PHYSICAL.empty_table().to_reader()])
+def test_no_rows_make_no_file(shard: Shard, place: Place, rows: Callable[[], object]) -> None:
     """An empty partition of a Spark job."""
-    assert write_staged(shard.location, rows) is None
+    assert write_staged(shard.location, rows()) is None
     assert list(place.folder.glob("*.parquet")) == []
 
 
