@@ -20,7 +20,7 @@ from tidemark_persist import Appended, IndeterminateCommit, Shard, StorageError,
 ROWS = batch([(("a", 1), 3, 1)])
 NAMES = itertools.count()
 # so that what hangs is given up soon; otherwise as always
-IMPATIENT = {"timeout": "1s", "max_retries": "0"}
+IMPATIENT = {"timeout": "2s", "max_retries": "0"}
 
 
 @pytest.fixture
