@@ -55,7 +55,7 @@ def test_what_cannot_be_answered_says_why_and_harms_nobody(system: System) -> No
     for command in (
         ("query", "SELECT count(*) FROM tpch.orders"),
         ("subscribe", "tpch.orders"),
-        ("copy", "tpch.orders", "--to", "past"),
+        ("copy", "tpch.orders", "--to", "past", "--format", "csv"),
     ):
         for time, says in {"1": "cannot be read at 1 any more: only from", str(2**62): "and before"}.items():
             done = system.tidemark(*command, "-n", system.namespace, "--as-of", time)
