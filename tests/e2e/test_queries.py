@@ -101,6 +101,7 @@ def test_crash_a_query_outlives_the_replica_that_computes_it(system: System) -> 
     assert [cell.strip() for cell in said.splitlines()[1].split("  ") if cell.strip()] == [
         str(v) for v in expected["rows"][0].values()
     ]
+    wait_for("the replica to answer again", lambda: _counts(system), system.log)
 
 
 def test_a_large_answer_comes_whole_and_past_the_maximum_not_at_all(system: System) -> None:
