@@ -69,18 +69,24 @@ def read_part(
 ) -> Iterator[pa.RecordBatch]:
     """The part's updates, neither consolidated nor moved in time, one batch after the other.
 
-    Row groups outside the times are not read. `columns` selects among the table's; all of them by default. With
-    `turn` (i, n) only every n-th row group is read, from the i-th on, so that n readers share a part.
+    Raises PartGone where its file is not there any more. Row groups outside the times are not read. `columns` selects
+    among the table's; all of them by default. With `turn` (i, n) only every n-th row group is read, from the i-th on:
+    so n readers share a part.
     """
-    storage = Storage(part.location, storage_options)
     try:
-        with storage.errors(f"opening {part.path}"):
-            source = storage.open_input(part.path)
-    except FileNotFoundError as error:
+        yield from _batches(part, Storage(part.location, storage_options), columns, batch_rows, turn)
+    except FileNotFoundError as error:  # in an object store also later on: each row group is a request of its own
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
             "takes longer than the grace period of vacuum)"
         ) from error
+
+
+def _batches(
+    part: Part, storage: Storage, columns: Sequence[str] | None, batch_rows: int, turn: tuple[int, int]
+) -> Iterator[pa.RecordBatch]:
+    with storage.errors(f"opening {part.path}"):
+        source = storage.open_input(part.path)
     # of few rows: to hand them over to threads, or to ask for statistics, would take longer than to read them
     few = 0 <= part.rows <= batch_rows
     with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:

@@ -26,6 +26,7 @@ from tidemark_persist.errors import StorageError
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
+_READS = 5
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,20 @@ class Storage:
         draft.replace(target)
 
     def read_json(self, path: str) -> Any:
-        """The parsed file, or None if there is none."""
-        data = self.read(path)
-        return None if data is None else json.loads(data)
+        """The parsed file, or None if there is none; raises StorageError where it is not JSON.
+
+        An object store is asked for the size and then for so many bytes: of an object that is replaced by a longer one
+        in between, the beginning comes. A beginning is no JSON, so it is read again.
+        """
+        for _ in range(_READS):
+            data = self.read(path)
+            if data is None:
+                return None
+            with suppress(ValueError):
+                return json.loads(data)
+        raise StorageError(
+            f"{path} of shard {self.location} is not JSON: it was written by something else, or is damaged"
+        )
 
     def write_json(self, path: str, value: Any) -> None:
         """Replace the file by this value."""

@@ -93,3 +93,14 @@ def test_bucket_that_is_not_there_is_no_shard_to_readers_and_an_error_to_writers
 def test_a_location_is_shown_without_its_options(s3: S3Server) -> None:
     """As in an error, a log, a debugger."""
     assert s3.secret_key not in repr(Storage.at(s3.location("x"), s3.environ))
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the longer one came as many bytes as the shorter had; what stays unreadable is told."""
+    answers = [b'{"paths": ["a', b'{"paths": ["a", "b"]}']
+    storage = Storage("/nowhere")
+    monkeypatch.setattr(Storage, "read", lambda self, path: answers.pop(0) if len(answers) > 1 else answers[0])
+    assert storage.read_json("mark") == {"paths": ["a", "b"]}
+    answers[:] = [b'{"paths": ["a']
+    with pytest.raises(StorageError, match="mark of shard /nowhere is not JSON"):
+        storage.read_json("mark")

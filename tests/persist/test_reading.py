@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 
@@ -30,6 +31,7 @@ from tidemark_persist import (
     read_part,
 )
 from tidemark_persist.log_entry import LogEntry
+from tidemark_persist.storage import Storage
 
 HISTORY = [
     #  row                     time diff
@@ -171,6 +173,30 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
     sizes = [piece.num_rows for piece in read_part(whole, batch_rows=10_000)]
     assert sum(sizes) == count
     assert max(sizes) <= 10_000
+
+
+class Going(io.BytesIO):
+    """A file that is gone after the first look at it, as one in an object store can be."""
+
+    looks = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.looks += 1
+        if self.looks > 1:
+            raise FileNotFoundError("NoSuchKey")
+        return super().read(size)
+
+
+def test_part_whose_file_goes_while_it_is_read_says_what_to_do(
+    shard: Shard, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vacuum of another process took it, between two requests."""
+    [part] = shard.listen(5, 6)
+    data = (place.folder / part.path).read_bytes()
+    monkeypatch.setattr(Storage, "open_input", lambda storage, path: pa.PythonFile(Going(data), "r"))
+
+    with pytest.raises(PartGone, match="take a new listing"):
+        list(read_part(part))
 
 
 def test_part_whose_file_is_gone_says_what_to_do(shard: Shard, place: Place) -> None:
