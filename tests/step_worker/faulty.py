@@ -21,8 +21,8 @@ def command(fault: Fault) -> tuple[str, ...]:
 class ReportingStage(FaultyStage):
     """A fault may also strike once the report is there, though not sent."""
 
-    def finish(self) -> Report:
-        report = super().finish()
+    def finish(self, name: str) -> Report:
+        report = super().finish(name)
         self.fault.strike("after report")
         return report
 

@@ -19,7 +19,8 @@ import pytest
 from tests.bounds import BOUND, until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
-from tests.step_worker.rows import ROWS, Rows, all_of, lives, report, written
+from tests.step_worker.rows import ROWS, TREE, Rows, all_of, lives, report, written
+from tidemark_replica.render.pipeline import nodes_of
 from tidemark_replica.step_worker import members, pool
 from tidemark_replica.step_worker.members import Members
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -103,6 +104,15 @@ def test_many_members_run_in_one_process(workers: StepWorkers, rows: Rows) -> No
     assert all_of(workers, tickets) == [None] * 20
     assert [written(t) for t in tickets] == [ROWS] * 20
     assert workers.started == 1
+
+
+def test_a_member_tells_how_long_its_operators_were_at_work(workers: StepWorkers, rows: Rows) -> None:
+    """As a Spark task does: a time for every node of the tree."""
+    ticket = rows.ticket()
+    assert all_of(workers, [ticket]) == [None]
+    times = report(ticket).spent.stages[ticket.member.stage]
+    assert len(times) == len(list(nodes_of(TREE)))
+    assert sum(times) > 0
 
 
 def test_a_member_that_fails_leaves_its_neighbours_alone(workers: StepWorkers, rows: Rows) -> None:

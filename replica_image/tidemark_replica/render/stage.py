@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -133,18 +132,19 @@ class Stage:
         """All input has been consumed: tell the driver."""
         if self._counting is not None:
             self._counting.finish()
-        report = replace(self.finish(), spent=self._clock.spent(name))
-        report.write(self._folder, name, self._context.share.index)
+        self.finish(name).write(self._folder, name, self._context.share.index)
 
-    def finish(self) -> Report:
-        """Merge what a step merges itself, and say what was written."""
+    def finish(self, name: str) -> Report:
+        """Merge what a step merges itself, and say what was written, and how long the operators of stage `name` were at
+        work."""
         self._slots.finish()
         done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
         merges = list(own_merges(self._context, self._description.busy, done, self._clock))
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
-        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back))
+        spent = self._clock.spent(name)
+        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent)
 
     def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
         return self._slots.read(node.slot)
@@ -265,7 +265,7 @@ class Stage:
             stage = Stage(description, self._attempt, Slots((), ()))
             for _ in stage.evaluate(node.trees[part]):
                 pass
-            return stage.finish()
+            return stage.finish(node.loop.name)
 
         done, left = settle(node.loop, self._description, self._folder, self._attempt, self._published, run)
         self._settled.append(done)

@@ -61,7 +61,7 @@ class Members:
             stage = self._stage(description, member.number, Slots((), ()))
             for _ in stage.evaluate(tree):
                 pass
-            report = stage.finish()
+            report = stage.finish(member.stage)
         except StepGone as gone:
             return Answer(member.number, error=str(gone), gone=True)
         except Exception as error:
