@@ -114,18 +114,19 @@ class Doorkeeper:
 
     async def _user(self, token: str, reviews: Reviews) -> User:
         key = hashlib.sha256(token.encode()).digest()
-        if self._users.get(key) is None and not self._strangers.get(key):
-            async with self._turn:
-                await self._find_out(key, token, reviews)
         user = self._users.get(key)
+        if user is None and not self._strangers.get(key):
+            async with self._turn:
+                user = await self._find_out(key, token, reviews)
         if user is None:
             raise Unauthenticated("unknown token, or not one for the audience tidemark-gateway")
         return user
 
-    async def _find_out(self, key: bytes, token: str, reviews: Reviews) -> None:
+    async def _find_out(self, key: bytes, token: str, reviews: Reviews) -> User | None:
         """Unless another call has, while this one waited for its turn."""
-        if self._users.get(key) is not None or self._strangers.get(key):
-            return
+        known = self._users.get(key)
+        if known is not None or self._strangers.get(key):
+            return known
         try:
             user = await reviews.user(token)
         except ApiError as error:
@@ -134,6 +135,7 @@ class Doorkeeper:
             self._strangers.put(key, True)
         else:
             self._users.put(key, user)
+        return user
 
 
 class Recent(Generic[V]):
