@@ -33,6 +33,8 @@ from tidemark_protocol.ids import GlobalId
 POLICY = MaintenancePolicy(vacuum_grace_seconds=20.0, orphan_age_seconds=20.0, log_retention_seconds=20)
 DIFFERENT, READABLE, SAMPLES = 100, 20, 200
 COMPARED_STEPS = 1000
+PARTS = 20
+"""So often it is told how far the run is."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -99,6 +101,8 @@ def _soak(folder: Path, lines: int, steps: int, rows: int) -> Soak:
             _step(replica, exports, sources, changes[number % len(changes)], AS_OF + 1 + number, seen)
             if number % max(steps // SAMPLES, 1) == 0:
                 _sample(replica, folder, seen)
+            if number % max(steps // PARTS, 1) == 0:
+                progress(f"{number} of {steps} steps")
         return seen
 
 
