@@ -4,15 +4,17 @@ The operator writes a small file when it listens, and the command line looks for
 
     --gateway-file FILE    $TIDEMARK_GATEWAY_FILE    gateway.json beside the kubeconfig in use
 
-    {"address": "127.0.0.1:40123", "tokenFile": "/.../gateway.token", "caFile": "/.../ca.crt"}
+    {"address": "127.0.0.1:40123", "tokenFile": "/.../gateway.token",
+     "caFile": "/.../ca.crt", "certificateAddress": "127.0.0.1:40124"}
 
-The token that we show is, in this order:
+What we show is one of:
 
-    --service-account NAME    the API server makes one for it, of ten minutes and for the gateway alone
+    --service-account NAME    a token that the API server makes for it, of ten minutes and for the gateway alone
     --token-file FILE         such a token that is there already: in a pod, a projected one
-    tokenFile                 the operator's own, which only its user can read
+    --client-certificate      the one that kubectl shows to the API server, where the gateway takes them
+    tokenFile                 the operator's own token, which only its user can read
 
-It goes into the call's metadata, nowhere else.
+A token goes into the call's metadata, nowhere else; a certificate's key goes nowhere.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,12 +30,13 @@ from typing import Any
 
 import grpc
 
+from tidemark_cli import kubeconfig
 from tidemark_cli.errors import GatewayFailed, GatewayUnknown
 from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 
 FILE_NAME = "gateway.json"
-AUDIENCE, TOKEN_LIFE, TOKEN_SECONDS = "tidemark-gateway", "10m", 30.0
+AUDIENCE, TOKEN_LIFE = "tidemark-gateway", "10m"
 _LARGEST_FILE = 64 * 1024
 
 
@@ -43,22 +45,25 @@ class Gateway:
     """Where the gateway listens, and who we are to it."""
 
     address: str
-    token: str
+    token: str | None
     authority: bytes | None = None
     """Who signed the gateway's certificate; None: it listens on loopback."""
+    certificate: kubeconfig.Certificate | None = None
+    """What is shown instead of a token."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.token}"),)
+        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Whose token to show, if not the operator's own."""
+    """What to show, if not the operator's own token."""
 
     service_account: str | None = None
     namespace: str = "default"
     token_file: Path | None = None
+    client_certificate: bool = False
 
     def token(self, own: Path) -> str:
         """Raises OSError, GatewayFailed."""
@@ -72,18 +77,30 @@ def find(given: str | None, environment: dict[str, str], credentials: Credential
     path = _file(given, environment)
     try:
         raw = json.loads(path.read_bytes()[:_LARGEST_FILE])
-        token = credentials.token(Path(raw["tokenFile"]))
         authority = Path(raw["caFile"]).read_bytes() if "caFile" in raw else None
+        if credentials.client_certificate:
+            return _by_certificate(raw, authority)
+        token = credentials.token(Path(raw["tokenFile"]))
         return Gateway(_safe(str(raw["address"]), authority), token, authority)
     except FileNotFoundError as error:
         raise GatewayUnknown(f"{error.filename} does not exist: is the operator running? (try `make demo`)") from None
     except PermissionError as error:
         raise GatewayFailed(
             f"{error.filename} cannot be read: only the user who runs the operator may. Give --service-account NAME, "
-            "one that may get dataflows/data"
+            "one that may get dataflows/data, or --client-certificate"
         ) from None
     except (ValueError, KeyError, TypeError):
         raise GatewayFailed(f"{path} is not what an operator writes: restart the operator") from None
+
+
+def _by_certificate(raw: dict[str, Any], authority: bytes | None) -> Gateway:
+    """Raises GatewayFailed."""
+    if authority is None or "certificateAddress" not in raw:
+        raise GatewayFailed(
+            "the gateway takes no client certificates: it was started without --gateway-client-ca. "
+            "Give --service-account NAME"
+        )
+    return Gateway(str(raw["certificateAddress"]), None, authority, kubeconfig.certificate())
 
 
 def _safe(address: str, authority: bytes | None) -> str:
@@ -99,14 +116,9 @@ def _safe(address: str, authority: bytes | None) -> str:
 
 def _token_of(service_account: str, namespace: str) -> str:
     """TokenRequest, by kubectl, which knows how to log in."""
-    command = ["kubectl", "create", "token", service_account, "--namespace", namespace]
+    command = ["create", "token", service_account, "--namespace", namespace]
     command += ["--audience", AUDIENCE, "--duration", TOKEN_LIFE]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOKEN_SECONDS, check=False)
-    except FileNotFoundError:
-        raise GatewayFailed("--service-account needs kubectl, which is not on the PATH") from None
-    except subprocess.TimeoutExpired:
-        raise GatewayFailed(f"the API server made no token within {TOKEN_SECONDS:.0f} s") from None
+    done = kubeconfig.kubectl("--service-account", *command)
     if done.returncode:
         raise GatewayFailed(f"no token for ServiceAccount {service_account}: {done.stderr.strip()}")
     return done.stdout.strip()
@@ -134,11 +146,20 @@ def connected(gateway: Gateway) -> Iterator[GatewayStub]:
 def _channel(gateway: Gateway) -> grpc.Channel:
     if gateway.authority is None:
         return grpc.insecure_channel(gateway.address, options=GRPC_OPTIONS)
-    credentials = grpc.ssl_channel_credentials(gateway.authority)
+    shown = gateway.certificate
+    pair = (shown.key, shown.certificate) if shown else (None, None)
+    credentials = grpc.ssl_channel_credentials(gateway.authority, *pair)
     return grpc.secure_channel(gateway.address, credentials, options=GRPC_OPTIONS)
 
 
 def _failure(gateway: Gateway, error: Any) -> GatewayFailed:
+    if gateway.certificate is not None and error.code() is grpc.StatusCode.UNAVAILABLE:
+        return GatewayFailed(
+            f"no gateway answers at {gateway.address}, or it does not take the client certificate: it is for the "
+            "cluster's own users, of the authority that --gateway-client-ca names"
+        )
+    if gateway.certificate is not None and error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return GatewayFailed(error.details())
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return GatewayFailed(f"no gateway answers at {gateway.address}: is the operator running?")
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:

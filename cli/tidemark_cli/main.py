@@ -49,8 +49,10 @@ def parser() -> argparse.ArgumentParser:
     for command in (ask, show, tell, reason, follow, write):
         command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
         command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
-        command.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
-        command.add_argument("--token-file", metavar="FILE", type=Path, help="a token for audience tidemark-gateway")
+        who = command.add_mutually_exclusive_group()
+        who.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
+        who.add_argument("--token-file", metavar="FILE", type=Path, help="a token for audience tidemark-gateway")
+        who.add_argument("--client-certificate", action="store_true", help="ask as kubectl's user, by certificate")
     return top
 
 
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     options = parser().parse_args(arguments)
     try:
-        credentials = gateway.Credentials(options.service_account, options.namespace, options.token_file)
+        shown = (options.service_account, options.namespace, options.token_file, options.client_certificate)
+        credentials = gateway.Credentials(*shown)
         found = gateway.find(options.gateway_file, dict(os.environ), credentials)
         if options.command == "frontiers":
             frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)

@@ -26,7 +26,7 @@ from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.listening import LOOPBACK, Listening, Tls
+from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
 from tidemark_operator.gateway.server import Gateway
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.watches import watch
@@ -66,6 +66,10 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--gateway-host", default=LOOPBACK, help="where the gateway listens (%(default)s)")
     parser.add_argument("--gateway-port", type=int, default=0, help="and its port (default: any free one)")
     parser.add_argument("--gateway-tls", type=Path, help="tls.crt, tls.key, ca.crt: needed beyond loopback")
+    parser.add_argument(
+        "--gateway-client-ca", metavar="cluster|FILE", help="client certificates of it open the gateway"
+    )
+    parser.add_argument("--gateway-client-port", type=int, default=0, help="where they do (default: any free one)")
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
     parser.add_argument("--metrics-port", type=int, help="on 127.0.0.1, for Prometheus (default: none)")
@@ -75,13 +79,20 @@ def parse(arguments: Sequence[str]) -> Options:
         given.state_dir.absolute(),
         tuple(given.namespace),
         given.lease_namespace,
-        Listening(
-            given.gateway_host, given.gateway_port, Tls(given.gateway_tls.absolute()) if given.gateway_tls else None
-        ),
+        _listening(given),
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         given.planner,
         given.metrics_port,
     )
+
+
+def _listening(given: argparse.Namespace) -> Listening:
+    tls = Tls(given.gateway_tls.absolute()) if given.gateway_tls else None
+    authority = given.gateway_client_ca
+    clients = Clients.named(authority, given.gateway_client_port) if authority else None
+    if clients is None and given.gateway_client_port:
+        raise OperatorError("--gateway-client-port says where --gateway-client-ca holds: give both")
+    return Listening(given.gateway_host, given.gateway_port, tls, clients)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

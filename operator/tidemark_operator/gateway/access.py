@@ -4,6 +4,8 @@
         the operator's own token            its user, who may read the file it is in, may see everything
         a token for our audience            TokenReview ──► a user of the cluster
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data
+    no authorization, but a client certificate of the cluster
+                                            its subject is the user, of whom is asked as of any other
 
 What the API server said is believed for ten seconds, and a bounded number of such answers is kept; of tokens that
 nobody knows, too, and apart from the others, so that they push out nobody. At most REVIEWS questions about tokens are
@@ -19,9 +21,11 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from tidemark_operator.errors import OperatorError
+from tidemark_operator.gateway import certificates
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
@@ -33,7 +37,7 @@ V = TypeVar("V")
 
 
 class Unauthenticated(OperatorError):
-    """Nobody knows the token."""
+    """Nobody knows the token, or the certificate is none that tells of anybody now."""
 
 
 class Forbidden(OperatorError):
@@ -94,10 +98,16 @@ class OfUser(Access):
 
 
 class Doorkeeper:
-    """Tells callers by their tokens."""
+    """Tells callers by their tokens, or by the certificates that TLS has verified."""
 
-    def __init__(self, own_token: str, reviews: Reviews | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._own, self._reviews = f"Bearer {own_token}".encode(), reviews
+    def __init__(
+        self,
+        own_token: str,
+        reviews: Reviews | None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._own, self._reviews, self._now = f"Bearer {own_token}".encode(), reviews, now
         self._users: Recent[User] = Recent(clock)
         self._strangers: Recent[bool] = Recent(clock)
         self._turn = asyncio.Semaphore(REVIEWS)
@@ -111,6 +121,20 @@ class Doorkeeper:
         if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= LONGEST_TOKEN:
             raise Unauthenticated("unknown token")
         return OfUser(await self._user(token, self._reviews), self._reviews, self._answers)
+
+    def admit_holder(self, certificate: bytes) -> Access:
+        """Of one that the cluster's authority signed. Raises Unauthenticated."""
+        try:
+            holder = certificates.read(certificate)
+        except certificates.NotACertificate as error:
+            raise Unauthenticated(str(error)) from None
+        if not holder.begins <= self._now() <= holder.ends:
+            raise Unauthenticated(
+                f"the certificate of {holder.user.name} is valid from {holder.begins} to {holder.ends}"
+            )
+        if self._reviews is None:
+            raise Unauthenticated("unknown certificate")
+        return OfUser(holder.user, self._reviews, self._answers)
 
     async def _user(self, token: str, reviews: Reviews) -> User:
         key = hashlib.sha256(token.encode()).digest()

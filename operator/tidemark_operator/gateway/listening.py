@@ -1,11 +1,22 @@
-"""Where the gateway listens: on loopback, or anywhere with a certificate.
+"""Where the gateway listens: on loopback, or anywhere with a certificate; and where client certificates open it.
 
---gateway-tls DIR      tls.crt, tls.key and ca.crt, as a Secret of type kubernetes.io/tls has them
+--gateway-tls DIR              tls.crt, tls.key and ca.crt, as a Secret of type kubernetes.io/tls has them
+--gateway-client-ca cluster    whom the cluster's own authority signed may show that instead of a token
+--gateway-client-ca FILE       whom this one signed
+
+    address               TLS, the client shows nothing      every call has a token
+    certificateAddress    TLS, the client shows its own      what it is not signed for does not get as far as a call
+
+gRPC for Python asks for client certificates always or never, so there are two ports. Files are read anew with each
+connection: who renews them need not tell us.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +24,11 @@ from typing import Any
 import grpc
 
 from tidemark_operator.errors import OperatorError
+from tidemark_operator.kube.client import Kube
 
+LOG = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
+CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
@@ -27,14 +41,71 @@ class Tls:
     def authority(self) -> Path:
         return self.folder / "ca.crt"
 
-    def credentials(self) -> Any:
-        """Raises OperatorError where a file cannot be read."""
+    def credentials(self, clients: Callable[[], bytes] | None = None) -> Any:
+        """`clients`: who must have signed what clients show. Raises OperatorError where a file cannot be read."""
+
+        def configuration() -> Any:
+            pair = (self._read(self.folder / "tls.key"), self._read(self.folder / "tls.crt"))
+            return grpc.ssl_server_certificate_configuration([pair], clients() if clients else None)
+
+        def renewed() -> Any:
+            try:
+                return configuration()
+            except OperatorError as error:
+                LOG.error("the gateway goes on with the certificates that it had: %s", error)
+                return None
+
+        first = configuration()
+        self._read(self.authority)  # clients are told of it
+        return grpc.dynamic_ssl_server_credentials(first, renewed, clients is not None)
+
+    def _read(self, file: Path) -> bytes:
         try:
-            pair = ((self.folder / "tls.key").read_bytes(), (self.folder / "tls.crt").read_bytes())
-            self.authority.read_bytes()  # clients are told of it
-        except OSError as error:
-            raise OperatorError(f"--gateway-tls {self.folder}: {error.filename} cannot be read") from None
-        return grpc.ssl_server_credentials([pair])
+            return file.read_bytes()
+        except OSError:
+            raise OperatorError(f"--gateway-tls {self.folder}: {file} cannot be read") from None
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Whose client certificates open the gateway: those that `authority` signed, None: the cluster's own."""
+
+    authority: Path | None
+    port: int = 0
+
+    @staticmethod
+    def named(text: str, port: int) -> Clients:
+        return Clients(None if text == CLUSTER else Path(text).absolute(), port)
+
+    async def trusted(self, kube: Kube) -> Callable[[], bytes]:
+        """The authority's certificates, read anew where they are in a file. Raises OperatorError, ApiError."""
+        if self.authority is None:
+            published = await kube.client_authority()
+            if not published:
+                raise OperatorError(
+                    "--gateway-client-ca cluster: the API server takes no client certificates (ConfigMap "
+                    "kube-system/extension-apiserver-authentication has no client-ca-file)"
+                )
+            known = _checked(published.encode(), "what the API server publishes")
+            return lambda: known
+        file = self.authority
+        _file(file)
+        return lambda: _file(file)
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return _checked(path.read_bytes(), str(path))
+    except OSError:
+        raise OperatorError(f"--gateway-client-ca {path} cannot be read") from None
+
+
+def _checked(pem: bytes, where: str) -> bytes:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=pem.decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise OperatorError(f"--gateway-client-ca: {where} has no certificate of an authority, as PEM") from None
+    return pem
 
 
 @dataclass(frozen=True)
@@ -44,6 +115,7 @@ class Listening:
     host: str = LOOPBACK
     port: int = 0
     tls: Tls | None = None
+    clients: Clients | None = None
 
     def __post_init__(self) -> None:
         if self.tls is None and not _is_loopback(self.host):
@@ -51,17 +123,32 @@ class Listening:
                 f"the gateway would take tokens on {self.host} in clear text: give --gateway-tls, or a --gateway-host "
                 f"on loopback such as {LOOPBACK}"
             )
+        if self.tls is None and self.clients is not None:
+            raise OperatorError("--gateway-client-ca needs --gateway-tls: certificates are shown over TLS alone")
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return self._at(self.port)
 
     def add_to(self, server: Any) -> str:
-        """The address it listens on; raises RuntimeError where that is taken."""
-        if self.tls is None:
-            port = server.add_insecure_port(str(self))
-        else:
-            port = server.add_secure_port(str(self), self.tls.credentials())
-        return str(Listening(self.host, port, self.tls))
+        """The address it listens on; raises OperatorError where that is taken."""
+        return self._add(server, self.port, self.tls.credentials() if self.tls else None)
+
+    async def add_clients_to(self, server: Any, kube: Kube) -> str | None:
+        """The address for those who show a certificate, if there is one; raises OperatorError."""
+        if self.tls is None or self.clients is None:
+            return None
+        return self._add(server, self.clients.port, self.tls.credentials(await self.clients.trusted(kube)))
+
+    def _add(self, server: Any, port: int, credentials: Any) -> str:
+        try:
+            if credentials is None:
+                return self._at(server.add_insecure_port(self._at(port)))
+            return self._at(server.add_secure_port(self._at(port), credentials))
+        except RuntimeError:
+            raise OperatorError(f"the gateway cannot listen on {self._at(port)}: choose another port") from None
+
+    def _at(self, port: int) -> str:
+        return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """The gateway's server: every call by a caller who may, answers in chunks as the client takes them.
 
     STATE/gateway.token    random, of mode 0600, new with each operator: for its own user, who may ask everything
-    gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it
+    gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listening.py)
 
 A call that the client cancels is cancelled on the replicas. What is held of answers is bounded (admission.py).
 """
@@ -18,7 +18,6 @@ from typing import Any
 
 import grpc
 
-from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.running import STASH_ABOVE_BYTES, now_ms
 from tidemark_operator.fleet.stashes import pieces
 from tidemark_operator.gateway.access import Access, Doorkeeper
@@ -69,18 +68,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> None:
-        """Listens, then says so. Raises OperatorError where the port is taken."""
-        try:
-            address = self._listening.add_to(self._server)
-        except RuntimeError:
-            raise OperatorError(f"the gateway cannot listen on {self._listening}: choose another port") from None
+        """Listens, then says so. Raises OperatorError where a port is taken, or an authority cannot be read."""
+        address = self._listening.add_to(self._server)
+        for_certificates = await self._listening.add_clients_to(self._server, self._world.kube)
         await self._server.start()
         token = self._state / "gateway.token"
         write_private(token, self._token + "\n")
         authority = {"caFile": str(self._listening.tls.authority)} if self._listening.tls else {}
-        found = {"address": address, "tokenFile": str(token), **authority}
+        certificates = {"certificateAddress": for_certificates} if for_certificates else {}
+        found = {"address": address, "tokenFile": str(token), **authority, **certificates}
         write_private(self._file, json.dumps(found) + "\n")
-        LOG.info("gateway on %s", address)
+        LOG.info("gateway on %s%s", address, f", with client certificates on {for_certificates}" * bool(certificates))
 
     async def close(self) -> None:
         await self._server.stop(STOP_SECONDS)
@@ -142,7 +140,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
 
     async def _admit(self, context: Any) -> Access:
-        return await self._door.admit(dict(context.invocation_metadata()).get("authorization", ""))
+        shown = dict(context.invocation_metadata()).get("authorization")
+        if shown is None and (certificate := context.auth_context().get("x509_pem_cert")):
+            return self._door.admit_holder(certificate[0])
+        return await self._door.admit(shown or "")
 
 
 def _cause(cause: Cause) -> Any:

@@ -70,7 +70,7 @@ class Kube:
     """One connection pool. Open it with `connect`."""
 
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
-        self._objects = client.CustomObjectsApi(api)
+        self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
         self._namespaces = namespaces
 
     @staticmethod
@@ -131,6 +131,18 @@ class Kube:
         status: Body = answer.get("status") or {}
         return status
 
+    async def client_authority(self) -> str | None:
+        """Who signs the cluster's client certificates, as the API server publishes it (PEM); None: it takes none."""
+        place = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
+        try:
+            found = await _request(self._core.read_namespaced_config_map, **place)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        authority: str | None = (found.data or {}).get("client-ca-file")
+        return authority
+
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """Raises Conflict if somebody changed it since `body` was read."""
         call = self._objects.replace_namespaced_custom_object
@@ -175,9 +187,13 @@ def _place(resource: Resource, namespace: str) -> dict[str, str]:
 
 
 async def _call(call: Any, **arguments: Any) -> Body:
+    result: Body = await _request(call, **arguments)
+    return result
+
+
+async def _request(call: Any, **arguments: Any) -> Any:
     try:
-        result: Body = await call(**arguments, _request_timeout=REQUEST_SECONDS)
-        return result
+        return await call(**arguments, _request_timeout=REQUEST_SECONDS)
     except client.ApiException as error:
         raise _error(error.status or 0, _message(error)) from None
     except (OSError, TimeoutError, ClientError) as error:

@@ -1,0 +1,93 @@
+"""Whose a client certificate is: user and groups as the API server reads them, or nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.authorities import DAY, Authority
+from tests.gateway.test_access import ApiServer
+from tidemark_operator.gateway.access import Doorkeeper, Forbidden, Unauthenticated
+from tidemark_operator.gateway.certificates import NotACertificate, read
+from tidemark_operator.kube.reviews import Action, Reviews, User
+
+CLUSTER = Authority.named("cluster")
+
+
+def der_as_pem(der: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.b64encode(der) + b"\n-----END CERTIFICATE-----\n"
+
+
+def test_the_common_name_is_the_user_and_organizations_are_groups() -> None:
+    """Any text, in the order of the certificate; and the group of all who are known."""
+    found = read(CLUSTER.client("anne", "readers", "dev, ops", "système").certificate)
+    assert found.user == User("anne", groups=("readers", "dev, ops", "système", "system:authenticated"))
+    assert found.begins < datetime.now(UTC) < found.ends
+
+
+@pytest.mark.parametrize("names", [(), ("",), ("anne", "administrator")])
+def test_who_names_nobody_or_two_is_nobody(names: tuple[str, ...]) -> None:
+    """The API server takes no empty name; of two it would take one."""
+    with pytest.raises(NotACertificate, match="one common name"):
+        read(CLUSTER.client(names, "readers").certificate)
+
+
+def test_anything_cut_short_or_changed_is_a_certificate_or_refused() -> None:
+    """Each byte left out from the end, and each byte of the first half another: nothing else is raised."""
+    whole = base64.b64decode(b"".join(CLUSTER.client("anne", "readers").certificate.splitlines()[1:-1]))
+    for end in range(len(whole)):
+        with pytest.raises(NotACertificate):
+            read(der_as_pem(whole[:end]))
+    refused = 0
+    for at in range(len(whole) // 2):
+        for value in (0x00, 0x80, 0xFF, whole[at] ^ 1):
+            try:
+                read(der_as_pem(whole[:at] + bytes([value]) + whole[at + 1 :]))
+            except NotACertificate:
+                refused += 1
+    assert refused > len(whole) // 2
+    for text in (b"", b"-----BEGIN CERTIFICATE-----\n", b"\xff"):
+        with pytest.raises(NotACertificate):
+            read(text)
+
+
+def test_a_certificate_is_looked_at_with_every_call() -> None:
+    """A connection may outlive it: before it begins and after its end its holder is nobody."""
+    now = datetime.now(UTC)
+    clock = [now]
+    door = Doorkeeper("own", None, now=lambda: clock[0])
+    shown = CLUSTER.client("anne", valid=(-DAY, DAY)).certificate
+    for moment in (now - 2 * DAY, now + DAY + timedelta(seconds=2)):
+        clock[0] = moment
+        with pytest.raises(Unauthenticated, match="the certificate of anne is valid from"):
+            door.admit_holder(shown)
+    clock[0] = now
+    with pytest.raises(Unauthenticated, match="unknown"):  # nobody can say what anne may do
+        door.admit_holder(shown)
+
+
+def test_a_holder_may_what_the_api_server_says() -> None:
+    """Asked of the user and all groups, as for whoever comes with a token."""
+
+    class Judge(ApiServer):
+        async def may(self, user: User, action: Action) -> bool:
+            self.asked.append(f"{user.name} {' '.join(user.groups)}")
+            return action.name == "delays"
+
+    class Asked(Reviews):
+        def __init__(self, judge: Judge) -> None:
+            self._judge = judge
+
+        async def may(self, user: User, action: Action) -> bool:
+            return await self._judge.may(user, action)
+
+    judge = Judge()
+    access = Doorkeeper("own", Asked(judge)).admit_holder(CLUSTER.client("anne", "readers").certificate)
+    assert access.caller == "anne"
+    asyncio.run(access.check(Action("get", "g", "dataflows", "ns", "delays", "data")))
+    with pytest.raises(Forbidden, match="anne may not get dataflows/data other"):
+        asyncio.run(access.check(Action("get", "g", "dataflows", "ns", "other", "data")))
+    assert judge.asked == ["anne readers system:authenticated"] * 2
