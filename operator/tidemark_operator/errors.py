@@ -6,6 +6,7 @@ OperatorError
 ├── LeadershipLost       another operator of a higher term is in charge: this process ends
 ├── PlannerUnavailable   the planner's process does not answer yet
 ├── RevisionUnreadable   a stored plan that this version cannot read
+├── CertificateRefused   what should be a certificate of ours is not, or is somebody else's
 ├── SubscribeEnded       a subscribe that ended before its time
 │   └── SubscribeBehind  since its client is too slow
 ├── AnswerLost           an answer that went with the replica that kept it
@@ -50,6 +51,10 @@ class PlannerUnavailable(OperatorError):
 
 class RevisionUnreadable(OperatorError):
     """A ControllerRevision that does not hold a plan of ours."""
+
+
+class CertificateRefused(OperatorError):
+    """What is kept where a certificate should be cannot be used, and is not ours to replace."""
 
 
 class QueryRefused(OperatorError):

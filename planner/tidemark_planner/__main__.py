@@ -6,13 +6,19 @@ import argparse
 import logging
 import signal
 import threading
+from pathlib import Path
 
 from tidemark_planner.server import PLAN_SECONDS, end_process, serve
+from tidemark_protocol.errors import CertificateUnreadable
+from tidemark_protocol.tls.folder import CertificateFolder
+
+EXIT_USAGE = 2
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tidemark-planner", description="Plans SQL for Tidemark's operator.")
-    parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port on a loopback")
+    parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port")
+    parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     parser.add_argument("--plan-timeout", type=float, default=PLAN_SECONDS, help="seconds that one plan may take")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -20,7 +26,13 @@ def main() -> None:
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    end_process(serve(arguments.listen, arguments.plan_timeout, stopped))
+    tls = CertificateFolder(arguments.tls_dir.absolute()) if arguments.tls_dir else None
+    try:
+        status = serve(arguments.listen, arguments.plan_timeout, stopped, tls)
+    except CertificateUnreadable as error:
+        logging.error("%s", error)
+        status = EXIT_USAGE
+    end_process(status)
 
 
 if __name__ == "__main__":

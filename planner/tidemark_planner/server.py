@@ -27,6 +27,9 @@ from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.tls.folder import CertificateFolder
+from tidemark_protocol.tls.identities import OPERATOR
+from tidemark_protocol.tls.server import OnlyFrom, server_credentials
 
 PLAN_SECONDS = 5.0
 _WAITING_AT_MOST = 16
@@ -107,17 +110,29 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
         return _refused(code, message)
 
 
-def serve(listen: str, plan_seconds: float = PLAN_SECONDS, stopped: threading.Event | None = None) -> int:
-    """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME)."""
+def serve(
+    listen: str,
+    plan_seconds: float = PLAN_SECONDS,
+    stopped: threading.Event | None = None,
+    tls: CertificateFolder | None = None,
+) -> int:
+    """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME). Raises CertificateUnreadable."""
+    credentials = None if tls is None else server_credentials(tls)
     catalyst = Catalyst.start()
     plan(catalyst, _WARM_UP)
     limit_memory()
     service = PlannerService(catalyst, plan_seconds)
     server = grpc.server(
-        ThreadPoolExecutor(_WAITING_AT_MOST), options=_OPTIONS, maximum_concurrent_rpcs=_WAITING_AT_MOST
+        ThreadPoolExecutor(_WAITING_AT_MOST),
+        interceptors=[] if credentials is None else [OnlyFrom(OPERATOR)],
+        options=_OPTIONS,
+        maximum_concurrent_rpcs=_WAITING_AT_MOST,
     )
     planner_pb2_grpc.add_PlannerServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-    server.add_insecure_port(listen)
+    if credentials is None:
+        server.add_insecure_port(listen)
+    else:
+        server.add_secure_port(listen, credentials)
     server.start()
     log.info("planning at %s", listen)
     stop = stopped or threading.Event()

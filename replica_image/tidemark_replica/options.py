@@ -6,20 +6,13 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidemark_protocol.tls.folder import CertificateFolder
+
 MIB, GIB = 1024**2, 1024**3
 # what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers
 HEAP_MIB_MIN = 512
 # a step worker's own memory, past which another takes over: an eighth of all, but what imports alone take several times
 STEP_WORKER_BYTES_MIN = 256 * MIB
-
-
-@dataclass(frozen=True)
-class Tls:
-    """Both sides show certificates: paths of the replica's certificate and key, and of the authority of clients."""
-
-    certificate: Path
-    key: Path
-    client_authority: Path
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,8 @@ class Options:
     name: str
     master: str
     driver_memory: str
-    tls: Tls | None
+    tls: CertificateFolder | None
+    """Both sides show certificates, and the operator alone may call."""
     metrics_port: int | None
     arrow: bool
     step_workers: int
@@ -41,7 +35,7 @@ class Options:
 
 def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
-    parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-*")
+    parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
     parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
     parser.add_argument("--name", default="replica", help="how the replica is called in logs")
     parser.add_argument("--cores", type=int, default=2, help="processors to use (default: %(default)s)")
@@ -63,14 +57,10 @@ def parse(arguments: list[str]) -> Options:
         "steps keep waiting; 0: Spark runs every step (default: %(default)s)",
     )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
-    for name in ("certificate", "key", "client-authority"):
-        parser.add_argument(f"--tls-{name}", type=Path, help="PEM file; all three or none")
+    parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     given = parser.parse_args(arguments)
-    files = [given.tls_certificate, given.tls_key, given.tls_client_authority]
-    if any(files) and not all(files):
-        parser.error("--tls-certificate, --tls-key and --tls-client-authority go together")
-    if not given.listen.startswith("unix:") and not files[0]:
-        parser.error("a network address needs --tls-*; without, listen on unix:///path in a folder of mode 0700")
+    if not given.listen.startswith("unix:") and not given.tls_dir:
+        parser.error("a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700")
     if given.driver_steps < 0:
         parser.error("--driver-steps is a number of processes, or 0")
     return Options(
@@ -79,7 +69,7 @@ def parse(arguments: list[str]) -> Options:
         name=given.name,
         master=given.master or f"local[{given.cores}]",
         driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
-        tls=Tls(*files) if files[0] else None,
+        tls=CertificateFolder(given.tls_dir.absolute()) if given.tls_dir else None,
         metrics_port=given.metrics_port,
         arrow=given.evaluator == "arrow",
         step_workers=min(given.driver_steps, given.cores),

@@ -22,7 +22,13 @@ import grpc
 from tidemark_protocol import codec
 from tidemark_protocol.commands import Hello
 from tidemark_protocol.describe import description_to_proto
-from tidemark_protocol.errors import MalformedFrame, MalformedPlan, ProtocolError, StageViolation
+from tidemark_protocol.errors import (
+    CertificateUnreadable,
+    MalformedFrame,
+    MalformedPlan,
+    ProtocolError,
+    StageViolation,
+)
 from tidemark_protocol.frames import (
     GRPC_MAX_BYTES,
     REPLICA_MAX_RECEIVED_BYTES,
@@ -35,6 +41,9 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import Description
 from tidemark_protocol.stages import Stages
 from tidemark_protocol.storage import FilesSource, SourceSpec, SourceTable, TpchSource
+from tidemark_protocol.tls.folder import CertificateFolder
+from tidemark_protocol.tls.identities import OPERATOR
+from tidemark_protocol.tls.server import OnlyFrom, server_credentials
 from tidemark_replica.client import Client
 from tidemark_replica.errors import (
     AddressNotUsable,
@@ -46,7 +55,6 @@ from tidemark_replica.errors import (
 )
 from tidemark_replica.gate import Gate, Replaced
 from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
-from tidemark_replica.options import Tls
 from tidemark_replica.outbox import Outbox
 from tidemark_replica.refusals import Refusals, printable
 
@@ -217,22 +225,18 @@ def status_of(failure: Exception) -> grpc.StatusCode:
     return next((code for kind, code in STATUS if isinstance(failure, kind)), grpc.StatusCode.INTERNAL)
 
 
-def start_server(service: ComputeService, address: str, tls: Tls | None) -> Any:
+def start_server(service: ComputeService, address: str, tls: CertificateFolder | None) -> Any:
     """Listens at `address` (`unix:///path` or `host:port`); returns the running server. Raises AddressNotUsable."""
     pool = futures.ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
-    server = grpc.server(pool, options=[*SIZES, *KEEPALIVE, ("grpc.so_reuseport", 0)])
+    only = [] if tls is None else [OnlyFrom(OPERATOR)]
+    server = grpc.server(pool, interceptors=only, options=[*SIZES, *KEEPALIVE, ("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((service.handler(),))
     try:
         if tls is None:
             server.add_insecure_port(address)
         else:
-            server.add_secure_port(address, _credentials(tls))
-    except RuntimeError as error:
+            server.add_secure_port(address, server_credentials(tls))
+    except (RuntimeError, CertificateUnreadable) as error:
         raise AddressNotUsable(f"cannot listen at {address}: {error}") from None
     server.start()
     return server
-
-
-def _credentials(tls: Tls) -> Any:
-    pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
-    return grpc.ssl_server_credentials([pair], tls.client_authority.read_bytes(), require_client_auth=True)

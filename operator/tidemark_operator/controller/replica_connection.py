@@ -19,6 +19,7 @@ from typing import Protocol
 
 import grpc
 
+from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InstanceConfig
 from tidemark_protocol.describe import description_from_proto
@@ -68,15 +69,21 @@ class Host(Protocol):
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
 
+    def unreachable(self, replica: ReplicaId, why: str) -> None:
+        """No connection came about, and not since nobody listens."""
+
 
 class ReplicaConnection:
     """`run` it as a task; cancelling it closes the connection."""
 
-    def __init__(self, replica: ReplicaId, address: str, host: Host) -> None:
-        self.replica, self.address = replica, address
+    def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: Dialer = PLAIN) -> None:
+        self.replica, self.address, self.dialer = replica, address, dialer
         self._host = host
         self._stub: compute_pb2_grpc.ComputeStub | None = None
         self.probe_now = asyncio.Event()
+
+    def reaches(self, address: str, dialer: Dialer) -> bool:
+        return (self.address, self.dialer) == (address, dialer)
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
@@ -109,7 +116,7 @@ class ReplicaConnection:
         connection = 0
         why = "the replica closed the connection"
         try:
-            async with grpc.aio.insecure_channel(self.address, options=[*GRPC_OPTIONS, *KEEPALIVE]) as channel:
+            async with self.dialer.channel(self.address, [*GRPC_OPTIONS, *KEEPALIVE]) as channel:
                 stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
                 description = await self._describe(stub, self._host.shards_to_describe())
                 epoch = await self._host.epoch(self.replica, description.epoch)
@@ -119,6 +126,8 @@ class ReplicaConnection:
                 await self._converse(stub, epoch)
         except grpc.RpcError as error:
             why = _said(error)
+            if not connection and (blamed := await self.dialer.explain(self.address)):
+                self._host.unreachable(self.replica, blamed)
         except (ProtocolError, OperatorError, TimeoutError) as error:
             why = str(error) or type(error).__name__
         finally:

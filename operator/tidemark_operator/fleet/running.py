@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import grpc
 
+from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
@@ -106,13 +107,13 @@ class RunningInstance:
             self.core.configure(UpdateConfiguration(most, changed))
             self.flush()
 
-    def attach(self, replica: ReplicaId, address: str) -> None:
+    def attach(self, replica: ReplicaId, address: str, dialer: Dialer = PLAIN) -> None:
         """Keeps a connection to the replica at this address."""
         state = self.replicas.get(replica)
-        if state is not None and state.connection.address == address and not state.task.done():
+        if state is not None and state.connection.reaches(address, dialer) and not state.task.done():
             return
         self.detach(replica)
-        connection = ReplicaConnection(replica, address, self)
+        connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
         self.replicas[replica] = ReplicaState(connection, task, asyncio.Event(), silent_since_ms=now_ms())
@@ -299,6 +300,13 @@ class RunningInstance:
             state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
         self._listener.replica_changed(self, replica)
 
+    def unreachable(self, replica: ReplicaId, why: str) -> None:
+        state = self.replicas.get(replica)
+        if state is not None and state.last_error != why:
+            LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
+            state.last_error = why
+            self._listener.replica_changed(self, replica)
+
     async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> T:
         for replica in self.online:
             try:
@@ -330,13 +338,9 @@ class RunningInstance:
 
     def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
         """Why no replica, or not the target, will answer a query: each has failed, so many times."""
-        failures = []
-        for collection in self.core.dataflows.collections_of(owner):
-            for name, replica in collection.replicas.items():
-                if target not in (None, name):
-                    continue
-                failed = [f for kind, f in replica.statuses.items() if is_failure(kind, f, tries)]
-                failures.append(failed[0] if failed else None)
+        there = (on for collection in self.core.dataflows.collections_of(owner) for on in collection.replicas.items())
+        asked = [replica.statuses for name, replica in there if target in (None, name)]
+        failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in asked]
         first = failures[0] if failures and all(failures) else None
         return None if first is None else first.get("message") or first.get("reason") or "it failed"
 

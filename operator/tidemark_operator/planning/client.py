@@ -1,17 +1,22 @@
 """The planner's process, as a function: a request in, a plan or a refusal out.
 
+A channel lives for as long as the certificate that it shows: with a new one comes a new channel, and what was asked
+through the old one is still answered there.
+
 A plan that takes longer than the deadline kills the process (it has no state, and nothing else stops Catalyst), and the
 answer is a TIMEOUT diagnostic: asked again, the same text would take as long again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
 
+from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan, ProtocolError
@@ -43,23 +48,39 @@ class PlannerClient:
     """Open for as long as the operator runs; `kill` ends the process, which is then started again; `explain` says what
     is known of a process that does not answer."""
 
-    def __init__(self, address: str, kill: Callable[[], None], explain: Callable[[], str] = str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, options=OPTIONS)
-        self._stub = planner_pb2_grpc.PlannerStub(self._channel)  # type: ignore[no-untyped-call]
+    def __init__(
+        self, address: str, kill: Callable[[], None], explain: Callable[[], str] = str, dialer: Dialer = PLAIN
+    ) -> None:
+        self._address, self._dialer = address, dialer
         self._kill, self._explain = kill, explain
+        self._closing: set[asyncio.Task[None]] = set()
+        self._open()
 
     async def plan(self, request: PlanRequest) -> Planned | Refused:
         """Raises PlannerUnavailable while the process is not there."""
         message = planner_pb2.PlanRequest(request=codec.encode(request))
-        return await self._ask(self._stub.Plan, message, Planned)
+        return await self._ask(self._planner().Plan, message, Planned)
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
         """Raises PlannerUnavailable while the process is not there."""
         message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
-        return await self._ask(self._stub.PlanQuery, message, PlannedPeek, PlannedOneShot)
+        return await self._ask(self._planner().PlanQuery, message, PlannedPeek, PlannedOneShot)
 
     async def close(self) -> None:
-        await self._channel.close(None)
+        await asyncio.gather(self._channel.close(None), *self._closing)
+
+    def _open(self) -> None:
+        self._shown = self._dialer.material()
+        self._channel = self._dialer.channel(self._address, OPTIONS)
+        self._stub = planner_pb2_grpc.PlannerStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def _planner(self) -> Any:
+        if self._dialer.material() != self._shown:
+            closing = asyncio.create_task(self._channel.close(PLAN_SECONDS + GRACE_SECONDS))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._open()
+        return self._stub
 
     async def _ask(self, method: Any, message: Any, *expected: type[T]) -> T | Refused:
         try:
@@ -67,9 +88,8 @@ class PlannerClient:
             return decode_outcome(answer.outcome, *expected)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise PlannerUnavailable(
-                    f"the planner does not answer: {self._explain() or error.code().name}"
-                ) from None
+                blamed = await self._dialer.explain(self._address) or self._explain() or error.code().name
+                raise PlannerUnavailable(f"the planner does not answer: {blamed}") from None
             LOG.warning("a plan took longer than %.0f s: the planner is started again", PLAN_SECONDS)
             self._kill()
             return Refused(

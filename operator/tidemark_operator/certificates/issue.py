@@ -1,0 +1,157 @@
+"""Making certificates, and reading from them what must be known later. Pure, but for the randomness of keys.
+
+Keys are of the curve P-256: made in a millisecond, and known to every TLS library. What a certificate is good for is
+said twice: by what it may be used for (a server's opens no connection, the operator's serves none), and by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tidemark_operator.certificates.validity import Validity
+from tidemark_operator.errors import CertificateRefused
+from tidemark_protocol.tls.identities import OPERATOR, Identity
+
+AUTHORITY_DAYS = 365
+LEAF_DAYS = 30
+EARLIER = timedelta(hours=1)
+"""Clocks may differ: a certificate begins to be valid before it is made."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A certificate and its key, in PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+def new_authority(now_ms: int) -> KeyPair:
+    """One that nobody trusts yet; no two have the same name."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Tidemark authority {own.digest.hex()[:16]}")])
+    built = (
+        _builder(name, name, key, now_ms, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(own, critical=False)
+    )
+    return KeyPair(_pem(built.sign(key, hashes.SHA256())), _key_pem(key))
+
+
+def issue(authority: KeyPair, identity: Identity, now_ms: int) -> KeyPair:
+    """A certificate for its holder: for calling if that is the operator, else for being called."""
+    issuer, issuer_key = _certificate(authority.certificate), _private(authority.key)
+    key = ec.generate_private_key(ec.SECP256R1())
+    calls = identity == OPERATOR
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
+    if not calls:
+        names.append(x509.DNSName(identity.host))
+    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if calls else ExtendedKeyUsageOID.SERVER_AUTH
+    built = (
+        _builder(x509.Name([]), issuer.subject, key, now_ms, LEAF_DAYS)
+        .add_extension(x509.SubjectAlternativeName(names), critical=True)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+    return KeyPair(_pem(built.sign(issuer_key, hashes.SHA256())), _key_pem(key))
+
+
+def validity(certificate: bytes) -> Validity:
+    """Raises CertificateRefused."""
+    found = _certificate(certificate)
+    return Validity(_ms(found.not_valid_before_utc), _ms(found.not_valid_after_utc))
+
+
+def holder(certificate: bytes) -> str:
+    """The URI that it says; raises CertificateRefused."""
+    try:
+        names = _certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ""
+    return ", ".join(names.get_values_for_type(x509.UniformResourceIdentifier))
+
+
+def is_signed_by(certificate: bytes, authority: bytes) -> bool:
+    """Raises CertificateRefused where one is none."""
+    try:
+        _certificate(certificate).verify_directly_issued_by(_certificate(authority))
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def belongs(pair: KeyPair) -> bool:
+    """Whether the key is the certificate's; raises CertificateRefused where one is none."""
+    own = _certificate(pair.certificate).public_key()
+    return isinstance(own, ec.EllipticCurvePublicKey) and own == _private(pair.key).public_key()
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now_ms: int, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - EARLIER)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _certificate(pem: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise CertificateRefused("what should be a certificate is none") from None
+
+
+def _private(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError):
+        raise CertificateRefused("what should be a certificate's key is none") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateRefused("a certificate's key is of another kind than this version makes")
+    return key
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,70 @@
+"""Servers that take one caller: the holder of a certificate that says who it is.
+
+    handshake   its certificate is of an authority in ca.crt, valid now, and made for calling   (gRPC, TLS 1.2 or 1.3)
+    each call   its certificate says `tidemark://operator`                                      (OnlyFrom)
+
+The folder is looked at in every handshake, so a new certificate needs no restart; connections that are there stay.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from tidemark_protocol.errors import CertificateUnreadable
+from tidemark_protocol.tls.folder import CertificateFolder, Material, Renewed
+from tidemark_protocol.tls.identities import Identity
+
+LOG = logging.getLogger(__name__)
+PEER_URI = "peer_uri"
+_KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
+
+
+def server_credentials(folder: CertificateFolder) -> Any:
+    """For `add_secure_port`; callers must show a certificate. Raises CertificateUnreadable."""
+    renewed = Renewed(folder)
+
+    def look() -> Any:
+        try:
+            found = renewed.look()
+        except CertificateUnreadable as error:
+            LOG.warning("the certificate stays as it was: %s", error)
+            return None
+        if found is None:
+            return None
+        LOG.info("a new certificate is in use, from %s", folder.path)
+        return _configuration(found)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(renewed.current), look, True)
+
+
+def _configuration(material: Material) -> Any:
+    pair = (material.key, material.certificate)
+    return grpc.ssl_server_certificate_configuration([pair], material.authorities)
+
+
+class OnlyFrom(grpc.ServerInterceptor):  # type: ignore[misc]
+    """Refuses every call of anybody else with PERMISSION_DENIED, before anything of it is read."""
+
+    def __init__(self, caller: Identity) -> None:
+        self._caller = caller
+
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        handler = continuation(details)
+        if handler is None:
+            return None
+        behaviours = {kind: getattr(handler, kind) for kind in _KINDS}
+        return handler._replace(**{kind: self._guarded(b) for kind, b in behaviours.items() if b is not None})
+
+    def _guarded(self, behaviour: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def guarded(request: Any, context: Any) -> Any:
+            said = context.auth_context().get(PEER_URI, ())
+            if list(said) != [self._caller.uri.encode()]:
+                who = ", ".join(uri.decode(errors="replace") for uri in said) or "somebody without a name"
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, f"only {self._caller} may call, and this is {who}")
+            return behaviour(request, context)
+
+        return guarded

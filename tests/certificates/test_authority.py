@@ -1,0 +1,90 @@
+"""The authority's life, step by step: when it goes on, and when it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.certificates.worlds import DAY_MS, START_MS, authority
+from tidemark_operator.certificates.authority import Authority, Step, advance, from_bag, to_bag
+from tidemark_operator.certificates.issue import new_authority
+from tidemark_operator.errors import CertificateRefused
+
+DUE_MS = START_MS + 244 * DAY_MS
+
+
+def after(authority: Authority, now_ms: int, spread: bool) -> Authority:
+    found = advance(authority, now_ms, spread, new_authority)
+    assert found is not None
+    return found
+
+
+def test_it_hands_over_in_three_steps() -> None:
+    """Who trusts whom, and who signs, in each."""
+    first = authority(START_MS)
+    introducing = after(first, DUE_MS, spread=True)
+    assert introducing.step is Step.INTRODUCING
+    assert introducing.successor is not None
+    assert introducing.signer == first.signer
+    assert introducing.bundle == first.signer.certificate + introducing.successor.certificate
+
+    replacing = after(introducing, DUE_MS, spread=True)
+    assert (replacing.step, replacing.signer) == (Step.REPLACING, introducing.successor)
+    assert replacing.bundle == introducing.successor.certificate + first.signer.certificate
+    assert first.signer.key not in to_bag(replacing).values()
+
+    steady = after(replacing, DUE_MS, spread=True)
+    assert (steady.step, steady.signer, steady.bundle) == (
+        Step.STEADY,
+        introducing.successor,
+        introducing.successor.certificate,
+    )
+
+
+def test_it_does_nothing_before_two_thirds_of_its_life() -> None:
+    """Whether or not all know it."""
+    for spread in (False, True):
+        assert advance(authority(START_MS), START_MS + 243 * DAY_MS, spread, new_authority) is None
+
+
+def test_it_waits_until_all_have_what_the_step_says() -> None:
+    """In both steps that somebody could be left behind in."""
+    introducing = after(authority(START_MS), DUE_MS, spread=False)
+    assert advance(introducing, DUE_MS + 30 * DAY_MS, False, new_authority) is None
+    replacing = after(introducing, DUE_MS, spread=True)
+    assert advance(replacing, DUE_MS + 300 * DAY_MS, False, new_authority) is None
+
+
+def test_one_that_expires_while_its_successor_is_introduced_waits_for_nobody() -> None:
+    """It is trusted by none any more, and its successor by some."""
+    introducing = after(authority(START_MS), DUE_MS, spread=False)
+    assert after(introducing, START_MS + 366 * DAY_MS, spread=False).step is Step.REPLACING
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_one_that_nobody_can_trust_any_more_is_replaced_at_once(steps: int) -> None:
+    """An operator that comes back after years."""
+    found = authority(START_MS)
+    for _ in range(steps):
+        found = after(found, DUE_MS, spread=True)
+    late = DUE_MS + 366 * DAY_MS
+    anew = after(found, late, spread=False)
+    assert (anew.step, anew.successor, anew.former) == (Step.STEADY, None, None)
+    assert anew.signer != found.signer
+    assert advance(anew, late, True, new_authority) is None
+
+
+def test_every_step_is_read_back_as_it_was_written() -> None:
+    """By the operator that goes on."""
+    found = authority(START_MS)
+    for _ in range(4):
+        assert from_bag(to_bag(found)) == found
+        found = after(found, DUE_MS, spread=True) if found.step is not Step.STEADY or found.since_ms == START_MS else found
+
+
+@pytest.mark.parametrize("wrong", ["format", "step", "since", "signer.crt", "signer.key"])
+def test_what_is_kept_and_not_whole_is_refused(wrong: str) -> None:
+    """It is no reason to make another, which nobody would trust."""
+    bag = dict(to_bag(authority(START_MS)))
+    del bag[wrong]
+    with pytest.raises(CertificateRefused):
+        from_bag(bag)
