@@ -75,10 +75,11 @@ def test_one_that_nobody_can_trust_any_more_is_replaced_at_once(steps: int) -> N
 
 def test_every_step_is_read_back_as_it_was_written() -> None:
     """By the operator that goes on."""
-    found = authority(START_MS)
-    for _ in range(4):
-        assert from_bag(to_bag(found)) == found
-        found = after(found, DUE_MS, spread=True) if found.step is not Step.STEADY or found.since_ms == START_MS else found
+    steady = authority(START_MS)
+    introducing = after(steady, DUE_MS, spread=True)
+    replacing = after(introducing, DUE_MS, spread=True)
+    for written in (steady, introducing, replacing, after(replacing, DUE_MS, spread=True)):
+        assert from_bag(to_bag(written)) == written
 
 
 @pytest.mark.parametrize("wrong", ["format", "step", "since", "signer.crt", "signer.key"])

@@ -27,8 +27,8 @@ async def diagnose(address: str, peer: Identity, authorities: bytes) -> str:
         return f"{peer} presented a certificate that is not trusted: {error.verify_message}"
     except ssl.SSLError as error:
         return f"{peer} does not speak TLS as we do: {error.reason or error}"
-    except (ConnectionResetError, asyncio.IncompleteReadError):
-        return f"{peer} ended the handshake: it may speak no TLS"
+    except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError):
+        return f"{peer} does not speak TLS as we do: it ended the handshake"
     except (OSError, TimeoutError):
         return ""
     if peer.uri in shown:
