@@ -24,6 +24,7 @@ from typing import Any
 
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.certificates.peers import Peers, Trusted
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
@@ -38,8 +39,11 @@ from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.orchestrator.process import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol.tls.identities import PLANNER
 
 LOG = logging.getLogger("tidemark_operator")
+CERTIFICATES = "certificates"
+"""In the state folder."""
 EXIT_FAILED = 1
 EXIT_NOT_LEADER = 3
 
@@ -54,6 +58,7 @@ class Options:
     gateway_file: Path
     planner: str | None
     metrics_port: int | None
+    mutual_tls: bool
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -73,6 +78,12 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
     parser.add_argument("--metrics-port", type=int, help="on 127.0.0.1, for Prometheus (default: none)")
+    parser.add_argument(
+        "--mutual-tls",
+        action="store_true",
+        help="replicas and the planner show certificates of this operator's, and ask it for one, as they do in a "
+        "cluster (default: on this machine, unix sockets that this user alone can enter are enough)",
+    )
     given = parser.parse_args(arguments)
     return Options(
         given.kubeconfig.absolute() if given.kubeconfig else None,
@@ -83,6 +94,7 @@ def parse(arguments: Sequence[str]) -> Options:
         (given.gateway_file or given.state_dir / "gateway.json").absolute(),
         given.planner,
         given.metrics_port,
+        given.mutual_tls,
     )
 
 
@@ -168,7 +180,9 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     leadership = Leadership(kube, options.lease_namespace, identity)
     await leadership.claim()
-    orchestrator = ProcessOrchestrator(options.state, planner=options.planner is None)
+    certificates = options.state / CERTIFICATES if options.mutual_tls else None
+    orchestrator = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
+    peers = Trusted() if certificates is None else await _proven(certificates)
     cache = Cache()
     world = World(
         kube=kube,
@@ -177,15 +191,28 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
         fleet=Fleet(leadership),
         orchestrator=orchestrator,
         planner=PlannerClient(
-            options.planner or orchestrator.planner_address, orchestrator.kill_planner, orchestrator.explain_planner
+            options.planner or orchestrator.planner_address,
+            orchestrator.kill_planner,
+            orchestrator.explain_planner,
+            peers.dialer(PLANNER),
         ),
         revisions=Revisions(kube),
         events=Events(kube, identity),
         leadership=leadership,
+        peers=peers,
     )
     operator = Operator(world, stop)
     world.fleet.listener = operator
     return operator, world
+
+
+async def _proven(folder: Path) -> Peers:
+    """Loaded only where it is wanted: what makes certificates is megabytes."""
+    from tidemark_operator.certificates.files import FileStore
+    from tidemark_operator.certificates.proven import Proven
+
+    store = FileStore(folder)
+    return await Proven.start(store, store.retain)
 
 
 def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
@@ -195,6 +222,7 @@ def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, An
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
+        ("certificates", world.peers.run()),
     ]
 
 

@@ -77,6 +77,12 @@ def showing(found: Material | None, peer: Identity, address: str) -> grpc.aio.Ch
     return grpc.aio.secure_channel(address, credentials, options=[("grpc.ssl_target_name_override", peer.host)])
 
 
+def showing_blocking(found: Material, peer: Identity, address: str) -> grpc.Channel:
+    """The same with threads: a stream that is refused while it sends tells why, which asyncio's may not."""
+    credentials = grpc.ssl_channel_credentials(found.authorities, found.key, found.certificate)
+    return grpc.secure_channel(address, credentials, options=[("grpc.ssl_target_name_override", peer.host)])
+
+
 def calling(signer: KeyPair, uris: tuple[str, ...], now: datetime) -> KeyPair:
     """A certificate for calling under any names, which the operator would never sign."""
     key = ec.generate_private_key(ec.SECP256R1())

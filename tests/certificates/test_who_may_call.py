@@ -11,7 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.certificates.peers import INCARNATION, calling, described, echo, replica, run, showing
+from tests.bounds import BOUND
+from tests.certificates.peers import INCARNATION, calling, described, echo, replica, run, showing, showing_blocking
 from tests.certificates.worlds import DAY_MS, R1, R2, material, written
 from tidemark_operator.certificates.dialing import Mutual
 from tidemark_operator.certificates.issue import new_authority
@@ -72,18 +73,15 @@ def test_every_kind_of_call_is_guarded(kind: str, tmp_path: Path) -> None:
     address = f"unix://{tmp_path}/s"
     method = "/Echo/" + kind.title().replace("_", "")
 
-    async def ask(shown: Material) -> bytes:
-        async with showing(shown, R1, address) as channel:
-            call = getattr(channel, kind)(method)
-            said = call(iter([b"x"]) if kind.startswith("stream") else b"x")
-            if kind.endswith("unary"):
-                return bytes(await said)
-            return b"".join([bytes(part) async for part in said])
+    def ask(shown: Material) -> bytes:
+        with showing_blocking(shown, R1, address) as channel:
+            said = getattr(channel, kind)(method)(iter([b"x"]) if kind.startswith("stream") else b"x", timeout=BOUND)
+            return bytes(said) if kind.endswith("unary") else b"".join(said)
 
     with echo(address, written(tmp_path / "tls", material(OURS, R1, NOW_MS))):
-        assert run(ask(material(OURS, OPERATOR, NOW_MS))) == b"x"
-        with pytest.raises(grpc.aio.AioRpcError, match=r"only the operator may call, and this is tidemark://replica"):
-            run(ask(forged(R2.uri)))
+        assert ask(material(OURS, OPERATOR, NOW_MS)) == b"x"
+        with pytest.raises(grpc.RpcError, match=r"only the operator may call, and this is tidemark://replica"):
+            ask(forged(R2.uri))
 
 
 ANSWERS: dict[str, tuple[Material | None, str]] = {

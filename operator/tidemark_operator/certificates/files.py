@@ -23,6 +23,11 @@ from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.folder import LINK
 
 
+def path_of(folder: Path, place: Place) -> Path:
+    """What a process is told as --tls-dir."""
+    return folder / ".".join(filter(None, place.key))
+
+
 class FileStore:
     """`folder` is this user's alone."""
 
@@ -30,8 +35,7 @@ class FileStore:
         self._folder = folder
 
     def path(self, place: Place) -> Path:
-        """The folder that a process is told."""
-        return self._folder / ".".join(filter(None, place.key))
+        return path_of(self._folder, place)
 
     async def load(self, place: Place) -> Kept | None:
         return await asyncio.to_thread(self._load, place)
@@ -97,7 +101,9 @@ def _turn(path: Path, bag: Mapping[str, bytes]) -> None:
         if not (path / name).is_symlink():
             _link(path / name, f"{LINK}/{name}")
     for old in path.glob("..*"):
-        if old.name not in (version, LINK):
+        if old.is_symlink() and old.name != LINK:
+            old.unlink()
+        elif not old.is_symlink() and old.name != version:
             shutil.rmtree(old, ignore_errors=True)
 
 

@@ -104,9 +104,10 @@ class Keeper:
             await self._ensure(holder)
 
     def retain(self, keys: Collection[tuple[str, str]]) -> None:
-        """All others need none any more; what they had goes with their owners."""
-        for key in self._holders.keys() - set(keys):
-            del self._holders[key]
+        """In namespaces, all others need none any more; what they had goes with their owners."""
+        for namespace, name in self._holders.keys() - set(keys):
+            if namespace:
+                del self._holders[namespace, name]
 
     async def run(self) -> None:
         """Until cancelled. What cannot be done now is tried again a minute later."""

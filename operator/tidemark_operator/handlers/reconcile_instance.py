@@ -6,6 +6,7 @@ instance is gone, or that is suspended is stopped, whatever event was missed.
 
 from __future__ import annotations
 
+from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
@@ -16,6 +17,7 @@ from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.settings import LOG_LEVEL
+from tidemark_protocol.tls.identities import replica_identity
 
 
 async def reconcile_instance(world: World, key: Key) -> None:
@@ -35,14 +37,28 @@ def prepare_instance(world: World, key: Key) -> None:
 
 
 async def reconcile_replica(world: World, key: Key) -> None:
+    """What it proves itself by is there before it is started."""
+    for replica in _wanted(world):
+        if (replica.meta.namespace, replica.meta.name) == (key.namespace, key.name):
+            await _prepare(world, key, replica)
     align_replicas(world)
+
+
+async def _prepare(world: World, key: Key, replica: ComputeReplica) -> None:
+    try:
+        await world.peers.prepare(replica.meta)
+    except CertificateRefused as refused:
+        await world.events.warn(key, replica.meta.uid, "CertificateRefused", str(refused))
+        raise
 
 
 def align_replicas(world: World) -> None:
     """Processes and connections are those that the resources ask for."""
     wanted = _wanted(world)
     for replica in wanted:
-        world.orchestrator.ensure(replica_spec(replica))
+        if world.peers.is_prepared(replica.meta):
+            world.orchestrator.ensure(replica_spec(replica))
+    world.peers.retain([replica.meta for replica in wanted])
     world.orchestrator.retain({str(replica.meta.uid) for replica in wanted})
     for key, _ in world.cache.all(INSTANCES):
         running = world.running(key.namespace, key.name)
@@ -54,7 +70,8 @@ def align_replicas(world: World) -> None:
         for name, replica in names.items():
             observed = world.orchestrator.observe(replica.meta.uid)
             if observed is not None and observed.address:
-                running.attach(ReplicaId(name), observed.address)
+                dialer = world.peers.dialer(replica_identity(key.namespace, name, replica.meta.uid))
+                running.attach(ReplicaId(name), observed.address, dialer)
 
 
 def replica_spec(replica: ComputeReplica) -> ReplicaSpec:

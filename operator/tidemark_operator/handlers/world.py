@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.certificates.peers import Peers, Trusted
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.cache import Cache, Key
@@ -32,6 +33,7 @@ class World:
     revisions: Revisions
     events: Events
     leadership: Leadership
+    peers: Peers = field(default_factory=Trusted)
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)

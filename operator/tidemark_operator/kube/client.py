@@ -143,6 +143,34 @@ class Kube:
         authority: str | None = (found.data or {}).get("client-ca-file")
         return authority
 
+    async def get_secret(self, namespace: str, name: str) -> Body | None:
+        """None: there is none."""
+        try:
+            return await self._secret(self._core.read_namespaced_secret, namespace, name=name)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def create_secret(self, namespace: str, body: Body) -> Body:
+        """Raises Conflict if it exists."""
+        return await self._secret(self._core.create_namespaced_secret, namespace, body=body)
+
+    async def replace_secret(self, namespace: str, name: str, body: Body) -> Body:
+        """Raises Conflict if somebody changed it since `body` was read."""
+        return await self._secret(self._core.replace_namespaced_secret, namespace, name=name, body=body)
+
+    async def _secret(self, call: Any, namespace: str, **arguments: Any) -> Body:
+        """What the API server says of a Secret may repeat what is in it: of a refusal only its kind is told."""
+        try:
+            found = await _request(call, namespace=namespace, **arguments)
+        except ApiError as error:
+            said = str(error).partition(":")[0] if error.status else str(error)
+            name = arguments.get("name") or arguments["body"]["metadata"]["name"]
+            raise type(error)(error.status, f"Secret {namespace}/{name}: {said}") from None
+        body: Body = self._core.api_client.sanitize_for_serialization(found)
+        return body
+
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """Raises Conflict if somebody changed it since `body` was read."""
         call = self._objects.replace_namespaced_custom_object

@@ -2,6 +2,7 @@
 
     STATE/replicas/<uid>/     home of a replica (see record.py)
     STATE/planner/            home of the planner
+    STATE/certificates/       with --mutual-tls (certificates/files.py)
     SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
 
 A next operator finds the homes, adopts what runs in the shape that is wanted, and drops what has no resource any more.
@@ -19,6 +20,10 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tidemark_operator.certificates.files import path_of
+from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
+from tidemark_operator.certificates.names import replica_secret
+from tidemark_operator.certificates.store import Place
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
 from tidemark_operator.orchestrator.interface import Observation, ReplicaSpec
@@ -36,9 +41,15 @@ PASSED_ON = (
 
 
 class ProcessOrchestrator:
-    def __init__(self, state: Path, environment: Mapping[str, str] = os.environ, planner: bool = True) -> None:
-        """`planner` False: one runs elsewhere, and none here."""
-        self._state = state.absolute()
+    def __init__(
+        self,
+        state: Path,
+        environment: Mapping[str, str] = os.environ,
+        planner: bool = True,
+        certificates: Path | None = None,
+    ) -> None:
+        """`planner` False: one runs elsewhere, and none here. `certificates`: where children find theirs."""
+        self._state, self._certificates = state.absolute(), certificates
         self._sockets = socket_folder(self._state)
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
         for folder in (self._state, self._replicas):
@@ -109,12 +120,16 @@ class ProcessOrchestrator:
         socket = self._socket(replica.key)
         scratch = self._replicas / replica.key / "scratch"
         command = replica_command(replica, f"unix://{socket}", scratch)
+        command += self._tls(Place(replica_secret(replica.name), replica.namespace))
         return Shape(command, self._environment, socket)
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)
         command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}")
-        return Shape(command, self._environment, socket)
+        return Shape(command + self._tls(Place(PLANNER_CERTIFICATE)), self._environment, socket)
+
+    def _tls(self, place: Place) -> tuple[str, ...]:
+        return () if self._certificates is None else ("--tls-dir", str(path_of(self._certificates, place)))
 
 
 def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:

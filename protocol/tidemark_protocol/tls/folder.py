@@ -19,7 +19,6 @@ from tidemark_protocol.errors import CertificateUnreadable
 CERTIFICATE, KEY, AUTHORITIES = "tls.crt", "tls.key", "ca.crt"
 FILES = (CERTIFICATE, KEY, AUTHORITIES)
 LINK = "..data"
-Version = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -36,22 +35,17 @@ class CertificateFolder:
         self.path = path
 
     def read(self) -> Material:
-        """Raises CertificateUnreadable."""
-        try:
-            place = self._place()
-            found = _read(place)
-            _check(place, found)
-            if _read(place) != found:
-                raise CertificateUnreadable(f"{self.path} changed while it was read")
-            return found
-        except OSError as error:
-            message = f"{error.filename or self.path} cannot be read: {error.strerror}"
-            raise CertificateUnreadable(message) from None
-
-    def version(self) -> Version:
-        """Another one after every change."""
+        """Checked, and of one moment. Raises CertificateUnreadable."""
         place = self._place()
-        return tuple(_stat(place / name) for name in FILES)
+        found = _content(place)
+        _check(place, found)
+        if _content(place) != found:
+            raise CertificateUnreadable(f"{self.path} changed while it was read")
+        return found
+
+    def content(self) -> Material:
+        """What is there, right or not. Raises CertificateUnreadable."""
+        return _content(self._place())
 
     def _place(self) -> Path:
         link = self.path / LINK
@@ -64,33 +58,28 @@ class Renewed:
     def __init__(self, folder: CertificateFolder) -> None:
         """Raises CertificateUnreadable: there must be one to begin with."""
         self._folder, self._lock = folder, threading.Lock()
-        self._seen: Version | None = None
+        self._refused: Material | str | None = None
         self.current = folder.read()
 
     def look(self) -> Material | None:
         """What is there now, if it is new. Raises CertificateUnreadable, once for each change: the last one stays."""
         with self._lock:
-            version = self._folder.version()
-            if version == self._seen:
+            try:
+                found: Material | str = self._folder.content()
+            except CertificateUnreadable as error:
+                found = str(error)
+            if found in (self.current, self._refused):
                 return None
-            self._seen = version
-            found = self._folder.read()
-            if found == self.current:
-                return None
-            self.current = found
-            return found
+            self._refused = found
+            self.current = self._folder.read()
+            return self.current
 
 
-def _stat(path: Path) -> tuple[int, ...]:
+def _content(place: Path) -> Material:
     try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-
-
-def _read(place: Path) -> Material:
-    certificate, key, authorities = ((place / name).read_bytes() for name in FILES)
+        certificate, key, authorities = ((place / name).read_bytes() for name in FILES)
+    except OSError as error:
+        raise CertificateUnreadable(f"{error.filename or place} cannot be read: {error.strerror}") from None
     return Material(certificate, key, authorities)
 
 
@@ -98,7 +87,7 @@ def _check(place: Path, found: Material) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_cert_chain(place / CERTIFICATE, place / KEY, password=_no_password)
-    except (ssl.SSLError, ValueError):
+    except (OSError, ValueError):  # an SSLError is an OSError, and a file may be gone by now
         raise CertificateUnreadable(f"{place}: {CERTIFICATE} and {KEY} are no certificate and its key") from None
     try:
         context.load_verify_locations(cadata=found.authorities.decode("ascii"))

@@ -1,0 +1,49 @@
+"""What the rest of the operator asks about certificates, whether there are any or not. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Protocol
+
+from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.resources.meta import Meta
+from tidemark_protocol.tls.identities import Identity
+
+
+class Peers(Protocol):
+    """Those that the operator calls: replicas, and the planner."""
+
+    def dialer(self, peer: Identity) -> Dialer:
+        """How it is reached."""
+
+    async def prepare(self, replica: Meta) -> None:
+        """The ComputeReplica's processes have what they need in order to be called. Raises OperatorError."""
+
+    def is_prepared(self, replica: Meta) -> bool:
+        """Since it was retained last."""
+
+    def retain(self, replicas: Collection[Meta]) -> None:
+        """No others are there any more."""
+
+    async def run(self) -> None:
+        """Renews what is due, until cancelled."""
+
+
+class Trusted:
+    """Peers behind unix sockets that nobody else can reach: they show nothing."""
+
+    def dialer(self, peer: Identity) -> Dialer:
+        return PLAIN
+
+    async def prepare(self, replica: Meta) -> None:
+        return
+
+    def is_prepared(self, replica: Meta) -> bool:
+        return True
+
+    def retain(self, replicas: Collection[Meta]) -> None:
+        return
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()

@@ -1,0 +1,84 @@
+"""Certificates as Secrets, each written whole, by resource version: of two operators one wins, and the other looks.
+
+metadata.labels              compute.tidemark.dev/certificate: authority | leaf      without it, it is another's
+metadata.ownerReferences     the ComputeReplica: the Secret goes with it
+type                         kubernetes.io/tls for what pods mount, Opaque for the authority
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from tidemark_operator.certificates.names import MANAGED_LABEL, SECRET_TYPE
+from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
+from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.kube.client import REPLICAS, ApiError, Body, Conflict, Kube
+from tidemark_operator.kube.revisions import Owner
+
+OPAQUE = "Opaque"
+
+
+class SecretStore:
+    """`namespace`: the operator's own."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube, self._namespace = kube, namespace
+
+    async def load(self, place: Place) -> Kept | None:
+        body = await self._kube.get_secret(self._where(place), place.name)
+        return None if body is None else parse_secret(place, body)
+
+    async def create(self, place: Place, bag: Bag) -> None:
+        try:
+            await self._kube.create_secret(self._where(place), build_secret(place, bag))
+        except Conflict as error:
+            raise Taken(str(error)) from None
+
+    async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
+        body = build_secret(place, bag, kept.version)
+        try:
+            await self._kube.replace_secret(self._where(place), place.name, body)
+        except Conflict as error:
+            raise Taken(str(error)) from None
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            raise Taken(str(error)) from None
+
+    def _where(self, place: Place) -> str:
+        return place.namespace or self._namespace
+
+
+def build_secret(place: Place, bag: Bag, version: str = "") -> Body:
+    """`version`: of what it takes the place of."""
+    metadata: dict[str, Any] = {"name": place.name, "labels": {MANAGED_LABEL: "leaf" if place.mounted else "authority"}}
+    if place.owner is not None:
+        metadata["ownerReferences"] = [Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()]
+    if version:
+        metadata["resourceVersion"] = version
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": SECRET_TYPE if place.mounted else OPAQUE,
+        "data": {name: base64.b64encode(content).decode() for name, content in bag.items()},
+    }
+
+
+def parse_secret(place: Place, body: Body) -> Kept:
+    """Raises CertificateRefused for one that is not ours."""
+    metadata = body["metadata"]
+    expected = SECRET_TYPE if place.mounted else OPAQUE
+    if MANAGED_LABEL not in (metadata.get("labels") or {}) or body.get("type") != expected:
+        where = f"{metadata.get('namespace', place.namespace)}/{place.name}"
+        raise CertificateRefused(
+            f"Secret {where} is in the way: it was not made by the operator, which needs the name for certificates; "
+            "delete it, or rename what it is of"
+        )
+    try:
+        bag = {name: base64.b64decode(value, validate=True) for name, value in (body.get("data") or {}).items()}
+    except binascii.Error:
+        bag = {}
+    return Kept(bag, metadata["resourceVersion"])

@@ -1,0 +1,213 @@
+"""Certificates as Secrets of a real API server: made once, gone with their owner, and nobody else's overwritten."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.bounds import until
+from tests.certificates.worlds import START_MS, Clock
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.certificates import leaf as leaves
+from tidemark_operator.certificates.authority import Step
+from tidemark_operator.certificates.issue import holder, is_signed_by
+from tidemark_operator.certificates.keeper import Keeper
+from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, replica_secret
+from tidemark_operator.certificates.proven import identity_of, place_of
+from tidemark_operator.certificates.secrets import SecretStore, build_secret
+from tidemark_operator.certificates.store import Place, Taken
+from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.kube.client import REPLICAS, ApiError, Kube
+from tidemark_operator.resources.meta import Meta
+
+pytestmark = pytest.mark.cluster
+Scenario = Callable[[Kube, Kube], Awaitable[None]]
+
+
+@pytest.fixture
+def run(kinds_installed: ControlPlane) -> Callable[[Scenario], None]:
+    """Runs a scenario with two clients of the control plane, as two operators have."""
+
+    def run(scenario: Scenario) -> None:
+        async def with_clients() -> None:
+            config = kinds_installed.kubeconfig
+            async with Kube.connect(config) as one, Kube.connect(config) as other:
+                await scenario(one, other)
+
+        asyncio.run(with_clients())
+
+    return run
+
+
+async def replica(kube: Kube, namespace: str, name: str = "r1") -> Meta:
+    limits = {"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}
+    body = {"metadata": {"name": name}, "spec": {"instance": "default", **limits}}
+    return Meta.parse(await kube.create(REPLICAS, namespace, body))
+
+
+async def started(kube: Kube, namespace: str, clock: Clock) -> Keeper:
+    keeper = Keeper(SecretStore(kube, namespace), clock)
+    await keeper.start()
+    return keeper
+
+
+async def held(kube: Kube, namespace: str, meta: Meta) -> None:
+    keeper = await started(kube, namespace, Clock())
+    await keeper.hold(place_of(meta), identity_of(meta))
+
+
+def secret(plane: ControlPlane, namespace: str, name: str) -> str:
+    return plane.kubectl("-n", namespace, "get", "secret", name, "-o", "yaml", "--ignore-not-found")
+
+
+def test_of_two_operators_that_start_at_once_one_makes_the_authority(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """And one the certificate of a replica: the API server settles it."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        clock = Clock()
+        meta = await replica(one, namespace)
+        first, second = await asyncio.gather(*(started(kube, namespace, clock) for kube in (one, other)))
+        assert first.material().authorities == second.material().authorities
+        place, identity = place_of(meta), identity_of(meta)
+        await asyncio.gather(first.hold(place, identity), second.hold(place, identity))
+        body = await one.get_secret(namespace, replica_secret("r1"))
+        assert body is not None
+        assert body["type"] == "kubernetes.io/tls"
+        assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [meta.uid]
+        certificate = base64.b64decode(body["data"]["tls.crt"])
+        assert holder(certificate) == identity.uri
+        assert is_signed_by(certificate, first.material().authorities)
+        for keeper in (first, second):
+            await keeper.look()
+        again = await one.get_secret(namespace, replica_secret("r1"))
+        assert again is not None
+        assert again["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
+
+    run(scenario)
+
+
+def test_an_authority_hands_over_while_two_operators_look_at_it(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """Each writes by what it has read, so no step is taken twice."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        clock = Clock()
+        meta = await replica(one, namespace)
+        keepers = [await started(kube, namespace, clock) for kube in (one, other)]
+        for keeper in keepers:
+            await keeper.hold(place_of(meta), identity_of(meta))
+        before, steps = keepers[0].material().authorities, []
+        clock.forward(days=244)
+        for _ in range(4):
+            await asyncio.gather(*(keeper.look() for keeper in keepers))
+            for keeper in keepers:
+                await keeper.look()
+            steps.append(keepers[0].step)
+            clock.forward(days=1 / 12)
+        assert steps == [Step.INTRODUCING, Step.REPLACING, Step.STEADY, Step.STEADY]
+        assert keepers[0].material().authorities == keepers[1].material().authorities != before
+        kept = await SecretStore(one, namespace).load(place_of(meta))
+        leaf = leaves.from_bag(kept.bag) if kept else None
+        assert leaf is not None
+        assert leaf.authorities == keepers[0].material().authorities
+
+    run(scenario)
+
+
+def test_a_secret_goes_with_its_replica_and_the_next_one_of_the_name_has_its_own(
+    run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane
+) -> None:
+    """Whether the former's is collected before the next one comes, or after."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        keeper = await started(one, namespace, Clock())
+        first = await replica(one, namespace)
+        await keeper.hold(place_of(first), identity_of(first))
+        await one.delete(REPLICAS, namespace, "r1", first.uid)
+        second = await replica(one, namespace)
+        await keeper.hold(place_of(second), identity_of(second))
+        body = await one.get_secret(namespace, replica_secret("r1"))
+        assert body is not None
+        assert holder(base64.b64decode(body["data"]["tls.crt"])) == identity_of(second).uri
+        assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [second.uid]
+        await one.delete(REPLICAS, namespace, "r1", second.uid)
+        until(lambda: not secret(kinds_installed, namespace, replica_secret("r1")))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("name", [AUTHORITY, replica_secret("r1")])
+def test_a_secret_of_somebody_else_is_refused_and_left_as_it_is(
+    run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane, name: str
+) -> None:
+    """It may be the only copy of something."""
+    kinds_installed.kubectl("-n", namespace, "create", "secret", "generic", name, "--from-literal=tls.key=hunter2")
+    before = secret(kinds_installed, namespace, name)
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        meta = await replica(one, namespace)
+        with pytest.raises(CertificateRefused, match=f"{namespace}/{name} is in the way") as refused:
+            await held(one, namespace, meta)
+        assert "hunter2" not in str(refused.value)
+
+    run(scenario)
+    assert secret(kinds_installed, namespace, name) == before
+
+
+def test_who_writes_what_it_has_not_read_last_is_told(run: Callable[[Scenario], None], namespace: str) -> None:
+    """Somebody changed it, made it, or deleted it."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        store, place = SecretStore(one, namespace), Place(AUTHORITY, mounted=False)
+        await store.create(place, {"a": b"1"})
+        with pytest.raises(Taken):
+            await store.create(place, {"a": b"2"})
+        kept = await store.load(place)
+        assert kept is not None
+        await SecretStore(other, namespace).replace(place, {"a": b"3"}, kept)
+        with pytest.raises(Taken):
+            await store.replace(place, {"a": b"4"}, kept)
+        gone = Place("gone")
+        with pytest.raises(Taken):
+            await store.replace(gone, dict.fromkeys(("tls.crt", "tls.key"), b""), kept)
+
+    run(scenario)
+
+
+def test_what_the_api_server_refuses_is_told_without_what_was_in_it(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """Its answer repeats what it does not like."""
+    hidden = base64.b64encode(b"hunter2").decode()
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        body: dict[str, Any] = build_secret(Place("x", mounted=False), {})
+        for wrong in ({"data": {"not a key " + hidden: hidden}}, {"metadata": {"name": "x", "labels": {"a": hidden}}}):
+            with pytest.raises(ApiError, match=f"Secret {namespace}/x: 422") as refused:
+                await one.create_secret(namespace, {**body, **wrong})
+            assert hidden not in str(refused.value)
+
+    run(scenario)
+
+
+def test_events_and_statuses_never_have_anything_of_a_secret(
+    run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane
+) -> None:
+    """Whoever may read all of our kinds learns no key."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        keeper = await started(one, namespace, Clock(START_MS))
+        meta = await replica(one, namespace)
+        await keeper.hold(place_of(meta), identity_of(meta))
+
+    run(scenario)
+    for kinds in ("events", "computereplicas,computeinstances", "controllerrevisions,leases"):
+        assert "PRIVATE" not in kinds_installed.kubectl("-n", namespace, "get", kinds, "-o", "yaml")
+    assert MANAGED_LABEL in secret(kinds_installed, namespace, replica_secret("r1"))
