@@ -26,12 +26,10 @@ from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRe
 from tidemark_protocol.responses import Status
 from tidemark_protocol.types import Column
 from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.driver import DataflowDriver, Surroundings
+from tidemark_replica.driver import DataflowDriver
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.metrics import Metrics
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.shards import ShardHandles
-from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder
 
 EXPORT = GlobalId("task")
@@ -97,16 +95,7 @@ class Replica:
         self.loop = Loop(handles)
         loop = self.loop
         self._renderer = Renderer(SparkHolder(lambda: session), folder)
-        around = Surroundings(
-            self._renderer,
-            loop.handles,
-            loop.watch,
-            loop.jobs,
-            loop.jobs,
-            loop.said.append,
-            Metrics(),
-            ClientSinks(loop.said.append, lambda: True, lambda: session, lambda: str(folder)),
-        )
+        around = loop.surroundings(self._renderer, session, folder)
         self._installed = InstalledDataflow(description, {})
         self._driver = DataflowDriver(self._installed, around, self._refused)
         export = self._installed.exports[EXPORT]

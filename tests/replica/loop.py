@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from tests.bounds import BOUND
 from tidemark_protocol.responses import Response
+from tidemark_replica.driver import Surroundings
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Call, Mailbox
+from tidemark_replica.metrics import Metrics
+from tidemark_replica.rendering import Renderer
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.clients import ClientSinks
 
 
 class Loop:
@@ -33,3 +39,9 @@ class Loop:
             event = self.mailbox.take(time.monotonic() + 0.02)
             if isinstance(event, Call):
                 event.run()
+
+    def surroundings(self, renderer: Renderer, session: Any, folder: Path) -> Surroundings:
+        """What drivers of dataflows are given; copies go below `folder`."""
+        say = self.said.append
+        clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder))
+        return Surroundings(renderer, self.handles, self.watch, self.jobs, self.jobs, say, Metrics(), clients)

@@ -21,11 +21,9 @@ from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, row_columns
-from tidemark_replica.driver import DataflowDriver, Surroundings
+from tidemark_replica.driver import DataflowDriver
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.metrics import Metrics
 from tidemark_replica.rendering import Renderer
-from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.spark_session import SparkHolder
 
 LOSER, OTHER = GlobalId("loser"), GlobalId("other")
@@ -38,16 +36,7 @@ class TwoDataflows:
         self.loop = loop = Loop()
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = Surroundings(
-            self.renderer,
-            loop.handles,
-            loop.watch,
-            loop.jobs,
-            loop.jobs,
-            loop.said.append,
-            Metrics(),
-            ClientSinks(loop.said.append, lambda: True, lambda: session, lambda: str(folder)),
-        )
+        around = loop.surroundings(self.renderer, session, folder)
         descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
         self._drivers = [DataflowDriver(d, around, _refused) for d in self.installed.values()]
