@@ -34,7 +34,7 @@ from tidemark_replica.reconcile import Candidate, Verdict, export_set, reconcile
 LOG = logging.getLogger(__name__)
 FEW = 16
 """So many dataflows are all looked at whenever anything has happened."""
-REST = 50
+REST = 100
 """More of them, beyond those that something has happened to, only so much more rarely than it takes."""
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
@@ -84,6 +84,7 @@ class Dataflows:
         self._start, self._send, self._peek_hold = start, send, peek_hold
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
+        self._awake: dict[InstalledDataflow, None] = {}
         self._clock, self._rested = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
@@ -100,7 +101,7 @@ class Dataflows:
         if taken:
             raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
         imported = {i.id: self.find(i.id) for i in description.index_imports}
-        dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None})
+        dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None}, self._awake)
         for exporter in dataflow.imports.values():
             exporter.importers.add(dataflow)
         self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
@@ -144,8 +145,7 @@ class Dataflows:
         pauses after failures and peeks' holds. Says whether it was all."""
         began = self._clock()
         everything = began >= self._rested
-        for dataflow, driver in [(f, d) for f, d in self._installed.items() if everything or f.awake]:
-            dataflow.awake = False
+        for dataflow, driver in self._due(everything):
             if driver is not None:
                 self._compact_indexes(dataflow, driver)
                 if dataflow.scheduled:
@@ -155,6 +155,14 @@ class Dataflows:
             ended = self._clock()
             self._rested = ended + REST * (ended - began)
         return everything
+
+    def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
+        """One after the other: what happens while one is looked at may wake others, for the next time. The end of a
+        job wakes even a dataflow that is no more."""
+        for dataflow in list(self._installed if everything else self._awake):
+            self._awake.pop(dataflow, None)
+            if dataflow in self._installed:
+                yield dataflow, self._installed[dataflow]
 
     @property
     def are_stepping(self) -> bool:

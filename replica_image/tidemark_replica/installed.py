@@ -21,7 +21,13 @@ from tidemark_replica.reporting import Observed
 class InstalledDataflow:
     """What the replica knows of a dataflow; `imports` are the exporters of the indexes it reads."""
 
-    def __init__(self, description: DataflowDescription, imports: Mapping[GlobalId, InstalledDataflow]) -> None:
+    def __init__(
+        self,
+        description: DataflowDescription,
+        imports: Mapping[GlobalId, InstalledDataflow],
+        awake: dict[InstalledDataflow, None] | None = None,
+    ) -> None:
+        """`awake`: where it enters itself when something has happened that may let it go on, or is to be told."""
         self.description = description
         self.imports = imports
         self.digest = description.plan_digest
@@ -32,14 +38,14 @@ class InstalledDataflow:
         as_of = Frontier.at(description.as_of)
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
         self.importers: set[InstalledDataflow] = set()
-        self.awake = True
-        """Something has happened that may let it go on, or is to be told."""
+        self._awake = {} if awake is None else awake
         self.looking = 0
         """So many looks are under way whose outcome a Status tells; none may follow the report that it has ended."""
+        self.wake()
 
     def wake(self) -> None:
         """Maintenance looks at it next time, whatever else there is."""
-        self.awake = True
+        self._awake[self] = None
 
     def progress(self, reached: Frontier) -> None:
         """A step has happened: whoever reads it may go on, and what it reads may be compacted."""

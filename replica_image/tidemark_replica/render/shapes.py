@@ -21,8 +21,8 @@ from tidemark_replica.render.frames import StageFrame
 from tidemark_replica.render.prepare import prepare
 from tidemark_replica.render.runner import Work
 
-EXCHANGE_ROWS = 200_000
-"""A fragment that reads more updates than that runs in several tasks."""
+EXCHANGE_ROWS = 300_000
+"""A fragment that reads more updates than that runs in several tasks; on two cores, aggregations gain from there on."""
 
 
 @dataclass(frozen=True)
