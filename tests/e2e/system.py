@@ -55,6 +55,8 @@ class System:
     namespace: str
     home: Path
     operator: subprocess.Popen[bytes] | None = None
+    arguments: tuple[str, ...] = ()
+    """Of the operator, besides."""
 
     # --- processes ---
 
@@ -66,6 +68,7 @@ class System:
             *("--kubeconfig", str(self.plane.kubeconfig), "--state-dir", str(self.home / "operator")),
             *("--namespace", self.namespace, "--lease-namespace", self.namespace),
             *("--gateway-file", str(self.home / "gateway.json")),
+            *self.arguments,
         ]
         with (self.home / "operator.log").open("ab") as log:
             self.operator = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -216,11 +219,11 @@ def revisions(system: System, dataflow: str) -> list[str]:
 
 
 @contextmanager
-def running(plane: ControlPlane, namespace: str, home: Path) -> Iterator[System]:
-    """A system whose operator runs; nothing of it is left afterwards."""
+def running(plane: ControlPlane, namespace: str, home: Path, *arguments: str) -> Iterator[System]:
+    """A system whose operator runs, with these arguments besides; nothing of it is left afterwards."""
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHECKOUT / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(CHECKOUT / "crds"))
-    system = System(plane, namespace, home)
+    system = System(plane, namespace, home, arguments=arguments)
     try:
         system.start_operator()
         yield system
