@@ -3,8 +3,7 @@
     Plain     a unix socket in a folder that this user alone can enter
     Mutual    shows the operator's certificate, and takes nobody but the one peer for an answer
 
-A channel keeps the certificate that it was opened with; so a new connection is a new channel. Imports no more than
-gRPC: where there are no certificates, what makes them is not loaded.
+A channel keeps the certificate that it was opened with; so a new connection is a new channel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rest of the operator asks about certificates, whether there are any or not. Imports nothing heavy."""
+"""What the rest of the operator asks about certificates, whether there are any or not."""
 
 from __future__ import annotations
 
