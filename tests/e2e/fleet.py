@@ -22,6 +22,7 @@ from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowGone, IngestionReported
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.succession import Succession
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import Command, IndexTarget, InstanceConfig, Peek
@@ -61,17 +62,36 @@ class Fleet:
         """Without waiting for it to answer."""
         self._do(lambda: self.instance.attach(ReplicaId(name), address))
 
-    def create(self, description: DataflowDescription, *read: ShardMetadata) -> None:
+    def detach(self, name: str) -> None:
+        """Nobody speaks to it any more; its process goes on."""
+        self._do(lambda: self.instance.detach(ReplicaId(name)))
+
+    def create(
+        self, description: DataflowDescription, *read: ShardMetadata, succession: Succession | None = None
+    ) -> None:
+        """`succession`: it is to take over from another one."""
+
         def create() -> None:
             for shard in read:
                 self.shards.register(shard.shard_id, shard.location, LAG_MS)
             for sink in description.sink_exports:
                 shard = sink.sink.shard  # type: ignore[union-attr]
                 self.shards.register(shard.shard_id, shard.location, LAG_MS)
-            self.instance.core.create(Dataflow(description.name, description, LAG_MS), WriterTerm(1))
+            dataflow = Dataflow(description.name, description, LAG_MS, succession)
+            self.instance.core.create(dataflow, WriterTerm(1))
             self.instance.flush()
 
         self._do(create)
+
+    def take_over(self, name: str, old: str) -> None:
+        """It may write, under a later term, and the old one goes: at one moment."""
+
+        def take_over() -> None:
+            self.instance.drop(old)
+            self.instance.core.take_over(name, WriterTerm(2))
+            self.instance.flush()
+
+        self._do(take_over)
 
     def drop(self, name: str) -> None:
         self._do(lambda: self.instance.drop(name))
