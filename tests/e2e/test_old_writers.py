@@ -50,9 +50,10 @@ def test_crash_a_replica_with_the_old_revision_that_still_tries_to_write_is_fenc
 ) -> None:
     """Times before the take-over stay as they were, those after it are the new revision's alone; spoken to again, the
     replica has the new one."""
-    for each in (r1, r2):
-        fleet.attach(each.name, each.proxy.address)
+    fleet.attach("r1", r1.proxy.address)
     data = Data(fleet, tmp_path)
+    data.follows(r1)  # one Spark starts after the other
+    fleet.attach("r2", r2.proxy.address)
     data.follows(r1, r2)
     lose(fleet, r2)
 
