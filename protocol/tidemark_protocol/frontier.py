@@ -45,6 +45,7 @@ class Frontier:
         return _known(MIN_TIME)
 
     @staticmethod
+    @lru_cache(maxsize=16_384)
     def decode(number: int) -> Frontier:
         """The frontier that `encode` wrote; raises ValueError for what it cannot have written."""
         return _known(None if number == EMPTY_SENTINEL else int(number))

@@ -105,9 +105,10 @@ def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:
 
 
 def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
-    write = Frontier.decode(m.write) if m.HasField("write") else None
-    input = Frontier.decode(m.input) if m.HasField("input") else None
-    output = Frontier.decode(m.output) if m.HasField("output") else None
+    # a number that is not 0 is there: to look is half the price of asking
+    write = Frontier.decode(number) if (number := m.write) or m.HasField("write") else None
+    input = Frontier.decode(number) if (number := m.input) or m.HasField("input") else None
+    output = Frontier.decode(number) if (number := m.output) or m.HasField("output") else None
     return responses.Frontiers(global_id(m.id), write, input, output)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.hydrating import Hydrating, hydrating
-from tidemark_operator.controller.read_policy import before, bounded, trailing
+from tidemark_operator.controller.read_policy import before, is_vouched, trailing
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.responses import Frontiers
@@ -62,23 +62,30 @@ class OnReplica:
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
     def take(self, report: Frontiers) -> bool:
-        """Whether anything advanced."""
-        advanced = False
-        for kind, new, known in (
-            ("write", report.write, self.write),
-            ("input", report.input, self.input),
-            ("output", report.output, self.output),
-        ):
-            if new is None or new is known:
-                continue
-            if new < (known or self.as_of):
-                self.refused_reports += 1
-            elif new != known:
-                setattr(self, kind, new)
-                advanced = True
+        """Whether anything advanced. Kind by kind, without a loop: it is asked some ten thousand times a second."""
+        write, input, output = self.write, self.input, self.output
+        if (new := report.write) is not None and new is not write:
+            self.write = self._later(new, write)
+        if (new := report.input) is not None and new is not input:
+            self.input = self._later(new, input)
+        if (new := report.output) is not None and new is not output:
+            self.output = self._later(new, output)
+        advanced = self.write is not write or self.input is not input or self.output is not output
         if advanced and self.statuses:
             self._recovered()
         return advanced
+
+    def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
+        """`new` where it is beyond `known`, or is the first and not before the as_of; else what is known."""
+        if known is None:
+            if self.as_of <= new:
+                return new
+        elif known < new:
+            return new
+        elif known <= new:
+            return known
+        self.refused_reports += 1
+        return known
 
     def _recovered(self) -> None:
         """What failed and was tried again has happened now."""
@@ -153,7 +160,7 @@ class Collection:
         write = state.write
         if write is None or self.dropped or (self.write is not None and write <= self.write):
             return True
-        if write <= bounded(write, now_ms):
+        if is_vouched(write, now_ms):
             self.write = write
         return True
 

@@ -133,8 +133,8 @@ class Dataflows:
 
     def compare(self, now_ms: int) -> None:
         """Notes it where a dataflow is level with its predecessor."""
-        for dataflow in (self._by_owner[owner] for owner in self._successors):
-            exports = self.collections_of(dataflow.owner)
+        for owner in self._successors:
+            dataflow, exports = self._by_owner[owner], self.collections_of(owner)
             if dataflow.succession is not None and is_level(dataflow.succession, exports, self._collections):
                 dataflow.level_ms = now_ms
 

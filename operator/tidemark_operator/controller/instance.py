@@ -161,13 +161,15 @@ class Instance:
         if link is None:
             return []
         link.observe(response)
-        cleared = [HydratedAsSuspect(owner) for owner in link.cleared()]
-        return [*cleared, *self._take(replica, response, now_ms)]
+        notices = self._take(replica, response, now_ms)
+        if cleared := link.cleared():
+            return [*map(HydratedAsSuspect, cleared), *notices]
+        return notices
 
     def _take(self, replica: ReplicaId, response: Response, now_ms: int) -> list[Notice]:
         match response:
-            case Frontiers(id):
-                return [] if self._transients.has(id) else self._frontiers(replica, response, now_ms)
+            case Frontiers():
+                return [] if self._transients.has(response.id) else self._frontiers(replica, response, now_ms)
             case SubscribeResponse() | CopyToResponse():
                 return self._transient(replica, response, now_ms)
             case PeekResponse():
@@ -276,7 +278,8 @@ class Instance:
             return []
         was_hydrated = collection.hydrated
         collection.observe(replica, report, now_ms)
-        notices = self._view_advanced(collection.shard, collection.write)
+        shard = collection.shard
+        notices = [] if shard is None else self._view_advanced(shard, collection.write)
         if collection.dropped:
             return notices + self._reap()
         self.dataflows.compare(now_ms)
@@ -284,9 +287,9 @@ class Instance:
             notices.append(DataflowChanged(collection.owner))
         return notices
 
-    def _view_advanced(self, shard: ShardId | None, write: Frontier | None) -> list[Notice]:
+    def _view_advanced(self, shard: ShardId, write: Frontier | None) -> list[Notice]:
         """A view's write frontier is its shard's upper."""
-        if shard is None or write is None:
+        if write is None:
             return []
         known = self.shards.frontiers(shard)
         since = known.since if known else Frontier.minimum()

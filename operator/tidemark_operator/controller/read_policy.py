@@ -25,4 +25,9 @@ def before(upper: Frontier) -> Frontier:
 
 def bounded(upper: Frontier, now_ms: int) -> Frontier:
     """`upper` as far as the clock vouches for it: a replica whose clock runs ahead must not drive compaction."""
-    return upper if upper.time is None else min(upper, Frontier.at(now_ms + MAX_AHEAD_MS))
+    return upper if is_vouched(upper, now_ms) else Frontier.at(now_ms + MAX_AHEAD_MS)
+
+
+def is_vouched(upper: Frontier, now_ms: int) -> bool:
+    """Whether the clock vouches for all of it."""
+    return upper.time is None or upper.time <= now_ms + MAX_AHEAD_MS
