@@ -93,6 +93,10 @@ class Fleet:
 
         self._do(take_over)
 
+    def keep(self, shard: ShardMetadata, time: int) -> None:
+        """The test reads the shard from then on, at whatever time it comes to it."""
+        self._do(lambda: self.shards.hold(shard.shard_id, "test", Frontier.at(time)))
+
     def drop(self, name: str) -> None:
         self._do(lambda: self.instance.drop(name))
 

@@ -65,6 +65,7 @@ def test_crash_a_replica_with_the_old_revision_that_still_tries_to_write_is_fenc
     fleet.create(new, other.metadata, succession=beside)
     wait_until(lambda: fleet.reached(written, "r1") >= other.upper)
     before = data.table.upper
+    fleet.keep(data.view, before - 1)
     fleet.take_over(new.name, data.dataflow.name)
     upper = before + STEP
     other.append(upper, ((8, "new"), upper - 1, 1))
