@@ -146,7 +146,8 @@ async def run(options: Options) -> int:
             watched.set()
             if watching is not None:
                 await asyncio.gather(watching, return_exceptions=True)
-    return EXIT_NOT_LEADER if tasks.lost_leadership else EXIT_FAILED if tasks.failed else 0
+    lost = tasks.lost_leadership or operator.lost_leadership
+    return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
 
 class Background:
@@ -217,6 +218,7 @@ async def _proven(folder: Path) -> Peers:
 
 def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
+        ("leadership", world.leadership.watch()),
         ("orchestrator", world.orchestrator.run()),
         ("fleet", world.fleet.run()),
         ("work queue", operator.queue.run()),

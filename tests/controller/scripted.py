@@ -15,6 +15,7 @@ from tests.controller.heard import Heard
 from tests.controller.worlds import INPUT, LAG, at
 from tests.protocol.samples import SHARD
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import commands as c
@@ -110,6 +111,8 @@ class Listening(Heard):
         self.restored = 0
         self.outranked_by: list[int] = []
         self.greetings: list[str] = []
+        self.replaced = False
+        self.connections_ended: list[asyncio.Task[None]] = []
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         self.greetings.append(incarnation)
@@ -120,7 +123,12 @@ class Listening(Heard):
 
     async def outranked(self, by: int) -> None:
         self.outranked_by.append(by)
+        if self.replaced:
+            raise LeadershipLost(f"somebody leads under term {by}")
         leadership.term = by + 1
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+        self.connections_ended.append(task)
 
 
 leadership = Leadership(kube=None, namespace="ns", identity="me")  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged
+from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.check_command import check_command
@@ -164,6 +165,18 @@ def test_must_a_replica_of_a_higher_term_is_not_spoken_to_under_a_lower_one(play
         hello = replica.streams[0][0]
         assert isinstance(hello, c.Hello)
         assert hello.epoch == Epoch(10, 1)
+
+    play(scenario, epoch=Epoch(9, 2))
+
+
+def test_must_a_connection_of_an_operator_that_was_replaced_ends(play: Callable[..., None]) -> None:
+    """It is not tried again, as it is after any other trouble: whoever listens is told, and ends the process."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        listening.replaced = True
+        (ended,), _ = await asyncio.wait({instance.replicas[R1].task}, timeout=BOUND)
+        assert isinstance(ended.exception(), LeadershipLost)
+        assert (listening.connections_ended, replica.streams) == ([ended], [])
 
     play(scenario, epoch=Epoch(9, 2))
 

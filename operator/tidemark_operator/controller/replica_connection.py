@@ -20,7 +20,7 @@ from typing import Protocol
 import grpc
 
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
-from tidemark_operator.errors import OperatorError
+from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InstanceConfig
 from tidemark_protocol.describe import description_from_proto
 from tidemark_protocol.errors import ProtocolError
@@ -74,7 +74,7 @@ class Host(Protocol):
 
 
 class ReplicaConnection:
-    """`run` it as a task; cancelling it closes the connection."""
+    """`run` it as a task; cancelling it closes the connection. It ends by itself where another operator leads."""
 
     def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: Dialer = PLAIN) -> None:
         self.replica, self.address, self.dialer = replica, address, dialer
@@ -128,6 +128,8 @@ class ReplicaConnection:
             why = _said(error)
             if not connection and (blamed := await self.dialer.explain(self.address)):
                 self._host.unreachable(self.replica, blamed)
+        except LeadershipLost:
+            raise  # there is nothing to be made anew: whoever waits for the task ends the process
         except (ProtocolError, OperatorError, TimeoutError) as error:
             why = str(error) or type(error).__name__
         finally:

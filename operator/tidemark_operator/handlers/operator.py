@@ -61,7 +61,7 @@ class Operator:
         self._slots = Slots(world, self.publisher)
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
-        self.ready = False
+        self.ready = self.lost_leadership = False
 
     async def start(self) -> None:
         """Everything known before anything is done: instances, then what is stored, then processes. A replica that
@@ -168,6 +168,7 @@ class Operator:
         error = task.exception()
         LOG.error("connection to replica %s/%s ended: %s", instance.namespace, replica, error, exc_info=error)
         if isinstance(error, LeadershipLost):
+            self.lost_leadership = True
             self.stop.set()
         else:
             self.queue.add(Key(REPLICAS, instance.namespace, replica), after_seconds=1.0)

@@ -1,22 +1,24 @@
 """The leader term: a number that grows with each operator that takes charge, kept in a Lease.
 
 A replica serves the client of the highest term, so an operator that was replaced, and does not know it, is refused by
-every replica. `leaseTransitions` is the term; the API server's resource version makes the increment atomic. Should the
-Lease have been deleted, replicas remember: the next term is raised above what they report.
+every replica; and it looks at the Lease every few seconds. `leaseTransitions` is the term; the API server's resource
+version makes the increment atomic. Should the Lease have been deleted, replicas remember: the next term is raised above
+what they report.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import UTC, datetime
 
 from tidemark_operator.errors import LeadershipLost
-from tidemark_operator.kube.client import LEASES, Body, Conflict, Kube
+from tidemark_operator.kube.client import LEASES, ApiError, Body, Conflict, Kube
 
 LOG = logging.getLogger(__name__)
 LEASE = "tidemark-operator"
 ATTEMPTS = 10
-LEASE_SECONDS = 15
+LEASE_SECONDS, WATCH_SECONDS = 15, 5.0
 
 
 class Leadership:
@@ -44,10 +46,25 @@ class Leadership:
         """A replica serves a higher term. Somebody else leads (raises LeadershipLost), or the Lease was deleted and
         made anew, and our term must be raised above it."""
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
-        holder = (lease or {}).get("spec", {}).get("holderIdentity")
-        if holder != self._identity and _term(lease) >= by:
-            raise LeadershipLost(f"{holder} leads under term {_term(lease)}, this process under {self.term}")
+        if _holder(lease) != self._identity and _term(lease) >= by:
+            raise self._lost(lease)
         return await self.claim(above=by)
+
+    async def watch(self) -> None:
+        """Until another process leads: raises LeadershipLost. An API server that is away is asked again; replicas
+        refuse us meanwhile."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                lease = await self._kube.get(LEASES, self._namespace, LEASE)
+            except ApiError as error:
+                LOG.warning("who leads is not known now: %s", error)
+                continue
+            if _holder(lease) != self._identity and _term(lease) > self.term:
+                raise self._lost(lease)
+
+    def _lost(self, lease: Body | None) -> LeadershipLost:
+        return LeadershipLost(f"{_holder(lease)} leads under term {_term(lease)}, this process under {self.term}")
 
     async def _write(self, lease: Body | None, term: int) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -62,6 +79,10 @@ class Leadership:
             await self._kube.create(LEASES, self._namespace, {"metadata": {"name": LEASE}, "spec": spec})
         else:
             await self._kube.replace(LEASES, self._namespace, LEASE, {**lease, "spec": spec})
+
+
+def _holder(lease: Body | None) -> str:
+    return str((lease or {}).get("spec", {}).get("holderIdentity"))
 
 
 def _term(lease: Body | None) -> int:
