@@ -17,19 +17,23 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.peers import Peers, Trusted
+from tidemark_operator.certificates.secrets import SecretStore
+from tidemark_operator.certificates.store import Place, Store
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
 from tidemark_operator.gateway.server import Gateway
 from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.handlers.processes import Processes
 from tidemark_operator.handlers.watches import watch
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache
@@ -37,6 +41,9 @@ from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
+from tidemark_operator.orchestrator.interface import Orchestrator
+from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.orchestrator.process import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.tls.identities import PLANNER
@@ -59,12 +66,19 @@ class Options:
     planner: str | None
     metrics_port: int | None
     mutual_tls: bool
+    pods: Settings | None
+    """Of replicas that are pods; None: they are processes of this machine."""
 
 
 def parse(arguments: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_operator", description="Runs Tidemark's dataflows.")
     parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
-    parser.add_argument("--orchestrator", choices=["process"], default="process", help="what runs the replicas")
+    parser.add_argument(
+        "--orchestrator",
+        choices=["process", "kubernetes"],
+        default="process",
+        help="what runs the replicas: processes of this machine, or pods (default: %(default)s)",
+    )
     parser.add_argument("--state-dir", type=Path, required=True, help="processes' records, logs, scratch; the token")
     parser.add_argument("--namespace", action="append", default=[], help="look after this one (repeatable; all)")
     parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
@@ -84,7 +98,10 @@ def parse(arguments: Sequence[str]) -> Options:
         help="replicas and the planner show certificates of this operator's, and ask it for one, as they do in a "
         "cluster (default: on this machine, unix sockets that this user alone can enter are enough)",
     )
+    _pod_arguments(parser.add_argument_group("replicas as pods"))
     given = parser.parse_args(arguments)
+    if given.orchestrator == "kubernetes" and not (given.replica_image and given.planner):
+        parser.error("--orchestrator kubernetes needs --replica-image, and the --planner of a pod of its own")
     return Options(
         given.kubeconfig.absolute() if given.kubeconfig else None,
         given.state_dir.absolute(),
@@ -95,6 +112,7 @@ def parse(arguments: Sequence[str]) -> Options:
         given.planner,
         given.metrics_port,
         given.mutual_tls,
+        _pods(given) if given.orchestrator == "kubernetes" else None,
     )
 
 
@@ -105,6 +123,26 @@ def _listening(given: argparse.Namespace) -> Listening:
     if clients is None and given.gateway_client_port:
         raise OperatorError("--gateway-client-port says where --gateway-client-ca holds: give both")
     return Listening(given.gateway_host, given.gateway_port, tls, clients)
+
+
+def _pod_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--replica-image", help="of replicas and their executors")
+    group.add_argument("--replica-image-pull-policy", choices=["Always", "IfNotPresent", "Never"])
+    group.add_argument(
+        "--replica-image-pull-secret", action="append", default=[], help="by which it is had (repeatable)"
+    )
+    group.add_argument("--driver-service-account", help="of replicas with executors (tidemark-driver)")
+    group.add_argument("--executor-service-account", help="of executors (tidemark-executor)")
+
+
+def _pods(given: argparse.Namespace) -> Settings:
+    asked = {
+        "pull_policy": given.replica_image_pull_policy,
+        "pull_secrets": tuple(given.replica_image_pull_secret),
+        "driver_account": given.driver_service_account,
+        "executor_account": given.executor_service_account,
+    }
+    return Settings(given.replica_image, **{name: value for name, value in asked.items() if value})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -181,9 +219,8 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
     identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     leadership = Leadership(kube, options.lease_namespace, identity)
     await leadership.claim()
-    certificates = options.state / CERTIFICATES if options.mutual_tls else None
-    orchestrator = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
-    peers = Trusted() if certificates is None else await _proven(certificates)
+    orchestrator, peers, planner = await _orchestrator(kube, options)
+    await orchestrator.adopt()
     cache = Cache()
     world = World(
         kube=kube,
@@ -191,12 +228,7 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
         registry=Registry(),
         fleet=Fleet(leadership),
         orchestrator=orchestrator,
-        planner=PlannerClient(
-            options.planner or orchestrator.planner_address,
-            orchestrator.kill_planner,
-            orchestrator.explain_planner,
-            peers.dialer(PLANNER),
-        ),
+        planner=planner,
         revisions=Revisions(kube),
         events=Events(kube, identity),
         leadership=leadership,
@@ -207,19 +239,36 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
     return operator, world
 
 
-async def _proven(folder: Path) -> Peers:
+async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Peers, PlannerClient]:
+    """With who is called, and the planner: a pod of its own, or a process beside the replicas' processes."""
+    if options.pods is not None:
+        assert options.planner is not None, "parse saw to it"
+        peers = await _proven(SecretStore(kube, options.lease_namespace))
+        planner = PlannerClient(options.planner, lambda: None, lambda: "", peers.dialer(PLANNER))
+        return KubernetesOrchestrator(kube, options.pods), peers, planner
+    certificates = options.state / CERTIFICATES if options.mutual_tls else None
+    local = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
+    if certificates is None:
+        peers = Trusted()
+    else:
+        store = FileStore(certificates)
+        peers = await _proven(store, store.retain)
+    address = options.planner or local.planner_address
+    return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
+
+
+async def _proven(store: Store, forget: Callable[[Collection[Place]], None] = lambda _: None) -> Peers:
     """Loaded only where it is wanted: what makes certificates is megabytes."""
-    from tidemark_operator.certificates.files import FileStore
     from tidemark_operator.certificates.proven import Proven
 
-    store = FileStore(folder)
-    return await Proven.start(store, store.retain)
+    return await Proven.start(store, forget)
 
 
 def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
         ("leadership", world.leadership.watch()),
         ("orchestrator", world.orchestrator.run()),
+        ("processes", Processes(world, operator.queue.add).run()),
         ("fleet", world.fleet.run()),
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),

@@ -1,4 +1,4 @@
-"""What the replica counts, for Prometheus; served on a loopback port where that was asked for."""
+"""What the replica counts, for Prometheus; served where that was asked for, on loopback unless told otherwise."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ class Metrics:
     def waiting(self, peeks: int) -> None:
         self._peeks.set(peeks)
 
-    def serve(self, port: int) -> None:
-        """On 127.0.0.1, from a thread of its own."""
-        start_http_server(port, addr="127.0.0.1", registry=self.registry)
+    def serve(self, host: str, port: int) -> None:
+        """From a thread of its own."""
+        start_http_server(port, addr=host, registry=self.registry)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_protocol.tls.folder import CertificateFolder
+from tidemark_replica.spark_settings import RELIED_ON
 
 MIB, GIB = 1024**2, 1024**3
 # what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers
@@ -26,11 +27,24 @@ class Options:
     driver_memory: str
     tls: CertificateFolder | None
     """Both sides show certificates, and the operator alone may call."""
+    metrics_host: str
     metrics_port: int | None
+    spark_conf: tuple[tuple[str, str], ...]
+    """What Spark is told besides, of executors on a cluster."""
     arrow: bool
     step_workers: int
     """Processes beside the driver for small steps, at most; 0: all steps are Spark jobs."""
     step_worker_bytes: int
+
+
+def setting(text: str) -> tuple[str, str]:
+    """NAME=VALUE; raises ValueError for what is none of Spark's, or what replicas rely on."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise ValueError(f"{text!r:.100} is not spark.NAME=VALUE")
+    if name in RELIED_ON:
+        raise ValueError(f"{name} is not to be changed: answers or limits of memory depend on it")
+    return name, value
 
 
 def parse(arguments: list[str]) -> Options:
@@ -56,13 +70,25 @@ def parse(arguments: list[str]) -> Options:
         help="processes beside the driver that run small steps, at most so many and one per core: one, and more when "
         "steps keep waiting; 0: Spark runs every step (default: %(default)s)",
     )
-    parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this loopback port")
+    parser.add_argument(
+        "--spark-conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="tell Spark so, such as of executors on a cluster (repeatable); what replicas rely on stays as it is",
+    )
+    parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this port")
+    parser.add_argument("--metrics-host", default="127.0.0.1", help="and this address (default: %(default)s)")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     given = parser.parse_args(arguments)
     if not given.listen.startswith("unix:") and not given.tls_dir:
         parser.error("a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700")
     if given.driver_steps < 0:
         parser.error("--driver-steps is a number of processes, or 0")
+    try:
+        conf = tuple(setting(text) for text in given.spark_conf)
+    except ValueError as error:
+        parser.error(f"--spark-conf: {error}")
     return Options(
         listen=given.listen,
         scratch=given.scratch.absolute(),
@@ -70,7 +96,9 @@ def parse(arguments: list[str]) -> Options:
         master=given.master or f"local[{given.cores}]",
         driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
         tls=CertificateFolder(given.tls_dir.absolute()) if given.tls_dir else None,
+        metrics_host=given.metrics_host,
         metrics_port=given.metrics_port,
+        spark_conf=conf,
         arrow=given.evaluator == "arrow",
         step_workers=min(given.driver_steps, given.cores),
         step_worker_bytes=max(given.memory // 8, STEP_WORKER_BYTES_MIN),

@@ -52,7 +52,7 @@ class Replica:
         self._mailbox, self._gate, self._handles = Mailbox(), Gate(), ShardHandles()
         self._describer = Describer(self._mailbox, self._handles, lambda: self._gate.epoch, self._installed)
         self._scratch = Scratch(options.scratch, self._describer.incarnation)
-        self._spark = SparkHolder(lambda: start_spark(options.master, options.driver_memory, self._scratch.folder))
+        self._spark = SparkHolder(self._start_spark)
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
@@ -74,7 +74,7 @@ class Replica:
         service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
-            self._metrics.serve(self._options.metrics_port)
+            self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
         return self._worker.run()
 
     def stop(self) -> None:
@@ -91,6 +91,10 @@ class Replica:
         self._spark.stop()
         self._renderer.close()
         self._scratch.close()
+
+    def _start_spark(self) -> Any:
+        options = self._options
+        return start_spark(options.master, options.driver_memory, self._scratch.folder, options.spark_conf)
 
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)

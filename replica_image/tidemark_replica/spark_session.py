@@ -11,34 +11,21 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from tidemark_replica.memory import TASKS_KEEP, allocation
+from tidemark_replica.spark_settings import SETTINGS
 
 LOG = logging.getLogger(__name__)
 
-# Each as measured: a step is many small jobs, so start-up costs of code and of plans count, and peak throughput less.
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.scheduler.mode": "FAIR",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.worker.reuse": "true",
-    # What follows keeps failing expressions failing where they stand, and nowhere else (docs/rendering.md).
-    "spark.sql.subexpressionElimination.enabled": "false",
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
-}
-LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# for start-up too: code is compiled once, and not twice
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
-    """A new session with its temporary files under `scratch`; blocks for seconds."""
+def start_spark(master: str, driver_memory: str, scratch: Path, conf: Iterable[tuple[str, str]] = ()) -> Any:
+    """A new session with its temporary files under `scratch`; blocks for seconds. `conf`: of executors elsewhere."""
     from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -46,7 +33,7 @@ def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
         # read before any setting is: whatever is not told where to listen does so on loopback only, too
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("tidemark-replica")
-    for name, value in SETTINGS.items():
+    for name, value in (*conf, *SETTINGS.items()):
         builder = builder.config(name, value)
     for name, value in allocation(TASKS_KEEP).items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
@@ -55,11 +42,11 @@ def start_spark(master: str, driver_memory: str, scratch: Path) -> Any:
     temporary.mkdir(parents=True, exist_ok=True)
     builder = builder.config("spark.local.dir", str(temporary))
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", f'{JVM} -Djava.io.tmpdir="{temporary}"')
+    # sockets' paths must stay short, and Spark removes them; a JVM that is killed leaves the rest for scratch
+    builder = builder.config("spark.python.unix.domain.socket.dir", tempfile.gettempdir())
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-        builder = builder.config("spark.driver.extraJavaOptions", f'{LOCAL_JVM} -Djava.io.tmpdir="{temporary}"')
-        # sockets' paths must stay short, and Spark removes them; a JVM that is killed leaves the rest for scratch
-        builder = builder.config("spark.python.unix.domain.socket.dir", tempfile.gettempdir())
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

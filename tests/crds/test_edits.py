@@ -45,6 +45,8 @@ def test_immutable_fields_stay(
 EDITABLE: list[tuple[str, dict[str, Any]]] = [
     ("ComputeInstance", {"readPolicy.lag": "5m", "suspend": True}),
     ("ComputeReplica", {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "suspend": True}),
+    ("ComputeReplica", {"executors.instances": 2, "scratch.claimName": "c", "updateStrategy": "Surge"}),
+    ("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/data"}], "resources.requests.cpu": "500m"}),
     ("DataSource", {"suspend": True, "deletionPolicy": "Delete"}),
     ("Dataflow", {"sql": "SELECT 2 AS b", "index": ABSENT, "materializedView": {}, "asOf": 7}),
     ("Dataflow", {"readPolicy.lag": "0s", "suspend": True, "deletionPolicy": "Delete"}),

@@ -24,6 +24,13 @@ REPLICAS = [
     (bent("ComputeReplica", {"resources.limits.cpu": 0}), "spec.resources.limits.cpu: .* from 1 to 256"),
     (bent("ComputeReplica", {"resources.limits.memory": "512Mi"}), "spec.resources.limits.memory: .* from 1Gi to 1Ti"),
     (bent("ComputeReplica", {"resources.limits.memory": "2G"}), "spec.resources.limits.memory: .* should match"),
+    (bent("ComputeReplica", {"resources.requests.cpu": "1.5"}), "spec.resources.requests.cpu: .* should match"),
+    (bent("ComputeReplica", {"executors.instances": 2}), "spec.executors: .* scratch.claimName must name"),
+    (
+        bent("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/tmp/x"}]}),
+        "mountPath: .* is a folder of the pod itself",
+    ),
+    (bent("ComputeReplica", {"updateStrategy": "Rolling"}), "spec.updateStrategy: Unsupported value"),
 ]
 INSTANCES = [
     (manifest("ComputeInstance", {}), "spec.storage: Required value"),

@@ -67,7 +67,7 @@ def slots(writing: Writing) -> Slots:
         hydrating = {"incarnation": "i1", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
         metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"}
         cache.put(Key(REPLICAS, "ns", name), {"metadata": metadata, "spec": {}, "status": {"hydrating": hydrating}})
-    orchestrator = SimpleNamespace(observe=lambda uid: None)
+    orchestrator = SimpleNamespace(observe=lambda uid: ())
     world = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
     return Slots(cast(World, world), cast(Publisher, writing))
 

@@ -64,7 +64,7 @@ def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:
     orchestrator.step(0)
 
     assert sorted(p.name for p in (tmp_path / "replicas").iterdir()) == ["0a1b"]
-    assert orchestrator.observe("dead") is None
+    assert orchestrator.observe("dead") == ()
 
 
 def test_stop_ends_what_an_operator_left_running_and_nothing_else(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_defaults_are_those_of_the_schema() -> None:
     assert flow.deletion_policy is DeletionPolicy.RETAIN
     assert instance.read_policy.lag_ms == 60_000
     assert (instance.hydration_concurrency, instance.log_level) == (4, LogLevel.INFO)
-    assert (replica.limits.cores, replica.limits.memory_bytes) == (2, 2 << 30)
+    assert (replica.resources.cores, replica.resources.memory_bytes) == (2, 2 << 30)
     assert (source.tick_ms, source.source) == (1000, TpchSource("0.01", 10, 1))
 
 

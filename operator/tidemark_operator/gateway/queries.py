@@ -27,6 +27,7 @@ from tidemark_operator.gateway.readables import Readable, find
 from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.strict import STRICT_SECONDS, ingested
+from tidemark_operator.gateway.targets import named
 from tidemark_operator.handlers.world import World
 from tidemark_operator.introspection.inline import inlined
 from tidemark_operator.introspection.relations import is_introspection, rows
@@ -96,18 +97,20 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
-    target = ReplicaId(asked.replica) if asked.replica else None
+
+    def target(running: RunningInstance) -> ReplicaId | None:
+        return named(running, asked.replica) if asked.replica else None
 
     def now() -> Query:
         plan = inlined(planned, partial(rows, world, namespace))
         if isinstance(plan, PlannedOneShot):
             running = running_on(world, namespace, place)
             dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
-            return Query(peek, running, dataflow=dataflow, target=target)
+            return Query(peek, running, dataflow=dataflow, target=target(running))
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find(world, namespace, plan.relation, owner)
         peek = peek_of(plan, readable, choose_time([readable], when))
-        return Query(peek, readable.instance, readable.name, target=target)
+        return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
     await when_complete(prepared.now, seconds)

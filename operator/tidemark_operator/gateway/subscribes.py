@@ -17,6 +17,7 @@ from tidemark_operator.errors import QueryRefused, SubscribeBehind, TooMany
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.taking import PATIENCE_SECONDS
+from tidemark_operator.gateway.targets import named
 from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
@@ -111,12 +112,13 @@ def _check(as_of: int, up_to: int | None) -> None:
 
 
 def _target(ready: Ready, replica: str) -> ReplicaId | None:
-    if replica and replica not in ready.instance.online:
+    target = named(ready.instance, replica) if replica else None
+    if target is not None and target not in ready.instance.online:
         there = ", ".join(ready.instance.online)
         raise QueryRefused(
             f"replica {replica} of ComputeInstance {ready.instance.name} does not answer now; {there} do"
         )
-    return ReplicaId(replica) if replica else None
+    return target
 
 
 def _header(ready: Ready, as_of: int) -> Any:

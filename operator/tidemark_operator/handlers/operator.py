@@ -41,6 +41,7 @@ from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, OURS, REPLICAS, ApiError, Body, Resource
+from tidemark_operator.orchestrator.interface import resource_of
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_protocol.ids import ReplicaId
@@ -171,7 +172,7 @@ class Operator:
             self.lost_leadership = True
             self.stop.set()
         else:
-            self.queue.add(Key(REPLICAS, instance.namespace, replica), after_seconds=1.0)
+            self.queue.add(Key(REPLICAS, instance.namespace, resource_of(replica)[0]), after_seconds=1.0)
 
     # Reconciling.
 

@@ -184,7 +184,12 @@ class DataSourceReconciler:
         return None if chosen.replica in running.online else LOOK_AGAIN_SECONDS
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
-        existing = [r.meta.name for r in self._world.replicas(state.key.namespace, state.instance) if not r.suspend]
+        existing = [
+            id
+            for replica in self._world.replicas(state.key.namespace, state.instance)
+            if not replica.suspend
+            for id in self._world.processes(replica)
+        ]
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
         return Candidates(existing, running.online, silent_ms)

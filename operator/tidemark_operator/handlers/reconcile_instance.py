@@ -6,13 +6,14 @@ instance is gone, or that is suspended is stopped, whatever event was missed.
 
 from __future__ import annotations
 
+from tidemark_operator.certificates.dialing import Dialer
 from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
-from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.interface import replica_id
 from tidemark_operator.resources.errors import ResourceError
-from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ReplicaId
@@ -57,26 +58,28 @@ def align_replicas(world: World) -> None:
     wanted = _wanted(world)
     for replica in wanted:
         if world.peers.is_prepared(replica.meta):
-            world.orchestrator.ensure(replica_spec(replica))
+            instance = world.instance(replica.meta.namespace, replica.instance)
+            world.orchestrator.ensure(replica_spec(replica, instance))
     world.peers.retain([replica.meta for replica in wanted])
     world.orchestrator.retain({str(replica.meta.uid) for replica in wanted})
     for key, _ in world.cache.all(INSTANCES):
         running = world.running(key.namespace, key.name)
         if running is None:
             continue
-        names = {r.meta.name: r for r in wanted if (r.meta.namespace, r.instance) == (key.namespace, key.name)}
-        for gone in [replica for replica in running.replicas if replica not in names]:
+        here = [r for r in wanted if (r.meta.namespace, r.instance) == (key.namespace, key.name)]
+        addresses = {id: how for replica in here for id, how in _addresses(world, replica).items()}
+        for gone in [replica for replica in running.replicas if replica not in addresses]:
             running.detach(gone)
-        for name, replica in names.items():
-            observed = world.orchestrator.observe(replica.meta.uid)
-            if observed is not None and observed.address:
-                dialer = world.peers.dialer(replica_identity(key.namespace, name, replica.meta.uid))
-                running.attach(ReplicaId(name), observed.address, dialer)
+        for id, (address, dialer) in addresses.items():
+            running.attach(id, address, dialer)
 
 
-def replica_spec(replica: ComputeReplica) -> ReplicaSpec:
-    meta, limits = replica.meta, replica.limits
-    return ReplicaSpec(meta.uid, meta.namespace, meta.name, limits.cores, limits.memory_bytes)
+def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[str, Dialer]]:
+    """Of each of its processes: two, while one hydrates beside the other. Both prove themselves as the replica."""
+    meta = replica.meta
+    dialer = world.peers.dialer(replica_identity(meta.namespace, meta.name, meta.uid))
+    observed = world.orchestrator.observe(meta.uid)
+    return {replica_id(meta.name, each.shape): (each.address, dialer) for each in observed if each.address}
 
 
 def _wanted(world: World) -> list[ComputeReplica]:
@@ -88,10 +91,7 @@ def _wanted(world: World) -> list[ComputeReplica]:
         except ResourceError:
             continue
         instance = world.instance(key.namespace, replica.instance)
-        if _runs(instance) and not replica.suspend and not replica.meta.deleting:
+        runs = instance is not None and not instance.suspend and not replica.suspend and not replica.meta.deleting
+        if runs and world.orchestrator.refusal(replica_spec(replica, instance)) is None:
             found.append(replica)
     return found
-
-
-def _runs(instance: ComputeInstance | None) -> bool:
-    return instance is not None and not instance.suspend

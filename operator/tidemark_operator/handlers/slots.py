@@ -1,6 +1,7 @@
 """Who is hydrating where, written down before it is scheduled; and who is blamed when a replica dies of it.
 
     gate admits ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
+                   (status.hydratingIn.<shape> where a process is one shape of several)
     a replica answers as another incarnation than it says there ─► what stands there is blamed
     blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
 
@@ -23,6 +24,7 @@ from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body
+from tidemark_operator.orchestrator.interface import resource_of
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.status import suspects_status
 from tidemark_protocol.ids import ReplicaId
@@ -39,9 +41,23 @@ class Record:
     revisions: tuple[str, ...] = ()
 
     @staticmethod
-    def of(body: Body | None) -> Record:
-        found = ((body or {}).get("status") or {}).get("hydrating") or {}
+    def of(body: Body | None, shape: str) -> Record:
+        status = (body or {}).get("status") or {}
+        found = ((status.get("hydratingIn") or {}).get(shape) if shape else status.get("hydrating")) or {}
         return Record(found.get("incarnation", ""), tuple(d["revision"] for d in found.get("dataflows") or ()))
+
+
+@dataclass(frozen=True)
+class Process:
+    """Of a ComputeReplica, in one shape."""
+
+    key: Key
+    shape: str
+
+    @staticmethod
+    def of(running: RunningInstance, replica: ReplicaId) -> Process:
+        name, shape = resource_of(replica)
+        return Process(Key(REPLICAS, running.namespace, name), shape)
 
 
 class Slots:
@@ -49,10 +65,11 @@ class Slots:
 
     def __init__(self, world: World, publisher: Publisher) -> None:
         self._world, self._publisher = world, publisher
-        self._written: dict[Key, Record] = {}
-        self._writers: dict[Key, asyncio.Task[None]] = {}
+        self._written: dict[Process, Record] = {}
+        self._writers: dict[Process, asyncio.Task[None]] = {}
         self._unsaved: set[Key] = set()
         self._saving = asyncio.Lock()
+        self._recording = asyncio.Lock()
 
     def standing(self, running: RunningInstance, owner: str) -> Standing:
         """Of something installed."""
@@ -63,17 +80,17 @@ class Slots:
     def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         """A replica answers: what it is hydrating, by the names under which that is installed. Where the process is
         another one than that of the record, what stands there was in the slots when it died."""
-        key = Key(REPLICAS, running.namespace, replica)
-        body = self._world.cache.get(key)
+        process = Process.of(running, replica)
+        body = self._world.cache.get(process.key)
         if body is None:
             return ()
-        record = self._written.get(key) or Record.of(body)
+        record = self._written.get(process) or Record.of(body, process.shape)
         if record.incarnation == incarnation:
             return tuple(state.installation(mark) for state, mark in self._recorded(running, record))
-        if self._died(body["metadata"]["uid"]):
+        if self._died(body["metadata"]["uid"], process.shape):
             for state, mark in self._recorded(running, record):
                 self._blame(state, mark, Death(replica, record.incarnation), alone=len(record.revisions) == 1)
-        self._written[key] = Record(incarnation)
+        self._written[process] = Record(incarnation)
         return ()
 
     def hydrated(self, running: RunningInstance, owner: str) -> None:
@@ -83,16 +100,17 @@ class Slots:
 
     def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
         """Others are in the slots than were written down."""
-        key = Key(REPLICAS, running.namespace, replica)
-        writer = self._writers.get(key)
+        process = Process.of(running, replica)
+        writer = self._writers.get(process)
         if writer is None or writer.done():  # done, and its callback is still to come: it has seen nothing of this
-            task = asyncio.create_task(self._write(running, replica, key), name=f"slots of {key}")
-            self._writers[key] = task
-            task.add_done_callback(partial(self._ended, key))
+            task = asyncio.create_task(self._write(running, replica, process), name=f"slots of {process}")
+            self._writers[process] = task
+            task.add_done_callback(partial(self._ended, process))
 
     def forget(self, key: Key) -> None:
         """The ComputeReplica is gone."""
-        self._written.pop(key, None)
+        for process in [process for process in self._written if process.key == key]:
+            del self._written[process]
 
     async def close(self) -> None:
         writers = list(self._writers.values())
@@ -100,31 +118,42 @@ class Slots:
             task.cancel()
         await asyncio.gather(*writers, return_exceptions=True)
 
-    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
-        if self._writers.get(key) is task:
-            del self._writers[key]
+    def _ended(self, process: Process, task: asyncio.Task[None]) -> None:
+        if self._writers.get(process) is task:
+            del self._writers[process]
         if not task.cancelled() and (error := task.exception()) is not None:
-            LOG.error("writing down who hydrates on %s failed: it is tried again", key, exc_info=error)
+            LOG.error("writing down who hydrates on %s failed: it is tried again", process, exc_info=error)
 
-    async def _write(self, running: RunningInstance, replica: ReplicaId, key: Key) -> None:
+    async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
         """Until what is written is what is so; nothing is scheduled while the API server does not answer."""
         while (slots := running.unrecorded(replica)) is not None:
-            body = self._world.cache.get(key)
+            body = self._world.cache.get(process.key)
             if body is None:
                 return
             marks = [found for owner in slots.owners if (found := self._mark(running, owner)) is not None]
             entries = [{"dataflow": state.key.name, "revision": mark.name} for state, mark in marks]
-            status = {"hydrating": {"incarnation": slots.incarnation, "dataflows": entries}}
+            document = {"incarnation": slots.incarnation, "dataflows": entries}
             try:
                 await self._save_blame()
-                await self._publisher.store(key, status, body["metadata"]["uid"])
+                await self._store(running, process, document, body["metadata"]["uid"])
             except ApiError as error:
-                LOG.warning("who hydrates on %s cannot be written down yet: %s", key, error)
+                LOG.warning("who hydrates on %s cannot be written down yet: %s", process, error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             names = tuple(entry["revision"] for entry in entries)
-            self._written[key] = Record(slots.incarnation, names)
+            self._written[process] = Record(slots.incarnation, names)
             running.recorded(replica, slots)
+
+    async def _store(self, running: RunningInstance, process: Process, document: Body, uid: str) -> None:
+        """One after the other, where shapes share a field; those that are there no more leave it."""
+        if not process.shape:
+            await self._publisher.store(process.key, {"hydrating": document}, uid)
+            return
+        async with self._recording:
+            status = (self._world.cache.get(process.key) or {}).get("status") or {}
+            there = {resource_of(replica)[1] for replica in running.replicas}
+            others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in there}
+            await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
 
     async def _save_blame(self) -> None:
         """Until all is saved: there may be further blame while some is written."""
@@ -144,11 +173,11 @@ class Slots:
         state.suspicions[mark.name] = suspicion
         self._unsaved.add(state.key)
 
-    def _died(self, uid: str) -> bool:
+    def _died(self, uid: str, shape: str) -> bool:
         """Whether the process before ended by itself."""
-        observed = self._world.orchestrator.observe(uid)
-        last = observed.last_exit if observed else None
-        return last is None or last.reason in ("Crashed", "Killed", "OomKilled")
+        observed = [each for each in self._world.orchestrator.observe(uid) if each.shape == shape]
+        last = observed[0].last_exit if observed else None
+        return last is None or last.reason in ("Crashed", "Killed", "OOMKilled")
 
     def _recorded(self, running: RunningInstance, record: Record) -> Iterator[tuple[DataflowState, ActiveRevision]]:
         for state in self._world.registry.dataflows(running.namespace):

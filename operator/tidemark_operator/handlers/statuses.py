@@ -11,11 +11,11 @@ from tidemark_operator.controller.dataflows import Dataflow as Installed
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.marks import revision_status
+from tidemark_operator.handlers.replica_statuses import replica_status_of
 from tidemark_operator.handlers.takeover import quarantine
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
-from tidemark_operator.orchestrator.interface import Observation, Phase
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources import data_source_conditions, dataflow_conditions, replica_conditions, status
 from tidemark_operator.resources.data_source import DataSource
@@ -26,9 +26,7 @@ from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.instance_conditions import READY, instance_conditions, invalid_spec
 from tidemark_operator.resources.replica import ComputeReplica
-from tidemark_operator.resources.replica_conditions import Answering, Down, Process, ReplicaFacts, Starting
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.release import release
 
 SHOWN_OPERATORS = 6
@@ -52,7 +50,7 @@ def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any]
     if key.resource == INSTANCES:
         return _instance(world, key, now)
     if key.resource == REPLICAS:
-        return _replica(world, key, body, now)
+        return replica_status_of(world, key, body, now)
     if key.resource == DATA_SOURCES:
         source = world.registry.source(key)
         return _source(world, source, body, now) if source else None
@@ -64,65 +62,6 @@ def _instance(world: World, key: Key, now: status.Now) -> dict[str, Any]:
     facts = world.instance_facts(key.namespace, key.name)
     term = world.leadership.term
     return status.instance_status(now, instance_conditions(facts), facts, term, release())
-
-
-def _replica(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
-    instance = body["spec"]["instance"]
-    running = world.running(key.namespace, instance)
-    observed = world.orchestrator.observe(body["metadata"]["uid"])
-    state = running.replicas.get(ReplicaId(key.name)) if running else None
-    counts = _hydrated(world, key, instance)
-    process = Answering(*counts) if state and state.online else _down(observed, state.last_error if state else "")
-    facts = ReplicaFacts(
-        world.instance_facts(key.namespace, instance), bool(body["spec"].get("suspend", False)), process
-    )
-    online = state is not None and state.online
-    return status.replica_status(
-        now,
-        replica_conditions.replica_conditions(facts),
-        _incarnation(observed),
-        dataflows=counts[0] if online else None,
-        dataflows_hydrated=counts[1] if online else None,
-        hydrations=state.description.hydrations if state and state.description and online else None,
-    )
-
-
-def _down(observed: Observation | None, last_error: str) -> Process:
-    if observed is None:
-        return Down("NotStarted", "the process has not been started")
-    if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
-        last = observed.last_exit
-        code = "" if last.code is None else f" with exit code {last.code}"
-        return Down(last.reason, f"the process ended{code}, {observed.restarts} restarts so far; it is started again")
-    if observed.phase is Phase.STOPPING:
-        return Down("Stopping", "the process is being stopped")
-    if observed.phase is Phase.RUNNING and last_error:
-        return Down("NotConnected", f"the process runs, but does not answer: {last_error}")
-    return Starting()
-
-
-def _incarnation(observed: Observation | None) -> status.Incarnation | None:
-    if observed is None or observed.incarnation is None:
-        return None
-    last = observed.last_exit
-    return status.Incarnation(
-        observed.incarnation,
-        observed.started_at_ms,
-        observed.restarts,
-        status.LastExit(last.reason, last.code, last.at_ms) if last else None,
-    )
-
-
-def _hydrated(world: World, key: Key, instance: str) -> tuple[int, int]:
-    """Dataflows installed on the replica, and hydrated there."""
-    running = world.running(key.namespace, instance)
-    if running is None:
-        return 0, 0
-    dataflows = running.core.dataflows
-    replica = ReplicaId(key.name)
-    there = [dataflows.collections_of(o) for o in dataflows.owners()]
-    there = [cs for cs in there if all(replica in c.replicas and not c.dropped for c in cs)]
-    return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
 
 
 def _source(world: World, state: SourceState, body: Body, now: status.Now) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from tidemark_operator.kube.client import INSTANCES, REPLICAS, Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
-from tidemark_operator.orchestrator.interface import Orchestrator
+from tidemark_operator.orchestrator.interface import Orchestrator, replica_id, resource_of
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.instance_conditions import InstanceFacts
 from tidemark_operator.resources.meta import InstanceName, Namespace
 from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_protocol.ids import ReplicaId
 
 
 @dataclass
@@ -58,6 +59,11 @@ class World:
                 found.append(replica)
         return found
 
+    def processes(self, replica: ComputeReplica) -> list[ReplicaId]:
+        """What the protocol calls the processes of a ComputeReplica; one that is not there yet is as good as there."""
+        observed = self.orchestrator.observe(replica.meta.uid)
+        return [replica_id(replica.meta.name, each.shape) for each in observed] or [replica_id(replica.meta.name, "")]
+
     def instance_facts(self, namespace: str, name: str) -> InstanceFacts:
         instance, running = self.instance(namespace, name), self.running(namespace, name)
         return InstanceFacts(
@@ -66,7 +72,7 @@ class World:
             found=instance is not None,
             suspended=instance is not None and instance.suspend,
             replicas=len(self.replicas(namespace, name)),
-            online=len(running.online) if running else 0,
+            online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:

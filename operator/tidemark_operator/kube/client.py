@@ -37,7 +37,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 INSTANCES = Resource(GROUP, VERSION, instance.PLURAL, instance.KIND)
@@ -71,7 +71,7 @@ class Kube:
 
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
-        self._namespaces = namespaces
+        self.api, self.namespaces = api, namespaces
 
     @staticmethod
     @asynccontextmanager
@@ -105,7 +105,7 @@ class Kube:
     async def list(self, resource: Resource, label_selector: str | None = None, namespace: str = "") -> list[Body]:
         """All of the namespaces that this operator looks after, or of one; page by page."""
         bodies: list[Body] = []
-        for place in (namespace,) if namespace else self._namespaces or ("",):
+        for place in (namespace,) if namespace else self.namespaces or ("",):
             token = None
             while True:
                 page = await self._page(resource, place, label_selector, token)
@@ -135,7 +135,7 @@ class Kube:
         """Who signs the cluster's client certificates, as the API server publishes it (PEM); None: it takes none."""
         place = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
         try:
-            found = await _request(self._core.read_namespaced_config_map, **place)
+            found = await called(self._core.read_namespaced_config_map, **place)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -163,7 +163,7 @@ class Kube:
     async def _secret(self, call: Any, namespace: str, **arguments: Any) -> Body:
         """What the API server says of a Secret may repeat what is in it: of a refusal only its kind is told."""
         try:
-            found = await _request(call, namespace=namespace, **arguments)
+            found = await called(call, namespace=namespace, **arguments)
         except ApiError as error:
             said = str(error).partition(":")[0] if error.status else str(error)
             name = arguments.get("name") or arguments["body"]["metadata"]["name"]
@@ -215,11 +215,12 @@ def _place(resource: Resource, namespace: str) -> dict[str, str]:
 
 
 async def _call(call: Any, **arguments: Any) -> Body:
-    result: Body = await _request(call, **arguments)
+    result: Body = await called(call, **arguments)
     return result
 
 
-async def _request(call: Any, **arguments: Any) -> Any:
+async def called(call: Any, **arguments: Any) -> Any:
+    """The answer; raises ApiError, whatever went wrong."""
     try:
         return await call(**arguments, _request_timeout=REQUEST_SECONDS)
     except client.ApiException as error:

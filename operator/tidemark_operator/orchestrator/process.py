@@ -28,6 +28,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
 from tidemark_operator.orchestrator.interface import Observation, ReplicaSpec
 from tidemark_operator.orchestrator.record import Home
+from tidemark_operator.resources.replica import UpdateStrategy
 
 STEP_SECONDS = 0.25
 MAX_SOCKET_BYTES = 100
@@ -66,6 +67,25 @@ class ProcessOrchestrator:
         """For a plan that takes too long: the planner has no state worth keeping."""
         self._planner.kill()
 
+    async def adopt(self) -> None:
+        """Their homes were read when this was made."""
+
+    def refusal(self, replica: ReplicaSpec) -> str | None:
+        """A process has no volumes of its own, and one machine no executors on others."""
+        pod = replica.pod
+        asked = {
+            "executors": pod.executors.instances,
+            "scratch.claimName": pod.scratch.claim,
+            "volumes": pod.volumes,
+            "storage.secretName (of its ComputeInstance)": pod.credentials,
+            "resources.requests": pod.requests.cpu or pod.requests.memory,
+            "updateStrategy: Surge": replica.strategy is UpdateStrategy.SURGE,
+        }
+        names = ", ".join(f"spec.{name}" for name, given in asked.items() if given)
+        return (
+            f"replicas are processes of the operator's machine, which have no {names}: leave it out" if names else None
+        )
+
     def observe_planner(self) -> Observation:
         return self._planner.observe()
 
@@ -90,9 +110,12 @@ class ProcessOrchestrator:
         for key in self._children.keys() - set(keys):
             self.drop(key)
 
-    def observe(self, key: str) -> Observation | None:
+    def observe(self, key: str) -> tuple[Observation, ...]:
         child = self._children.get(key)
-        return child.observe() if child else None
+        return (child.observe(),) if child else ()
+
+    def take_over(self, key: str) -> None:
+        """There is never more than one process of a replica."""
 
     async def run(self) -> None:
         while True:

@@ -37,6 +37,8 @@ class ComputeInstance:
     meta: Meta
     location: str
     """A plain absolute path. Shards are below it, by namespace, name and export."""
+    credentials: str
+    """A Secret of environment variables by which replicas are known to an object store."""
     read_policy: ReadPolicy
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
@@ -52,6 +54,7 @@ class ComputeInstance:
         return cls(
             meta=Meta.parse(body),
             location=local_path(spec.child("storage"), "location"),
+            credentials=spec.child("storage").text("secretName", ""),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),

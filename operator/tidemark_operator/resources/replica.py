@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.errors import InvalidValue
-from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
-from tidemark_operator.resources.quantities import cores, memory_bytes
+from tidemark_operator.resources.pods import PodFields, Resources
 
 KIND = "ComputeReplica"
 PLURAL = "computereplicas"
@@ -17,25 +17,23 @@ PLURAL = "computereplicas"
 _MOST_NAME = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the Spark driver, its Python workers included, may use."""
+class UpdateStrategy(Enum):
+    """What happens to the process when its shape changes; by default what its orchestrator does best."""
 
-    cores: int
-    """Spark runs as many tasks at once."""
-    memory_bytes: int
-
-    @classmethod
-    def parse(cls, fields: Fields) -> Limits:
-        return cls(cores(fields, "cpu", 2), memory_bytes(fields, "memory", "2Gi"))
+    SURGE = "Surge"
+    """The new one hydrates beside the old one, and then takes its place."""
+    RECREATE = "Recreate"
+    """The old one ends before the new one starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeReplica:
     meta: Meta
     instance: InstanceName
-    limits: Limits
-    """A change needs another incarnation of the process."""
+    resources: Resources
+    """Of the Spark driver, its Python workers included. A change, as of `pod`, needs another process."""
+    pod: PodFields
+    strategy: UpdateStrategy | None
     suspend: bool
 
     @classmethod
@@ -46,6 +44,8 @@ class ComputeReplica:
         return cls(
             meta=meta,
             instance=InstanceName(spec.text("instance")),
-            limits=Limits.parse(spec.child("resources").child("limits")),
+            resources=Resources.parse(spec.child("resources")),
+            pod=PodFields.parse(spec),
+            strategy=spec.choice("updateStrategy", UpdateStrategy) if spec.has("updateStrategy") else None,
             suspend=spec.flag("suspend", False),
         )

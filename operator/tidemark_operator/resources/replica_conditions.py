@@ -1,6 +1,7 @@
-"""The truth table of a ComputeReplica: InstanceFound, Online, Ready.
+"""The truth table of a ComputeReplica: InstanceFound, Online, Ready, UpToDate, and ExecutorsReady where it has some.
 
-Online is the process and its connection; Ready is Online with every dataflow of the instance hydrated here.
+Online is the process and its connection; Ready is Online with every dataflow of the instance hydrated here. UpToDate:
+the process that serves is in the shape that spec asks for; while it is not, another one hydrates beside it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from tidemark_operator.resources.conditions import Verdict, because, no, yes
 from tidemark_operator.resources.instance_conditions import READY, InstanceFacts, instance_found
 
 ONLINE = "Online"
-TYPES = ("InstanceFound", ONLINE, READY)
+UP_TO_DATE = "UpToDate"
+EXECUTORS_READY = "ExecutorsReady"
+TYPES = ("InstanceFound", ONLINE, READY, UP_TO_DATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,65 @@ Process = Starting | Answering | Down
 
 
 @dataclass(frozen=True, slots=True)
+class ExecutorFacts:
+    """`reason`, `message`: what is wrong with one that does not run, if anything is."""
+
+    wanted: int
+    running: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaFacts:
+    """`process` is the one that serves; `beside`: the one that is to take its place."""
+
     instance: InstanceFacts
     suspended: bool
     process: Process
+    beside: Process | None = None
+    executors: ExecutorFacts | None = None
 
 
 def replica_conditions(facts: ReplicaFacts) -> list[Verdict]:
     """The conditions of a ComputeReplica, in the order of `TYPES`."""
     online = _online(facts)
-    return [instance_found(facts.instance), online, _ready(facts.process, online)]
+    found = [instance_found(facts.instance), online, _ready(facts.process, online), _up_to_date(facts, online)]
+    return found if facts.executors is None else [*found, _executors(facts.executors, online)]
+
+
+def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
+    """What keeps one from taking the place of the other is said here, and is no trouble of the one that serves."""
+    match facts.beside:
+        case None:
+            return yes(UP_TO_DATE, "UpToDate") if online.holds else because(UP_TO_DATE, online)
+        case Starting():
+            return no(
+                UP_TO_DATE, "Surging", "a process in the new shape starts; the old one serves until it has hydrated"
+            )
+        case Answering(dataflows, hydrated):
+            says = (
+                f"{hydrated} of {dataflows} dataflows are hydrated in the new shape; the old one serves until all are"
+            )
+            return no(UP_TO_DATE, "Surging", says)
+        case Down(reason, message):
+            return no(
+                UP_TO_DATE,
+                f"Surge{reason}",
+                f"the old shape goes on serving, since the new one does not run beside it: {message}. Make room, take "
+                "the edit back, or set spec.updateStrategy: Recreate, which ends the old one first",
+            )
+
+
+def _executors(facts: ExecutorFacts, online: Verdict) -> Verdict:
+    count = f"{facts.running} of {facts.wanted} executors run"
+    if facts.running >= facts.wanted:
+        return yes(EXECUTORS_READY, "ExecutorsRunning", count)
+    if not online.holds:
+        return because(EXECUTORS_READY, online)
+    if facts.reason:
+        return no(EXECUTORS_READY, facts.reason, f"{count}: {facts.message}")
+    return no(EXECUTORS_READY, "Starting", f"{count}; the first dataflow starts Spark, which starts them")
 
 
 def _online(facts: ReplicaFacts) -> Verdict:

@@ -1,0 +1,43 @@
+"""What the orchestrator is asked for, from a ComputeReplica and its ComputeInstance."""
+
+from __future__ import annotations
+
+from tidemark_operator.orchestrator.interface import (
+    Executors,
+    Owner,
+    PodSpec,
+    ReplicaSpec,
+    Requests,
+    Scratch,
+    Volume,
+)
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.pods import Resources
+from tidemark_operator.resources.replica import ComputeReplica
+
+
+def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> ReplicaSpec:
+    """`instance` None: it is gone, and the replica is to go."""
+    meta, pod, executor = replica.meta, replica.pod, replica.pod.executor
+    return ReplicaSpec(
+        key=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        cores=replica.resources.cores,
+        memory_bytes=replica.resources.memory_bytes,
+        instance=Owner(instance.meta.name, instance.meta.uid) if instance else Owner(),
+        pod=PodSpec(
+            requests=_requests(replica.resources),
+            executors=Executors(pod.executors, executor.cores, executor.memory_bytes, _requests(executor))
+            if pod.executors
+            else Executors(),
+            scratch=Scratch(pod.scratch_bytes, pod.scratch_claim),
+            volumes=tuple(Volume(each.claim, each.path, each.read_only) for each in pod.volumes),
+            credentials=instance.credentials if instance else "",
+        ),
+        strategy=replica.strategy,
+    )
+
+
+def _requests(resources: Resources) -> Requests:
+    return Requests(resources.cpu_request, resources.memory_request)

@@ -1,0 +1,114 @@
+"""The status of a ComputeReplica, from what its orchestrator sees of its processes and what its connections say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import Body
+from tidemark_operator.orchestrator.interface import Observation, Phase, Workers, replica_id
+from tidemark_operator.resources import replica_conditions, status
+from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_operator.resources.replica_conditions import (
+    Answering,
+    Down,
+    ExecutorFacts,
+    Process,
+    ReplicaFacts,
+    Starting,
+)
+from tidemark_protocol.ids import ReplicaId
+
+
+def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
+    """Of the process that serves; of the one beside it a condition."""
+    replica = ComputeReplica.parse(body)
+    running = world.running(key.namespace, replica.instance)
+    observed = world.orchestrator.observe(replica.meta.uid)
+    serving = observed[0] if observed else None
+    id = replica_id(key.name, serving.shape if serving else "")
+    state = running.replicas.get(id) if running else None
+    facts = ReplicaFacts(
+        world.instance_facts(key.namespace, replica.instance),
+        replica.suspend,
+        _process(world, replica, running, serving),
+        _process(world, replica, running, observed[1]) if len(observed) > 1 else None,
+        _executors(serving.executors) if serving and serving.executors else None,
+    )
+    online = state is not None and state.online
+    installed, hydrated = hydrated_on(running, id)
+    return status.replica_status(
+        now,
+        replica_conditions.replica_conditions(facts),
+        _incarnation(serving),
+        dataflows=installed if online else None,
+        dataflows_hydrated=hydrated if online else None,
+        hydrations=state.description.hydrations if state and state.description and online else None,
+    )
+
+
+def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[int, int]:
+    """Dataflows installed on the replica, and hydrated there."""
+    if running is None:
+        return 0, 0
+    dataflows = running.core.dataflows
+    there = [dataflows.collections_of(o) for o in dataflows.owners()]
+    there = [cs for cs in there if all(replica in c.replicas and not c.dropped for c in cs)]
+    return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
+
+
+def _process(
+    world: World, replica: ComputeReplica, running: RunningInstance | None, observed: Observation | None
+) -> Process:
+    if observed is None:
+        instance = world.instance(replica.meta.namespace, replica.instance)
+        refusal = world.orchestrator.refusal(replica_spec(replica, instance))
+        return Down("NotSupported", refusal) if refusal else Down("NotStarted", "the process has not been started")
+    id = replica_id(replica.meta.name, observed.shape)
+    state = running.replicas.get(id) if running else None
+    if state is not None and state.online:
+        return Answering(*hydrated_on(running, id))
+    return _down(observed, state.last_error if state else "")
+
+
+def _down(observed: Observation, last_error: str) -> Process:
+    if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
+        last = observed.last_exit
+        code = "" if last.code is None else f" with exit code {last.code}"
+        return Down(
+            last.reason,
+            f"the process ended{code}, {observed.restarts} restarts so far; it is started again{_remedy(last.reason)}",
+        )
+    if observed.trouble is not None:
+        return Down(observed.trouble.reason, observed.trouble.message)
+    if observed.phase is Phase.STOPPING:
+        return Down("Stopping", "the process is being stopped")
+    if observed.phase is Phase.RUNNING and last_error:
+        return Down("NotConnected", f"the process runs, but does not answer: {last_error}")
+    return Starting()
+
+
+def _remedy(reason: str) -> str:
+    return "; give it more memory: spec.resources.limits.memory" if reason == "OOMKilled" else ""
+
+
+def _executors(workers: Workers) -> ExecutorFacts:
+    trouble = workers.trouble
+    return ExecutorFacts(
+        workers.wanted, workers.running, trouble.reason if trouble else "", trouble.message if trouble else ""
+    )
+
+
+def _incarnation(observed: Observation | None) -> status.Incarnation | None:
+    if observed is None or observed.incarnation is None:
+        return None
+    last = observed.last_exit
+    return status.Incarnation(
+        observed.incarnation,
+        observed.started_at_ms,
+        observed.restarts,
+        status.LastExit(last.reason, last.code, last.at_ms) if last else None,
+    )

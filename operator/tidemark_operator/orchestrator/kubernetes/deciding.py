@@ -1,0 +1,94 @@
+"""What to do about the difference between what should run and what there is. Pure.
+
+                      nothing there        this shape there      another shape there
+    Surge             apply                apply                 apply beside; the other goes once it is taken over
+    Recreate          apply                apply                 delete; apply when it is gone
+    not wanted        -                    delete                delete
+    kept              -                    -                     -         not known yet in which shape
+
+Of several other shapes the oldest serves, and the rest, which never came so far, go at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from tidemark_operator.kube.client import Body
+from tidemark_operator.orchestrator.kubernetes.names import Member, shape_label
+from tidemark_operator.resources.replica import UpdateStrategy
+
+Shape = tuple[str, str]
+"""Uid of a replica, and one shape of it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A StatefulSet of ours; `key`: the uid of the replica that it is of."""
+
+    key: str
+    shape: str
+    body: Body = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def going(self) -> bool:
+        return bool(self.body["metadata"].get("deletionTimestamp"))
+
+    @property
+    def age(self) -> tuple[str, str]:
+        return self.body["metadata"]["creationTimestamp"], self.name
+
+
+@dataclass(frozen=True)
+class Decision:
+    apply: tuple[Member, ...]
+    delete: tuple[Found, ...]
+
+
+def found_in(stateful_sets: Iterable[Body]) -> list[Found]:
+    """The oldest first."""
+    labelled = [(shape_label(body["metadata"].get("labels") or {}), body) for body in stateful_sets]
+    return sorted((Found(*label, body) for label, body in labelled if label), key=lambda found: found.age)
+
+
+def decide(
+    wanted: Mapping[str, Member], found: Iterable[Found], taken_over: Set[Shape], kept: Set[str] = frozenset()
+) -> Decision:
+    """`wanted` and `kept` by uid; `taken_over`: shapes that have taken the place of those before."""
+    apply, delete = [], []
+    of: dict[str, list[Found]] = {}
+    for each in found:
+        of.setdefault(each.key, []).append(each)
+    for key in of.keys() - wanted.keys() - kept:
+        delete += of[key]
+    for key, member in wanted.items():
+        others = [each for each in of.get(key, []) if each.shape != member.shape]
+        serving = server(member, others, taken_over)
+        delete += [each for each in others if each is not serving]
+        mine = any(each.shape == member.shape for each in of.get(key, []))
+        if mine or not others or strategy(member) is UpdateStrategy.SURGE:
+            apply.append(member)
+    return Decision(tuple(apply), tuple(each for each in delete if not each.going))
+
+
+def server(member: Member, others: Iterable[Found], taken_over: Set[Shape]) -> Found | None:
+    """Which of other shapes serves while the wanted one hydrates; `others` the oldest first."""
+    if strategy(member) is not UpdateStrategy.SURGE or (member.spec.key, member.shape) in taken_over:
+        return None
+    return next((each for each in others if not each.going), None)
+
+
+def strategy(member: Member) -> UpdateStrategy:
+    return member.spec.strategy or UpdateStrategy.SURGE

@@ -1,0 +1,101 @@
+"""The driver's pod: the replica program, with Spark in it or executors beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.certificates.names import MOUNT_PATH
+from tidemark_operator.orchestrator.kubernetes.executors import (
+    BLOCK_PORT,
+    DRIVER_PORT,
+    MASTER,
+    resources,
+    spark_conf,
+)
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
+from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, POD_SECURITY
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.volumes import LOCAL, SCRATCH, driver_volumes
+
+METRICS_PORT = 9090
+GRACE_SECONDS = 30
+CONTAINER = "replica"
+FIELDS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
+
+
+def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
+    """Of the one pod of a replica."""
+    with_executors = bool(member.spec.pod.executors.instances)
+    volumes, mounts = driver_volumes(member)
+    spec: dict[str, Any] = {
+        # only to make executors are rights needed
+        "automountServiceAccountToken": with_executors,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": POD_SECURITY,
+        "affinity": _apart(member),
+        "containers": [_container(member, settings, mounts)],
+        "volumes": volumes,
+    }
+    if with_executors:
+        spec["serviceAccountName"] = settings.driver_account
+    if settings.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
+    return {"metadata": {"labels": member.labels(DRIVER)}, "spec": spec}
+
+
+def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = member.spec
+    alive = {"tcpSocket": {"port": "grpc"}}
+    fields = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
+    container: dict[str, Any] = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": settings.pull_policy,
+        "args": ["tidemark_replica", *_arguments(member, settings)],
+        "env": [*fields, {"name": "SPARK_LOCAL_DIRS", "value": LOCAL}],
+        "ports": _ports(bool(spec.pod.executors.instances)),
+        # it listens before it starts Spark, and until it ends; whether it still answers is what the operator asks
+        "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},
+        "readinessProbe": {**alive, "periodSeconds": 5},
+        "livenessProbe": {**alive, "periodSeconds": 20, "failureThreshold": 6, "timeoutSeconds": 5},
+        "resources": resources(spec.cores, spec.memory_bytes, spec.pod.requests),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": mounts,
+    }
+    if spec.pod.credentials:
+        container["envFrom"] = [{"secretRef": {"name": spec.pod.credentials}}]
+    return container
+
+
+def _arguments(member: Member, settings: Settings) -> list[str]:
+    spec = member.spec
+    arguments = [
+        f"--listen=0.0.0.0:{GRPC_PORT}",
+        f"--tls-dir={MOUNT_PATH}",
+        f"--scratch={SCRATCH}/{member.name}",
+        f"--name={spec.namespace}/{member.name}",
+        f"--cores={spec.cores}",
+        f"--memory={spec.memory_bytes}",
+        f"--metrics-port={METRICS_PORT}",
+        "--metrics-host=0.0.0.0",
+    ]
+    conf = spark_conf(member, settings)
+    if conf:
+        arguments.append(f"--master={MASTER}")
+    return [*arguments, *(f"--spark-conf={name}={value}" for name, value in sorted(conf.items()))]
+
+
+def _ports(with_executors: bool) -> list[dict[str, Any]]:
+    ports = {"grpc": GRPC_PORT, "metrics": METRICS_PORT}
+    if with_executors:
+        ports |= {"driver-rpc": DRIVER_PORT, "blockmanager": BLOCK_PORT}
+    return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()]
+
+
+def _apart(member: Member) -> dict[str, Any]:
+    """Replicas of one instance are copies of each other: better not on one node."""
+    others = {INSTANCE_UID: member.spec.instance.uid, ROLE: DRIVER}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": others}}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

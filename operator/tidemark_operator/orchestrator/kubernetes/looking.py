@@ -1,0 +1,84 @@
+"""What there is of ours at the API server, as of the last look, and what it says of each replica.
+
+StatefulSets, pods ─► Found, drivers and executors by replica and shape
+a StatefulSet without a pod ─► its events say why
+a driver's pod that was there before, and is not now ─► how it ended
+"""
+
+from __future__ import annotations
+
+import time
+
+from tidemark_operator.kube.client import EVENTS, Body
+from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
+from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
+from tidemark_operator.orchestrator.kubernetes import observing
+from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, found_in
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, MANAGED, ROLE, address, shape_label
+
+ASK_WHY_SECONDS = 10.0
+OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
+
+
+class Looking:
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.found: list[Found] = []
+        self._drivers: dict[Shape, Body] = {}
+        self._executors: dict[Shape, list[Body]] = {}
+        self._exits: dict[Shape, Exit] = {}
+        self._refusals: dict[Shape, Trouble | None] = {}
+        self._asked: dict[Shape, float] = {}
+
+    async def look(self) -> None:
+        """Raises ApiError, and then knows what it knew."""
+        found = found_in(await self._objects.list(STATEFUL_SETS, OURS))
+        drivers: dict[Shape, Body] = {}
+        executors: dict[Shape, list[Body]] = {}
+        for pod in await self._objects.list(PODS, OURS):
+            labels = pod["metadata"].get("labels") or {}
+            if (shape := shape_label(labels)) is None:
+                continue
+            if labels.get(ROLE) == DRIVER:
+                drivers[shape] = pod
+            else:
+                executors.setdefault(shape, []).append(pod)
+        self._note_exits(drivers)
+        self.found, self._drivers, self._executors = found, drivers, executors
+        await self._ask_why()
+        self._forget()
+
+    def observe(self, key: str, shape: str, name: str, namespace: str, executors: int | None) -> Observation:
+        """`executors`: how many there should be; None where nobody knows."""
+        at = (key, shape)
+        workers = observing.observe_executors(executors, self._executors.get(at, [])) if executors else None
+        return observing.observe(
+            address(name, namespace), shape, self._drivers.get(at), self._refusals.get(at), workers, self._exits.get(at)
+        )
+
+    def _note_exits(self, drivers: dict[Shape, Body]) -> None:
+        now_ms = int(time.time() * 1000)
+        for shape, before in self._drivers.items():
+            now = drivers.get(shape)
+            if now is None or now["metadata"]["uid"] != before["metadata"]["uid"]:
+                self._exits[shape] = observing.vanished(before, now_ms)
+
+    async def _ask_why(self) -> None:
+        """Of those that have no pod, now and then."""
+        now = time.monotonic()
+        for each in self.found:
+            shape = (each.key, each.shape)
+            if shape in self._drivers or each.going:
+                self._refusals.pop(shape, None)
+                self._asked.pop(shape, None)
+            elif now - self._asked.get(shape, -ASK_WHY_SECONDS) >= ASK_WHY_SECONDS:
+                self._asked[shape] = now
+                fields = f"regarding.uid={each.uid},reason=FailedCreate"
+                events = await self._objects.list(EVENTS, fields=fields, namespace=each.namespace)
+                self._refusals[shape] = observing.refusal(events)
+
+    def _forget(self) -> None:
+        there = {(each.key, each.shape) for each in self.found} | self._drivers.keys()
+        self._exits = {shape: exit for shape, exit in self._exits.items() if shape in there}
+        self._refusals = {shape: why for shape, why in self._refusals.items() if shape in there}
+        self._asked = {shape: at for shape, at in self._asked.items() if shape in there}

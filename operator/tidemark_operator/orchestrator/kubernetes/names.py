@@ -1,0 +1,97 @@
+"""What the objects of a replica are called, and what they say of themselves.
+
+    ComputeReplica r1 ─┬─ shape 3f9c0a12 ─► StatefulSet, Service, ConfigMap, Secret r1-3f9c0a12, pod r1-3f9c0a12-0
+                       └─ shape b17e44d0 ─► ...
+
+The shape is a hash of what was asked for and not of the manifests made of it: a later version of the operator, whose
+templates may differ, takes over the pods that it finds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.resources.meta import GROUP
+
+SHAPE_FORMAT = 1
+"""Raised where pods of an earlier version of the operator must not go on."""
+SHAPE_DIGITS = 8
+
+REPLICA = f"{GROUP}/replica"
+REPLICA_UID = f"{GROUP}/replica-uid"
+INSTANCE = f"{GROUP}/instance"
+INSTANCE_UID = f"{GROUP}/instance-uid"
+SHAPE = f"{GROUP}/shape"
+ROLE = f"{GROUP}/role"
+DRIVER, EXECUTOR = "driver", "executor"
+MANAGED = {"app.kubernetes.io/name": "tidemark", "app.kubernetes.io/managed-by": "tidemark-operator"}
+GRPC_PORT = 7443
+
+
+@dataclass(frozen=True)
+class Member:
+    """A replica in one shape."""
+
+    spec: ReplicaSpec
+    shape: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.spec.name}-{self.shape}"
+
+    @property
+    def address(self) -> str:
+        return address(self.name, self.spec.namespace)
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """Its driver, and no other pod."""
+        return {REPLICA_UID: self.spec.key, SHAPE: self.shape, ROLE: DRIVER}
+
+    def labels(self, role: str) -> dict[str, str]:
+        return {
+            **MANAGED,
+            "app.kubernetes.io/component": role,
+            REPLICA: self.spec.name,
+            REPLICA_UID: self.spec.key,
+            INSTANCE: self.spec.instance.name,
+            INSTANCE_UID: self.spec.instance.uid,
+            SHAPE: self.shape,
+            ROLE: role,
+        }
+
+
+def member(spec: ReplicaSpec, settings: Settings) -> Member:
+    return Member(spec, shape_of(spec, settings))
+
+
+def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
+    """Another one: another process. Whose it is, how it changes, and how its image is had are no part of it."""
+    shape: dict[str, Any] = {
+        "format": SHAPE_FORMAT,
+        "cores": spec.cores,
+        "memory": spec.memory_bytes,
+        "image": settings.image,
+        "pod": asdict(spec.pod),
+    }
+    if spec.pod.executors.instances:
+        shape["accounts"] = [settings.driver_account, settings.executor_account]
+    text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:SHAPE_DIGITS]
+
+
+def address(name: str, namespace: str) -> str:
+    """Where a member of that name listens."""
+    return f"{name}.{namespace}.svc:{GRPC_PORT}"
+
+
+def shape_label(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """The replica's uid and the shape that an object of ours names."""
+    uid, shape = labels.get(REPLICA_UID), labels.get(SHAPE)
+    return (uid, shape) if uid and shape else None

@@ -1,0 +1,181 @@
+"""Keeps the replicas that are wanted, by looking and mending, again and again.
+
+    each look      StatefulSets and pods of ours ─► decide ─► apply, delete ─► observations
+    what is asked  ensure, drop, retain, take_over: remembered, and done at once
+
+Nothing depends on having seen an event, and every write may come twice. What the API server refuses for one replica is
+tried again ever more rarely, and is told in its Observation; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Collection
+from dataclasses import replace
+
+from tidemark_operator.kube.client import ApiError, Conflict, Invalid, Kube
+from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
+from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
+from tidemark_operator.orchestrator.kubernetes import observing, templates
+from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
+from tidemark_operator.orchestrator.kubernetes.deciding import Shape, decide, server
+from tidemark_operator.orchestrator.kubernetes.looking import OURS, Looking
+from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member, member
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
+
+LOG = logging.getLogger(__name__)
+LOOK_SECONDS = 2.0
+MAX_DOUBLINGS = 4
+APPLY_AGAIN_SECONDS = 300.0
+"""What somebody removed or changed of a replica's belongings is mended within this."""
+
+
+class KubernetesOrchestrator:
+    def __init__(self, kube: Kube, settings: Settings) -> None:
+        self._kube, self._objects, self._settings = kube, Objects(kube), settings
+        self._looking = Looking(self._objects)
+        self._wanted: dict[str, Member] = {}
+        self._kept: frozenset[str] | None = None
+        self._asked = asyncio.Event()
+        self._taken_over: set[Shape] = set()
+        self._refused: dict[Shape, Trouble] = {}
+        self._applied: dict[Shape, float] = {}
+        self._budgets: frozenset[str] | None = None
+        self._budgeted = 0.0
+        self._backoff: Backoff[Shape] = Backoff()
+
+    async def adopt(self) -> None:
+        await self._looking.look()
+
+    def refusal(self, replica: ReplicaSpec) -> str | None:
+        return None
+
+    def ensure(self, replica: ReplicaSpec) -> None:
+        wanted = member(replica, self._settings)
+        if self._wanted.get(replica.key) != wanted:
+            self._wanted[replica.key] = wanted
+            self._applied.pop((replica.key, wanted.shape), None)
+            self._asked.set()
+
+    def drop(self, key: str) -> None:
+        self._wanted.pop(key, None)
+        if self._kept is not None:
+            self._kept -= {key}
+        self._asked.set()
+
+    def retain(self, keys: Collection[str]) -> None:
+        kept = frozenset(keys)
+        if kept != self._kept:
+            self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in kept}
+            self._kept = kept
+            self._asked.set()
+
+    def take_over(self, key: str) -> None:
+        if wanted := self._wanted.get(key):
+            self._taken_over.add((key, wanted.shape))
+            self._asked.set()
+
+    def observe(self, key: str) -> tuple[Observation, ...]:
+        wanted = self._wanted.get(key)
+        found = [each for each in self._looking.found if each.key == key]
+        if wanted is None:
+            return tuple(self._looking.observe(key, f.shape, f.name, f.namespace, None) for f in found)
+        serving = server(wanted, [each for each in found if each.shape != wanted.shape], self._taken_over)
+        executors = wanted.spec.pod.executors.instances
+        newest = self._looking.observe(key, wanted.shape, wanted.name, wanted.spec.namespace, executors)
+        if refused := self._refused.get((key, wanted.shape)):
+            newest = replace(newest, trouble=refused)
+        if serving is None:
+            return (newest,)
+        return (self._looking.observe(key, serving.shape, serving.name, serving.namespace, None), newest)
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            self._asked.clear()
+            try:
+                await self.step()
+                failures = 0
+            except ApiError as error:
+                failures = min(failures + 1, MAX_DOUBLINGS)
+                LOG.warning("pods of replicas cannot be looked at: %s", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS * 2**failures):
+                    await self._asked.wait()
+
+    async def step(self) -> None:
+        """One look, and what is to be done about what it saw; raises ApiError if it saw nothing."""
+        await self._looking.look()
+        if self._kept is None:
+            return  # nobody has said yet what is not to run
+        decision = decide(self._wanted, self._looking.found, self._taken_over, self._kept)
+        for found in decision.delete:
+            await self._attempt((found.key, found.shape), self._objects.delete(STATEFUL_SETS, found.body))
+        for wanted in decision.apply:
+            shape = (wanted.spec.key, wanted.shape)
+            if self._is_due(shape) and await self._attempt(shape, self._apply(wanted)):
+                self._applied[shape] = time.monotonic()
+        await self._bound_disruptions()
+        self._forget()
+
+    def _is_due(self, shape: Shape) -> bool:
+        """Made in full by this process, and there still: it is only looked after now and then."""
+        now = time.monotonic()
+        there = any((each.key, each.shape) == shape for each in self._looking.found)
+        fresh = there and now - self._applied.get(shape, -APPLY_AGAIN_SECONDS) < APPLY_AGAIN_SECONDS
+        return not fresh and self._backoff.is_due(shape, now)
+
+    async def _apply(self, wanted: Member) -> None:
+        made = await self._objects.apply(templates.stateful_set(wanted, self._settings))
+        uid = made["metadata"]["uid"]
+        if secret := templates.spark_secret(wanted, uid, secrets.token_hex(32)):
+            with contextlib.suppress(Conflict):  # made once, and read by nobody but the pods
+                await self._kube.create_secret(wanted.spec.namespace, secret)
+        for body in templates.belongings(wanted, self._settings, uid):
+            await self._objects.apply(body)
+
+    async def _attempt(self, shape: Shape, work: Awaitable[None]) -> bool:
+        """Whether it is done. What is refused for good is told; the rest is tried again."""
+        try:
+            await work
+        except ApiError as error:
+            self._backoff.failed(shape, time.monotonic())
+            if isinstance(error, Invalid) or error.status == 403:
+                self._refused[shape] = observing.trouble("Refused", str(error))
+            LOG.warning("shape %s of replica %s: %s", shape[1], shape[0], error)
+            return False
+        self._backoff.done(shape)
+        self._refused.pop(shape, None)
+        return True
+
+    async def _bound_disruptions(self) -> None:
+        """One budget per instance that has replicas, and none for others."""
+        now = time.monotonic()
+        instances: dict[str, tuple[str, Owner]] = {}
+        for each in self._wanted.values():
+            instances[each.spec.instance.uid] = (each.spec.namespace, each.spec.instance)
+        if instances.keys() == self._budgets and now - self._budgeted < APPLY_AGAIN_SECONDS:
+            return
+        try:
+            for namespace, instance in instances.values():
+                await self._objects.apply(templates.disruption_budget(namespace, instance))
+            for there in await self._objects.list(DISRUPTION_BUDGETS, OURS):
+                if there["metadata"]["labels"].get(INSTANCE_UID) not in instances:
+                    await self._objects.delete(DISRUPTION_BUDGETS, there)
+        except ApiError as error:
+            LOG.warning("disruption budgets: %s", error)
+            return
+        self._budgets, self._budgeted = frozenset(instances), now
+
+    def _forget(self) -> None:
+        """What is neither wanted nor there any more."""
+        known = {(each.key, each.shape) for each in self._looking.found}
+        known |= {(each.spec.key, each.shape) for each in self._wanted.values()}
+        self._taken_over &= known
+        self._refused = {shape: why for shape, why in self._refused.items() if shape in known}
+        self._applied = {shape: at for shape, at in self._applied.items() if shape in known}
+        self._backoff.keep(known)

@@ -1,0 +1,37 @@
+"""What every pod of ours has: PodSecurity `restricted`, a root file system that is only read, folders to write to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+USER = 65532
+TMP_BYTES = 1 << 30
+POD_SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def ephemeral(name: str, bytes: int) -> dict[str, Any]:
+    """A volume that goes with the pod, and has an end."""
+    return {"name": name, "emptyDir": {"sizeLimit": str(bytes)}}
+
+
+def secret(name: str, secret_name: str) -> dict[str, Any]:
+    return {"name": name, "secret": {"secretName": secret_name, "defaultMode": 0o440}}
+
+
+def claim(name: str, claim_name: str, read_only: bool = False) -> dict[str, Any]:
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim_name, "readOnly": read_only}}
+
+
+def mount(name: str, path: str, read_only: bool = False) -> dict[str, Any]:
+    return {"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})}

@@ -1,0 +1,105 @@
+"""The manifests of a replica. Pure: what is asked for in, what to apply out.
+
+    ComputeReplica ─owns─► StatefulSet ─owns─► Service, ConfigMap, Secret, the pod ─owns─► executors' pods
+    ComputeInstance ─owns─► PodDisruptionBudget over the drivers of all its replicas
+
+The StatefulSet comes first and owns the rest: with it everything goes, whenever the operator ended in between.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tidemark_operator.kube.client import INSTANCES, REPLICAS, Body, Resource
+from tidemark_operator.kube.objects import STATEFUL_SETS
+from tidemark_operator.orchestrator.interface import Owner
+from tidemark_operator.orchestrator.kubernetes import driver, executors
+from tidemark_operator.orchestrator.kubernetes.names import (
+    DRIVER,
+    GRPC_PORT,
+    INSTANCE,
+    INSTANCE_UID,
+    MANAGED,
+    ROLE,
+    Member,
+)
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPLATE_FILE
+
+
+def stateful_set(member: Member, settings: Settings) -> Body:
+    """One pod. `OnDelete`: what a later operator would write differently is for the next pod, and ends no process."""
+    spec = {
+        "replicas": 1,
+        "serviceName": member.name,
+        "selector": {"matchLabels": member.selector},
+        "updateStrategy": {"type": "OnDelete"},
+        "podManagementPolicy": "Parallel",
+        "template": driver.pod_template(member, settings),
+    }
+    owner = _owned_by(REPLICAS, Owner(member.spec.name, member.spec.key))
+    return {**_object("apps/v1", "StatefulSet", member, owner), "spec": spec}
+
+
+def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
+    """What goes with the StatefulSet, all but what is secret."""
+    owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
+    found = [{**_object("v1", "Service", member, owner), "spec": _service(member)}]
+    if member.spec.pod.executors.instances:
+        text = json.dumps(executors.pod_template(member, settings), indent=1, sort_keys=True)
+        found.append({**_object("v1", "ConfigMap", member, owner), "data": {TEMPLATE_FILE: text}})
+    return found
+
+
+def spark_secret(member: Member, set_uid: str, value: str) -> Body | None:
+    """By which driver and executors know each other; created once, and never read by us."""
+    if not member.spec.pod.executors.instances:
+        return None
+    owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
+    return {**_object("v1", "Secret", member, owner), "type": "Opaque", "stringData": {SECRET_FILE: value}}
+
+
+def disruption_budget(namespace: str, instance: Owner) -> Body:
+    """At most one driver of an instance at a time is evicted; executors may come and go."""
+    labels = {**MANAGED, INSTANCE: instance.name, INSTANCE_UID: instance.uid}
+    metadata = {
+        "name": f"tidemark-{instance.name}",
+        "namespace": namespace,
+        "labels": labels,
+        "ownerReferences": [_owned_by(INSTANCES, instance)],
+    }
+    selector = {"matchLabels": {INSTANCE_UID: instance.uid, ROLE: DRIVER}}
+    spec = {"maxUnavailable": 1, "selector": selector, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+def _service(member: Member) -> dict[str, Any]:
+    """A name for the pod; also before it is ready, or the operator could not see why it is not."""
+    return {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": member.selector,
+        "ports": [{"name": "grpc", "port": GRPC_PORT, "targetPort": "grpc", "protocol": "TCP"}],
+    }
+
+
+def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any]) -> Body:
+    metadata = {
+        "name": member.name,
+        "namespace": member.spec.namespace,
+        "labels": member.labels(DRIVER),
+        "ownerReferences": [owner],
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _owned_by(resource: Resource, owner: Owner) -> dict[str, Any]:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

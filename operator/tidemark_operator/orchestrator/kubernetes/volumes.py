@@ -1,0 +1,52 @@
+"""Where a replica reads and writes: the volumes of its driver, and those that executors share with it.
+
+/tmp       of the pod          /scratch   arrangements: of the driver alone, or a claim; a folder per replica and shape
+/local     Spark's own files   <path>     claims that spec.volumes names
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.certificates.names import MOUNT_PATH, replica_secret
+from tidemark_operator.orchestrator.kubernetes.names import Member
+from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
+
+TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
+AUTHENTICATION, TEMPLATES = "/etc/tidemark/spark", "/etc/tidemark/executor"
+TEMPLATE_FILE, SECRET_FILE = "pod.yaml", "secret"
+# Spark takes volumes of this name for its own files, and makes none without an end
+SPARK_LOCAL = "spark-local-dir-1"
+Volumes = list[dict[str, Any]]
+
+
+def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
+    """Volumes, and mounts, of every pod of a replica."""
+    pod = member.spec.pod
+    volumes = [ephemeral("tmp", TMP_BYTES), ephemeral(SPARK_LOCAL, pod.scratch.bytes)]
+    mounts = [mount("tmp", TMP), mount(SPARK_LOCAL, LOCAL)]
+    if pod.scratch.claim:
+        volumes.append(claim("scratch", pod.scratch.claim))
+        mounts.append(mount("scratch", SCRATCH))
+    for number, volume in enumerate(pod.volumes):
+        volumes.append(claim(f"volume-{number}", volume.claim, volume.read_only))
+        mounts.append(mount(f"volume-{number}", volume.path, volume.read_only))
+    if pod.executors.instances:
+        volumes.append(secret("spark", member.name))
+        mounts.append(mount("spark", AUTHENTICATION, read_only=True))
+    return volumes, mounts
+
+
+def driver_volumes(member: Member) -> tuple[Volumes, Volumes]:
+    """Of the driver."""
+    volumes, mounts = shared_volumes(member)
+    volumes.append(secret("tls", replica_secret(member.spec.name)))
+    mounts.append(mount("tls", MOUNT_PATH, read_only=True))
+    pod = member.spec.pod
+    if not pod.scratch.claim:
+        volumes.append(ephemeral("scratch", pod.scratch.bytes))
+        mounts.append(mount("scratch", SCRATCH))
+    if pod.executors.instances:
+        volumes.append({"name": "executor", "configMap": {"name": member.name}})
+        mounts.append(mount("executor", TEMPLATES, read_only=True))
+    return volumes, mounts

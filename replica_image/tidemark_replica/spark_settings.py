@@ -1,0 +1,28 @@
+"""What every Spark session of ours is told."""
+
+from __future__ import annotations
+
+# Each as measured: a step is many small jobs, so start-up costs of code and of plans count, and peak throughput less.
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    # What follows keeps failing expressions failing where they stand, and nowhere else (docs/rendering.md).
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
+}
+RELIED_ON = SETTINGS.keys() | {
+    "spark.master",
+    "spark.driver.memory",
+    "spark.driver.extraJavaOptions",
+    "spark.local.dir",
+    "spark.sql.warehouse.dir",
+    "spark.python.unix.domain.socket.dir",
+}
+"""Nobody else tells these."""

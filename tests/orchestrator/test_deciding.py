@@ -1,0 +1,78 @@
+"""What is applied and what is deleted, whatever an operator finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.orchestrator.pods import SETTINGS, SMALL
+from tidemark_operator.orchestrator.kubernetes.deciding import Found, decide
+from tidemark_operator.orchestrator.kubernetes.names import member
+from tidemark_operator.resources.replica import UpdateStrategy
+
+NEW = member(SMALL, SETTINGS)
+RECREATED = member(replace(SMALL, strategy=UpdateStrategy.RECREATE), SETTINGS)
+KEY = SMALL.key
+
+
+def there(shape: str, made: int = 0, key: str = KEY, going: bool = False) -> Found:
+    metadata = {
+        "name": f"r1-{shape}",
+        "namespace": "ns",
+        "uid": shape,
+        "creationTimestamp": f"2026-01-01T00:00:0{made}Z",
+    }
+    return Found(key, shape, {"metadata": metadata | ({"deletionTimestamp": "now"} if going else {})})
+
+
+OLD, OLDER = there("old", 1), there("older", 0)
+CURRENT = there(NEW.shape, 2)
+
+
+def test_what_is_wanted_is_applied_again_and_again() -> None:
+    """There or not: a belonging may be missing."""
+    assert decide({KEY: NEW}, [], frozenset()) == decide({KEY: NEW}, [CURRENT], frozenset())
+    assert decide({KEY: NEW}, [], frozenset()).apply == (NEW,)
+
+
+def test_what_nobody_wants_goes_in_every_shape() -> None:
+    """Also what an earlier operator made; what is going already is left alone."""
+    assert decide({}, [OLD, CURRENT, there("x", going=True)], frozenset()).delete == (OLD, CURRENT)
+
+
+def test_what_is_kept_is_left_alone_until_its_shape_is_known() -> None:
+    """An operator that has just begun knows that it is wanted before it knows how."""
+    decision = decide({}, [OLD, CURRENT], frozenset(), {KEY})
+
+    assert (decision.apply, decision.delete) == ((), ())
+
+
+def test_a_surge_keeps_what_serves_until_it_is_taken_over() -> None:
+    """The new shape is made beside it."""
+    before = decide({KEY: NEW}, [OLD, CURRENT], frozenset())
+    after = decide({KEY: NEW}, [OLD, CURRENT], {(KEY, NEW.shape)})
+
+    assert (before.apply, before.delete) == ((NEW,), ())
+    assert (after.apply, after.delete) == ((NEW,), (OLD,))
+
+
+def test_of_several_surges_the_oldest_shape_serves() -> None:
+    """Edited again before the first edit was hydrated: the shape in the middle goes."""
+    assert decide({KEY: NEW}, [OLDER, OLD], frozenset()).delete == (OLD,)
+    assert decide({KEY: NEW}, [there("older", 0, going=True), OLD], frozenset()).delete == ()
+
+
+def test_an_edit_that_is_taken_back_leaves_what_serves() -> None:
+    """What hydrated beside it goes."""
+    serving = there(NEW.shape, 0)
+
+    assert decide({KEY: NEW}, [serving, OLD], frozenset()).apply == (NEW,)
+
+
+def test_recreate_waits_until_the_old_one_is_gone() -> None:
+    """It may need the old one's room."""
+    first = decide({KEY: RECREATED}, [OLD], frozenset())
+    then = decide({KEY: RECREATED}, [there("old", going=True)], frozenset())
+
+    assert (first.apply, first.delete) == ((), (OLD,))
+    assert (then.apply, then.delete) == ((), ())
+    assert decide({KEY: RECREATED}, [], frozenset()).apply == (RECREATED,)

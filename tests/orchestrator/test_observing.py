@@ -1,0 +1,117 @@
+"""What pods say of replicas, in the words of `kubectl get pods`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.orchestrator.pods import container, ended, pod, running, waiting
+from tidemark_operator.orchestrator.interface import Exit, Phase, Trouble
+from tidemark_operator.orchestrator.kubernetes.observing import (
+    observe,
+    observe_executors,
+    refusal,
+    trouble_of,
+    vanished,
+)
+
+AT = 1767225660000
+"""When containers of these tests end."""
+
+
+@pytest.mark.parametrize(
+    ("body", "phase", "trouble"),
+    [
+        (pod(running()), Phase.RUNNING, None),
+        (pod(container(waiting("ContainerCreating")), "Pending"), Phase.STARTING, None),
+        (pod(container(waiting("ImagePullBackOff", "no such image")), "Pending"), Phase.STARTING, "ImagePullBackOff"),
+        (
+            pod(container(waiting("CreateContainerConfigError")), "Pending"),
+            Phase.STARTING,
+            "CreateContainerConfigError",
+        ),
+        (pod(container(waiting("CrashLoopBackOff"), ended(1), 3)), Phase.BACKING_OFF, "CrashLoopBackOff"),
+        (pod(container(ended(1))), Phase.BACKING_OFF, None),
+        (pod(running(), deletionTimestamp="2026-01-01T00:00:20Z"), Phase.STOPPING, None),
+        (pod(phase="Pending"), Phase.STARTING, None),
+        (pod(phase="Failed") | {"status": {"phase": "Failed", "reason": "Evicted"}}, Phase.STARTING, "Evicted"),
+    ],
+)
+def test_the_state_of_a_container_is_the_phase(body: dict[str, Any], phase: Phase, trouble: str | None) -> None:
+    """And what it waits for in vain, the trouble."""
+    seen = observe("a", "s", body)
+
+    assert (seen.phase, seen.trouble and seen.trouble.reason) == (phase, trouble)
+
+
+def test_unschedulable_is_said_with_the_schedulers_words() -> None:
+    """They name what is missing."""
+    body = pod(phase="Pending")
+    no = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes:\n Insufficient cpu.",
+    }
+    body["status"]["conditions"] = [no]
+
+    assert trouble_of(body) == Trouble("Unschedulable", "0/1 nodes: Insufficient cpu.")
+
+
+@pytest.mark.parametrize(
+    ("last", "exit"),
+    [
+        (ended(137, "OOMKilled"), Exit(137, AT, "OOMKilled")),
+        (ended(137), Exit(137, AT, "Killed")),
+        (ended(143), Exit(143, AT, "Terminated")),
+        (ended(11), Exit(11, AT)),
+        (ended(0, "Completed"), Exit(0, AT)),
+    ],
+)
+def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exit) -> None:
+    """Also once it runs again; each start is an incarnation of its own."""
+    first, second = observe("a", "s", pod(container(last))), observe("a", "s", pod(running(1, last)))
+
+    assert first.last_exit == second.last_exit == exit
+    assert (first.incarnation, second.incarnation) == ("p1-0", "p1-1")
+    assert exit.reason in ("OOMKilled", "Killed", "Terminated", "Crashed", "Completed")
+
+
+def test_a_pod_that_was_told_to_go_has_not_died() -> None:
+    """An eviction or a drain is nobody's fault; a node that is lost, or memory that is, may be somebody's."""
+    told = {"deletionTimestamp": "2026-01-01T00:00:20Z"}
+
+    assert vanished(pod(running(), **told), 7) == Exit(None, 7, "Terminated")
+    assert vanished(pod(running()), 7) == Exit(None, 7, "Killed")
+    assert vanished(pod(container(ended(137, "OOMKilled")), **told), 7) == Exit(137, AT, "OOMKilled")
+    assert observe("a", "s", pod(running()), before=Exit(None, 7, "Killed")).last_exit == Exit(None, 7, "Killed")
+
+
+def test_the_last_refusal_of_a_pod_is_told() -> None:
+    """A quota is named as such."""
+    quota = {
+        "reason": "FailedCreate",
+        "note": "exceeded quota: q, requested: cpu=2",
+        "eventTime": "2026-01-01T00:00:02Z",
+    }
+    denied = {
+        "reason": "FailedCreate",
+        "note": "violates PodSecurity",
+        "deprecatedLastTimestamp": "2026-01-01T00:00:01Z",
+    }
+
+    assert refusal([denied, quota]) == Trouble("QuotaExceeded", "exceeded quota: q, requested: cpu=2")
+    assert refusal([denied]) == Trouble("FailedCreate", "violates PodSecurity")
+    assert refusal([{"reason": "SuccessfulCreate"}]) is None
+
+
+def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
+    """Which of them it is does not matter: they are alike."""
+    broken = pod(container(waiting("ErrImagePull", "gone")), "Pending")
+    failed = pod(container(ended(52)), "Failed")
+
+    assert observe_executors(2, [pod(running()), pod(running())]).running == 2
+    assert observe_executors(2, [pod(running()), broken]).trouble == Trouble("ErrImagePull", "gone")
+    assert observe_executors(2, [failed]).trouble == Trouble("Error", "one ended with exit code 52")
+    assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0

@@ -1,0 +1,107 @@
+"""Manifests of replicas as they were reviewed, and what must hold for all of them.
+
+`TIDEMARK_WRITE_FIXTURES=1` rewrites the files that they are compared with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.orchestrator.pods import SETTINGS, large, small
+from tidemark_operator.orchestrator.interface import Owner
+from tidemark_operator.orchestrator.kubernetes import executors, templates
+from tidemark_operator.orchestrator.kubernetes.names import Member
+from tidemark_operator.resources.pods import RESERVED
+
+FIXTURES = Path(__file__).parent / "manifests"
+CASES = {"small": small(), "large": large()}
+
+
+def manifests(member: Member) -> list[dict[str, Any]]:
+    """All of a replica, the secret with a value that is none."""
+    secret = templates.spark_secret(member, "uid-set", "spark-knows-it-by-this")
+    return [
+        templates.stateful_set(member, SETTINGS),
+        *([secret] if secret else []),
+        *templates.belongings(member, SETTINGS, "uid-set"),
+        templates.disruption_budget("ns", Owner("default", "uid-default")),
+    ]
+
+
+def pods(member: Member) -> list[dict[str, Any]]:
+    """Specs of the driver's pod, and of executors'."""
+    driver = templates.stateful_set(member, SETTINGS)["spec"]["template"]["spec"]
+    return [driver, executors.pod_template(member, SETTINGS)["spec"]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_manifests_are_those_that_were_reviewed(case: str) -> None:
+    """A change of the templates is seen in these files."""
+    file = FIXTURES / f"{case}.yaml"
+    # through JSON: what is meant twice is written twice
+    bodies = json.loads(json.dumps(manifests(CASES[case])))
+    text = yaml.safe_dump_all(bodies, sort_keys=False, width=120)
+    if os.environ.get("TIDEMARK_WRITE_FIXTURES"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_volumes_and_mounts_fit_together(case: str) -> None:
+    """Each mount has its volume, each volume a mount, and no two one path; what is kept on disk has an end."""
+    for spec in pods(CASES[case]):
+        (container,) = spec["containers"]
+        paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+
+        assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in spec["volumes"]}
+        assert len(paths) == len(set(paths))
+        assert all(v["emptyDir"].get("sizeLimit") for v in spec["volumes"] if "emptyDir" in v)
+        ours = [p for m, p in zip(container["volumeMounts"], paths, strict=True) if not m["name"].startswith("volume-")]
+        assert all(any(path == r or path.startswith(f"{r}/") for r in RESERVED) for path in ours)
+
+
+def test_only_drivers_of_executors_have_a_token() -> None:
+    """And no secret stands in any spec."""
+    assert [spec["automountServiceAccountToken"] for spec in pods(small())] == [False, False]
+    assert [spec["automountServiceAccountToken"] for spec in pods(large())] == [True, False]
+    without = [body for body in manifests(large()) if body["kind"] != "Secret"]
+    assert "spark-knows-it-by-this" not in json.dumps(without)
+
+
+def test_without_executors_spark_is_told_nothing() -> None:
+    """And there is no config map, no secret and no port for them."""
+    assert executors.spark_conf(small(), SETTINGS) == {}
+    assert [body["kind"] for body in manifests(small())] == ["StatefulSet", "Service", "PodDisruptionBudget"]
+
+
+def test_an_executors_memory_is_divided_without_a_remainder() -> None:
+    """The limit of its pod is the sum of the two."""
+    conf = executors.spark_conf(large(), SETTINGS)
+
+    assert (conf["spark.executor.memory"], conf["spark.executor.memoryOverhead"]) == ("3072m", "3072m")
+    assert conf["spark.kubernetes.executor.request.cores"] == "1"
+
+
+def test_selectors_choose_one_driver_and_budgets_all_of_an_instance() -> None:
+    """Executors have the labels of their replica too, but for the role."""
+    one, two = small(), large()
+    labels = templates.stateful_set(one, SETTINGS)["spec"]["template"]["metadata"]["labels"]
+    executor = executors.pod_template(one, SETTINGS)["metadata"]["labels"]
+    budget = templates.disruption_budget("ns", Owner("default", "uid-default"))["spec"]["selector"]["matchLabels"]
+
+    def chosen(selector: dict[str, str], by: dict[str, str]) -> bool:
+        return selector.items() <= by.items()
+
+    assert chosen(one.selector, labels)
+    assert not chosen(one.selector, executor)
+    assert not chosen(two.selector, labels)
+    assert chosen(budget, labels)
+    assert not chosen(budget, executor)

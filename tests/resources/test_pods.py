@@ -1,0 +1,89 @@
+"""What a ComputeReplica says of its pods, and what it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.resources.manifests import body
+from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.orchestrator.interface import Executors, Owner, PodSpec, Requests, Scratch, Volume
+from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.instance import ComputeInstance
+from tidemark_operator.resources.replica import ComputeReplica, UpdateStrategy
+
+INSTANCE = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": "/data", "secretName": "bucket"}}))
+FULL = {
+    "resources": {"limits": {"cpu": 4, "memory": "8Gi"}, "requests": {"cpu": "500m", "memory": "4Gi"}},
+    "executors": {"instances": 2, "resources": {"limits": {"memory": "6Gi"}, "requests": {"cpu": "1"}}},
+    "scratch": {"size": "40Gi", "claimName": "scratch"},
+    "volumes": [{"claimName": "landing", "mountPath": "/landing", "readOnly": True}],
+    "updateStrategy": "Recreate",
+}
+
+
+def replica(spec: dict[str, Any]) -> ComputeReplica:
+    return ComputeReplica.parse(body("ComputeReplica", {"instance": "default", **spec}))
+
+
+def test_what_is_asked_for_reaches_the_orchestrator() -> None:
+    """And what is not has its defaults."""
+    full, least = replica_spec(replica(FULL), INSTANCE), replica_spec(replica({}), INSTANCE)
+
+    assert full.pod == PodSpec(
+        Requests("500m", "4Gi"),
+        Executors(2, 2, 6 << 30, Requests("1")),
+        Scratch(40 << 30, "scratch"),
+        (Volume("landing", "/landing", True),),
+        "bucket",
+    )
+    assert full.strategy is UpdateStrategy.RECREATE
+    assert full.instance == Owner(INSTANCE.name, INSTANCE.meta.uid)
+    assert (least.pod, least.strategy) == (PodSpec(credentials="bucket"), None)
+
+
+BAD = [
+    ({"executors": {"instances": 1}}, "spec.scratch.claimName: executors read arrangements that others wrote"),
+    ({"executors": {"instances": 101}}, "spec.executors.instances: must be from 0 to 100"),
+    ({"volumes": [{"claimName": "c", "mountPath": "/tmp/x"}]}, "spec.volumes[0].mountPath: /tmp/x is the pod's own"),
+    ({"volumes": [{"claimName": "c", "mountPath": "data"}]}, "must be a plain absolute path"),
+    ({"volumes": [{"claimName": "c", "mountPath": "/a/../b"}]}, "must be a plain absolute path"),
+    ({"resources": {"requests": {"cpu": "1.5"}}}, "spec.resources.requests.cpu: must be an amount such as 500m or 2"),
+    ({"scratch": {"size": "1Mi"}}, "spec.scratch.size: must be from 1Gi to 64Ti"),
+    ({"updateStrategy": "Rolling"}, "spec.updateStrategy: must be one of Surge, Recreate"),
+]
+
+
+@pytest.mark.parametrize(("spec", "problem"), BAD, ids=[problem for _, problem in BAD])
+def test_what_no_pod_can_have_is_refused(spec: dict[str, Any], problem: str) -> None:
+    """With the field named."""
+    with pytest.raises(ResourceError) as error:
+        replica(spec)
+
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        (FULL, "spec.executors, spec.scratch.claimName, spec.volumes"),
+        ({"updateStrategy": "Surge"}, "spec.updateStrategy: Surge"),
+        ({}, "spec.storage.secretName (of its ComputeInstance)"),
+    ],
+)
+def test_a_process_is_refused_what_only_pods_have(spec: dict[str, Any], named: str, tmp_path: Any) -> None:
+    """Nothing is accepted and ignored."""
+    refusal = ProcessOrchestrator(tmp_path, {}, planner=False).refusal(replica_spec(replica(spec), INSTANCE))
+
+    assert refusal is not None
+    assert named in refusal
+
+
+def test_a_process_is_given_what_it_can_have(tmp_path: Any) -> None:
+    """Cores, memory, and to be recreated."""
+    plain = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": "/data"}}))
+    spec = {"resources": {"limits": {"cpu": 1}}, "updateStrategy": "Recreate", "executors": {"instances": 0}}
+
+    assert ProcessOrchestrator(tmp_path, {}, planner=False).refusal(replica_spec(replica(spec), plain)) is None
