@@ -20,12 +20,13 @@ PEER_SOCKET = "unix://peer.sock"
 # members must name an address to each other; there is one member, nobody connects to it
 NOWHERE = "http://localhost:0"
 # those that need no kubelet and that Tidemark's objects rely on: owner references, deletion of namespaces, the
-# default service accounts, and cluster roles made of others
+# default service accounts, cluster roles made of others, and the pods of replicas (made, and never run)
 CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
     "serviceaccount-controller",
     "clusterrole-aggregation-controller",
+    "statefulset-controller",
 )
 
 

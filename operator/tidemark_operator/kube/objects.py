@@ -7,7 +7,6 @@ The client's call for objects of any kind knows of groups alone, and the core ha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
@@ -37,7 +36,7 @@ class Objects:
         query = [("fieldManager", FIELD_MANAGER), ("force", "true"), *([("dryRun", "All")] if dry_run else [])]
         resource, metadata = resource_of(body), body["metadata"]
         path = f"{_folder(resource, metadata['namespace'])}/{quote(metadata['name'], safe='')}"
-        return await self._ask("PATCH", path, query, json.dumps(body), APPLY_PATCH)
+        return await self._ask("PATCH", path, query, body, APPLY_PATCH)
 
     async def list(self, resource: Resource, labels: str = "", fields: str = "", namespace: str = "") -> list[Body]:
         """Of all namespaces that this operator looks after, or of one; page by page."""
@@ -88,7 +87,7 @@ async def _request(
     answer = await api.call_api(*made, _request_timeout=_request_timeout)
     await answer.read()
     types = {"200": "object", "201": "object", "202": "object"}
-    return api.response_deserialize(response_data=answer, response_types_map=types)
+    return api.response_deserialize(response_data=answer, response_types_map=types).data
 
 
 def resource_of(body: Body) -> Resource:

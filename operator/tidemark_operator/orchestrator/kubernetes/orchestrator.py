@@ -33,6 +33,9 @@ MAX_DOUBLINGS = 4
 APPLY_AGAIN_SECONDS = 300.0
 """What somebody removed or changed of a replica's belongings is mended within this."""
 
+BUDGETS: Shape = ("", "")
+"""In the place of a shape, for what is of no replica."""
+
 
 class KubernetesOrchestrator:
     def __init__(self, kube: Kube, settings: Settings) -> None:
@@ -158,7 +161,8 @@ class KubernetesOrchestrator:
         instances: dict[str, tuple[str, Owner]] = {}
         for each in self._wanted.values():
             instances[each.spec.instance.uid] = (each.spec.namespace, each.spec.instance)
-        if instances.keys() == self._budgets and now - self._budgeted < APPLY_AGAIN_SECONDS:
+        fresh = instances.keys() == self._budgets and now - self._budgeted < APPLY_AGAIN_SECONDS
+        if fresh or not self._backoff.is_due(BUDGETS, now):
             return
         try:
             for namespace, instance in instances.values():
@@ -168,7 +172,9 @@ class KubernetesOrchestrator:
                     await self._objects.delete(DISRUPTION_BUDGETS, there)
         except ApiError as error:
             LOG.warning("disruption budgets: %s", error)
+            self._backoff.failed(BUDGETS, now)
             return
+        self._backoff.done(BUDGETS)
         self._budgets, self._budgeted = frozenset(instances), now
 
     def _forget(self) -> None:
@@ -178,4 +184,4 @@ class KubernetesOrchestrator:
         self._taken_over &= known
         self._refused = {shape: why for shape, why in self._refused.items() if shape in known}
         self._applied = {shape: at for shape, at in self._applied.items() if shape in known}
-        self._backoff.keep(known)
+        self._backoff.keep({*known, BUDGETS})

@@ -1,0 +1,302 @@
+"""Replicas as pods, at a real API server with a real StatefulSet controller. There is no kubelet: where a pod has to
+run, or to fail, the test reports so in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.crds.manifests import bent
+from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.kube.client import Kube
+from tidemark_operator.kube.objects import STATEFUL_SETS, Objects
+from tidemark_operator.orchestrator.interface import Observation, Owner, Phase, ReplicaSpec
+from tidemark_operator.orchestrator.kubernetes import templates
+from tidemark_operator.orchestrator.kubernetes.names import member
+from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
+from tidemark_operator.resources.replica import UpdateStrategy
+
+pytestmark = pytest.mark.cluster
+MADE = "statefulsets,services,configmaps,secrets,poddisruptionbudgets,pods"
+OURS = "app.kubernetes.io/managed-by=tidemark-operator"
+
+
+@dataclass
+class Cluster:
+    """One namespace, with PodSecurity restricted enforced."""
+
+    plane: ControlPlane
+    namespace: str
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.plane.kubectl("-n", self.namespace, *arguments, stdin=stdin)
+
+    def create(self, kind: str, changes: dict[str, Any], name: str) -> str:
+        """Its uid."""
+        made = self.kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(bent(kind, changes, name)))
+        return str(json.loads(made)["metadata"]["uid"])
+
+    def replica(self, spec: ReplicaSpec, **changes: Any) -> ReplicaSpec:
+        """With resources that own it."""
+        instance = self.create("ComputeInstance", {}, f"i-{spec.name}")
+        uid = self.create("ComputeReplica", {"instance": f"i-{spec.name}"}, spec.name)
+        owner = Owner(f"i-{spec.name}", instance)
+        return replace(spec, key=uid, namespace=self.namespace, instance=owner, **changes)
+
+    def made(self) -> list[str]:
+        """Names of all that is ours."""
+        return sorted(self.kubectl("get", MADE, "-l", OURS, "-o", "name").split())
+
+    def report(self, pod: str, status: dict[str, Any]) -> None:
+        """As the kubelet."""
+        self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+    def run(self, scenario: Callable[[Kube], Awaitable[None]]) -> None:
+        async def with_client() -> None:
+            async with Kube.connect(self.plane.kubeconfig, (self.namespace,)) as kube:
+                await asyncio.wait_for(scenario(kube), BOUND)
+
+        asyncio.run(with_client())
+
+
+@pytest.fixture
+def cluster(kinds_installed: ControlPlane, namespace: str) -> Cluster:
+    enforced = "pod-security.kubernetes.io/enforce=restricted"
+    kinds_installed.kubectl("label", "namespace", namespace, enforced)
+    for account in (SETTINGS.driver_account, SETTINGS.executor_account):
+        kinds_installed.kubectl("-n", namespace, "create", "serviceaccount", account)
+    return Cluster(kinds_installed, namespace)
+
+
+async def until(orchestrator: KubernetesOrchestrator, holds: Callable[[], object]) -> None:
+    """Steps until it does."""
+    while True:
+        await orchestrator.step()
+        if await asyncio.to_thread(holds):
+            return
+        await asyncio.sleep(0.1)
+
+
+def of(kube: Kube, *wanted: ReplicaSpec) -> KubernetesOrchestrator:
+    """An operator's, that has begun."""
+    orchestrator = KubernetesOrchestrator(kube, SETTINGS)
+    for each in wanted:
+        orchestrator.ensure(each)
+    orchestrator.retain([each.key for each in wanted])
+    return orchestrator
+
+
+def one(orchestrator: KubernetesOrchestrator, spec: ReplicaSpec) -> Observation:
+    (observation,) = orchestrator.observe(spec.key)
+    return observation
+
+
+RUNNING = {
+    "phase": "Running",
+    "containerStatuses": [
+        {
+            "name": "replica",
+            "image": "x",
+            "imageID": "x",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:10Z"}},
+        }
+    ],
+}
+
+
+def with_state(state: dict[str, Any], last: dict[str, Any], restarts: int) -> dict[str, Any]:
+    """A status of a pod whose container was started again."""
+    (container,) = RUNNING["containerStatuses"]
+    statuses = [{**container, "state": state, "lastState": last, "restartCount": restarts}]
+    return {"phase": "Running", "containerStatuses": statuses}
+
+
+def test_a_replica_with_executors_has_all_that_its_pod_needs(cluster: Cluster) -> None:
+    """Under PodSecurity restricted the controller makes the pod; the next operator finds it as it is."""
+    spec = cluster.replica(LARGE)
+    name = member(spec, SETTINGS).name
+
+    async def scenario(kube: Kube) -> None:
+        pod = f"pod/{name}-0"
+        first = of(kube, spec)
+        await until(first, lambda: pod in cluster.made())
+        assert cluster.made() == sorted(
+            [
+                f"configmap/{name}",
+                pod,
+                f"poddisruptionbudget.policy/tidemark-i-{spec.name}",
+                f"secret/{name}",
+                f"service/{name}",
+                f"statefulset.apps/{name}",
+            ]
+        )
+        secret = cluster.kubectl("get", "secret", name, "-o", "json")
+        cluster.report(f"{name}-0", RUNNING)
+        await until(first, lambda: one(first, spec).phase is Phase.RUNNING)
+
+        second = of(kube, spec)
+        await second.adopt()
+        await second.step()
+
+        assert one(second, spec) == one(first, spec)
+        assert one(second, spec).address == f"{name}.{cluster.namespace}.svc:7443"
+        assert cluster.kubectl("get", "secret", name, "-o", "json") == secret
+
+    cluster.run(scenario)
+
+
+def test_crash_between_the_writes_of_a_replica_leaves_one(cluster: Cluster) -> None:
+    """The operator ended after any of the writes, and the next one too."""
+    spec = cluster.replica(LARGE)
+    wanted = member(spec, SETTINGS)
+
+    async def scenario(kube: Kube) -> None:
+        objects = Objects(kube)
+        made = await objects.apply(templates.stateful_set(wanted, SETTINGS))
+        await of(kube, spec).step()
+        for kind in ("service", "configmap"):
+            cluster.kubectl("delete", kind, wanted.name)
+        service, *_ = templates.belongings(wanted, SETTINGS, made["metadata"]["uid"])
+        await objects.apply(service)
+        orchestrator = of(kube, spec)
+        await until(orchestrator, lambda: f"pod/{wanted.name}-0" in cluster.made())
+
+        assert f"configmap/{wanted.name}" in cluster.made()
+        assert len(await objects.list(STATEFUL_SETS)) == 1
+        assert {m["metadata"]["uid"] for m in await objects.list(STATEFUL_SETS)} == {made["metadata"]["uid"]}
+
+    cluster.run(scenario)
+
+
+def test_what_is_dropped_leaves_nothing(cluster: Cluster) -> None:
+    """Also what an earlier operator made for a replica that is gone."""
+    small, large = cluster.replica(SMALL), cluster.replica(LARGE)
+
+    async def scenario(kube: Kube) -> None:
+        first = of(kube, small, large)
+        await until(first, lambda: sum("pod/" in name for name in cluster.made()) == 2)
+        second = of(kube, small)
+        kept = member(small, SETTINGS).name
+        await until(second, lambda: all(kept in name or "tidemark-i-r1" in name for name in cluster.made()))
+        await until(second, lambda: second.observe(large.key) == ())
+        second.drop(small.key)
+        await until(second, lambda: cluster.made() == [])
+
+    cluster.run(scenario)
+
+
+def test_another_shape_surges_beside_the_one_that_serves(cluster: Cluster) -> None:
+    """Until it is told that it takes over; another operator in between finds both."""
+    spec = cluster.replica(SMALL)
+    larger = replace(spec, cores=3)
+    old, new = member(spec, SETTINGS), member(larger, SETTINGS)
+
+    async def scenario(kube: Kube) -> None:
+        await until(of(kube, spec), lambda: f"pod/{old.name}-0" in cluster.made())
+        cluster.report(f"{old.name}-0", RUNNING)
+        first = of(kube, larger)
+        await until(first, lambda: f"pod/{new.name}-0" in cluster.made())
+        await first.step()
+        assert [(o.shape, o.phase) for o in first.observe(spec.key)] == [
+            (old.shape, Phase.RUNNING),
+            (new.shape, Phase.STARTING),
+        ]
+
+        second = of(kube, larger)
+        await second.adopt()
+        assert [o.shape for o in second.observe(spec.key)] == [old.shape, new.shape]
+        second.take_over(spec.key)
+        assert [o.shape for o in second.observe(spec.key)] == [new.shape]
+        await until(second, lambda: not any(old.name in name for name in cluster.made()))
+
+    cluster.run(scenario)
+
+
+def test_recreate_ends_the_old_shape_first(cluster: Cluster) -> None:
+    """There are never pods of both."""
+    spec = cluster.replica(SMALL, strategy=UpdateStrategy.RECREATE)
+    larger = replace(spec, cores=3)
+    old, new = member(spec, SETTINGS), member(larger, SETTINGS)
+
+    async def scenario(kube: Kube) -> None:
+        await until(of(kube, spec), lambda: f"pod/{old.name}-0" in cluster.made())
+        orchestrator = of(kube, larger)
+
+        def replaced() -> bool:
+            pods = {name for name in cluster.made() if name.startswith("pod/")}
+            assert pods != {f"pod/{old.name}-0", f"pod/{new.name}-0"}
+            return pods == {f"pod/{new.name}-0"}
+
+        await until(orchestrator, replaced)
+
+    cluster.run(scenario)
+
+
+def test_how_a_container_ended_is_told(cluster: Cluster) -> None:
+    """An incarnation for each start; out of memory is said as such."""
+    spec = cluster.replica(SMALL)
+    pod = f"{member(spec, SETTINGS).name}-0"
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:01:00Z"}}
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, spec)
+        await until(orchestrator, lambda: f"pod/{pod}" in cluster.made())
+        cluster.report(pod, RUNNING)
+        await orchestrator.step()
+        before = one(orchestrator, spec)
+        cluster.report(pod, with_state({"waiting": {"reason": "CrashLoopBackOff"}}, killed, 1))
+        await orchestrator.step()
+        after = one(orchestrator, spec)
+
+        assert (before.phase, before.last_exit) == (Phase.RUNNING, None)
+        assert (after.phase, after.restarts) == (Phase.BACKING_OFF, 1)
+        assert after.last_exit is not None
+        assert after.last_exit.reason == "OOMKilled"
+        assert before.incarnation != after.incarnation
+
+        cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force")
+        await until(orchestrator, lambda: one(orchestrator, spec).phase is Phase.STARTING)
+
+    cluster.run(scenario)
+
+
+def test_a_pod_that_must_not_be_made_says_why(cluster: Cluster) -> None:
+    """A quota; once it is lifted, the pod comes."""
+    spec = cluster.replica(SMALL)
+    cluster.kubectl("create", "quota", "none", "--hard=pods=0")
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, spec)
+        await until(orchestrator, lambda: one(orchestrator, spec).trouble is not None)
+        trouble = one(orchestrator, spec).trouble
+        assert trouble is not None
+        assert trouble.reason == "QuotaExceeded"
+        assert "exceeded quota: none" in trouble.message
+
+    cluster.run(scenario)
+
+
+def test_what_the_api_server_refuses_is_told_of_that_replica_alone(cluster: Cluster) -> None:
+    """Requests above limits; the other replica runs."""
+    bad, good = cluster.replica(SMALL), cluster.replica(LARGE)
+    bad = replace(bad, pod=replace(bad.pod, requests=replace(bad.pod.requests, cpu="64")))
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, bad, good)
+        await until(orchestrator, lambda: f"pod/{member(good, SETTINGS).name}-0" in cluster.made())
+        trouble = one(orchestrator, bad).trouble
+
+        assert trouble is not None
+        assert trouble.reason == "Refused"
+        assert "must be less than or equal to cpu limit" in trouble.message
+
+    cluster.run(scenario)
