@@ -270,17 +270,17 @@ def test_how_a_container_ended_is_told(cluster: Cluster) -> None:
 
 
 def test_a_pod_that_must_not_be_made_says_why(cluster: Cluster) -> None:
-    """A quota; once it is lifted, the pod comes."""
-    spec = cluster.replica(SMALL)
-    cluster.kubectl("create", "quota", "none", "--hard=pods=0")
+    """Here a service account is missing; a quota, or PodSecurity, is told in the same way."""
+    spec = cluster.replica(LARGE)
+    cluster.kubectl("delete", "serviceaccount", SETTINGS.driver_account)
 
     async def scenario(kube: Kube) -> None:
         orchestrator = of(kube, spec)
         await until(orchestrator, lambda: one(orchestrator, spec).trouble is not None)
         trouble = one(orchestrator, spec).trouble
         assert trouble is not None
-        assert trouble.reason == "QuotaExceeded"
-        assert "exceeded quota: none" in trouble.message
+        assert trouble.reason == "FailedCreate"
+        assert f'serviceaccount "{SETTINGS.driver_account}" not found' in trouble.message
 
     cluster.run(scenario)
 
