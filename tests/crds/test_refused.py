@@ -19,7 +19,7 @@ REPLICAS = [
     (manifest("ComputeReplica", name="a.b"), "metadata.name: .* must be a DNS label"),
     (bent("ComputeReplica", {"instance": ABSENT}), "spec.instance: Required value"),
     (bent("ComputeReplica", {"instance": "Default"}), "spec.instance: .* should match"),
-    (bent("ComputeReplica", {"executors": {"instances": 2}}), 'unknown field "spec.executors"'),
+    (bent("ComputeReplica", {"executor": {"instances": 2}}), 'unknown field "spec.executor"'),
     (bent("ComputeReplica", {"resources.limits.cpu": "500m"}), "spec.resources.limits.cpu: .* whole number of cores"),
     (bent("ComputeReplica", {"resources.limits.cpu": 0}), "spec.resources.limits.cpu: .* from 1 to 256"),
     (bent("ComputeReplica", {"resources.limits.memory": "512Mi"}), "spec.resources.limits.memory: .* from 1Gi to 1Ti"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_operator.resources import data_source_conditions, dataflow_conditions, replica_conditions
+from tidemark_operator.resources import data_source_conditions, dataflow_conditions
 from tidemark_operator.resources.conditions import Verdict
 from tidemark_operator.resources.data_source_conditions import DataSourceFacts, IngestionFailure
 from tidemark_operator.resources.dataflow_conditions import (
@@ -26,14 +26,6 @@ from tidemark_operator.resources.diagnostics import standing
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.instance_conditions import InstanceFacts, instance_conditions, invalid_spec
 from tidemark_operator.resources.meta import InstanceName, Namespace
-from tidemark_operator.resources.replica_conditions import (
-    Answering,
-    Down,
-    ExecutorFacts,
-    Process,
-    ReplicaFacts,
-    Starting,
-)
 from tidemark_protocol.planning import Diagnostic, Refused
 
 INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, replicas=1, online=1)
@@ -259,64 +251,6 @@ def test_data_source(facts: DataSourceFacts, rows: str) -> None:
     verdicts = data_source_conditions.data_source_conditions(facts)
 
     assert tuple(v.type for v in verdicts) == data_source_conditions.TYPES
-    expect(verdicts, rows)
-
-
-@pytest.mark.parametrize(
-    ("beside", "rows"),
-    [
-        (None, "Ready=True/Hydrated UpToDate=True/UpToDate"),
-        (Starting(), "Ready=True/Hydrated UpToDate=False/Surging"),
-        (Answering(2, 1), "Ready=True/Hydrated UpToDate=False/Surging"),
-        (Down("Unschedulable", "no room"), "Ready=True/Hydrated UpToDate=False/SurgeUnschedulable"),
-    ],
-)
-def test_a_shape_beside_the_one_that_serves_is_no_trouble_of_it(beside: Process | None, rows: str) -> None:
-    """It says why it does not take over, and what to do."""
-    facts = ReplicaFacts(INSTANCE, False, Answering(2, 2), beside)
-
-    expect(replica_conditions.replica_conditions(facts), rows)
-
-
-@pytest.mark.parametrize(
-    ("process", "executors", "rows"),
-    [
-        (Answering(2, 2), ExecutorFacts(2, 2), "ExecutorsReady=True/ExecutorsRunning"),
-        (Answering(2, 2), ExecutorFacts(2, 1), "ExecutorsReady=False/Starting"),
-        (
-            Answering(2, 2),
-            ExecutorFacts(2, 0, "OOMKilled", "137"),
-            "Ready=True/Hydrated ExecutorsReady=False/OOMKilled",
-        ),
-        (Starting(), ExecutorFacts(2, 0, "OOMKilled", "137"), "ExecutorsReady=False/Starting"),
-    ],
-)
-def test_executors_are_told_of_where_there_should_be_some(
-    process: Process, executors: ExecutorFacts, rows: str
-) -> None:
-    """Readers do not depend on them."""
-    facts = ReplicaFacts(INSTANCE, False, process, executors=executors)
-
-    expect(replica_conditions.replica_conditions(facts), rows)
-
-
-@pytest.mark.parametrize(
-    ("instance", "suspended", "process", "rows"),
-    [
-        (INSTANCE, False, Answering(2, 2), "InstanceFound=True/Found Online=True/Online Ready=True/Hydrated"),
-        (INSTANCE, False, Answering(2, 1), "Online=True/Online Ready=False/Hydrating"),
-        (INSTANCE, False, Starting(), "Online=False/Starting Ready=False/Starting"),
-        (INSTANCE, False, Down("Killed", "2Gi"), "Online=False/Killed Ready=False/Killed"),
-        (INSTANCE, True, Answering(2, 2), "Online=False/Suspended Ready=False/Suspended"),
-        (SUSPENDED, False, Down("Stopped", ""), "Online=False/InstanceSuspended"),
-        (MISSING, False, Starting(), "InstanceFound=False/InstanceNotFound Online=False/InstanceNotFound"),
-    ],
-)
-def test_replica(instance: InstanceFacts, suspended: bool, process: Process, rows: str) -> None:
-    """Online is the process, Ready is the process with everything hydrated."""
-    verdicts = replica_conditions.replica_conditions(ReplicaFacts(instance, suspended, process))
-
-    assert tuple(v.type for v in verdicts) == replica_conditions.TYPES
     expect(verdicts, rows)
 
 
