@@ -23,6 +23,9 @@ class Peers(Protocol):
     def is_prepared(self, replica: Meta) -> bool:
         """Since it was retained last."""
 
+    def refusal(self, replica: Meta) -> str:
+        """Why it cannot be prepared until somebody does something about it; empty: there is no such reason."""
+
     def retain(self, replicas: Collection[Meta]) -> None:
         """No others are there any more."""
 
@@ -41,6 +44,9 @@ class Trusted:
 
     def is_prepared(self, replica: Meta) -> bool:
         return True
+
+    def refusal(self, replica: Meta) -> str:
+        return ""
 
     def retain(self, replicas: Collection[Meta]) -> None:
         return

@@ -9,6 +9,7 @@ from tidemark_operator.certificates.keeper import Keeper
 from tidemark_operator.certificates.names import PLANNER as PLANNERS
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import Place, Store
+from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.resources.meta import Meta
 from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
 
@@ -21,6 +22,7 @@ class Proven:
     def __init__(self, keeper: Keeper, forget: Forget = lambda _: None) -> None:
         self._keeper, self._forget = keeper, forget
         self._prepared: set[str] = set()
+        self._refused: dict[str, str] = {}
         self._retained: set[str] | None = None
 
     @classmethod
@@ -35,17 +37,26 @@ class Proven:
         return Mutual(peer, self._keeper.material)
 
     async def prepare(self, replica: Meta) -> None:
-        await self._keeper.hold(place_of(replica), identity_of(replica))
+        try:
+            await self._keeper.hold(place_of(replica), identity_of(replica))
+        except CertificateRefused as refused:
+            self._refused[replica.uid] = str(refused)
+            raise
         self._prepared.add(replica.uid)
+        self._refused.pop(replica.uid, None)
 
     def is_prepared(self, replica: Meta) -> bool:
         return replica.uid in self._prepared
+
+    def refusal(self, replica: Meta) -> str:
+        return self._refused.get(replica.uid, "")
 
     def retain(self, replicas: Collection[Meta]) -> None:
         uids = {str(replica.uid) for replica in replicas}
         if uids != self._retained:
             places = [place_of(replica) for replica in replicas]
             self._prepared &= uids
+            self._refused = {uid: why for uid, why in self._refused.items() if uid in uids}
             self._keeper.retain({place.key for place in places})
             self._forget(places)
             self._retained = uids

@@ -22,6 +22,8 @@ from tidemark_operator.resources.replica_conditions import (
 )
 from tidemark_protocol.ids import ReplicaId
 
+NOT_STARTED = ("NotStarted", "the process has not been started")
+
 
 def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> dict[str, Any]:
     """Of the process that serves; of the one beside it a condition."""
@@ -66,7 +68,10 @@ def _process(
     if observed is None:
         instance = world.instance(replica.meta.namespace, replica.instance)
         refusal = world.orchestrator.refusal(replica_spec(replica, instance))
-        return Down("NotSupported", refusal) if refusal else Down("NotStarted", "the process has not been started")
+        if refusal:
+            return Down("NotSupported", refusal)
+        uncertified = world.peers.refusal(replica.meta)
+        return Down(*(("CertificateRefused", uncertified) if uncertified else NOT_STARTED))
     id = replica_id(replica.meta.name, observed.shape)
     state = running.replicas.get(id) if running else None
     if state is not None and state.online:

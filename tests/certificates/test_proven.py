@@ -1,0 +1,127 @@
+"""What the operator's handlers are told of certificates: who is prepared, who cannot be, and what nobody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+import pytest
+
+from tests.certificates.worlds import Clock, MemoryStore
+from tidemark_operator.certificates.dialing import PLAIN
+from tidemark_operator.certificates.keeper import Keeper
+from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret
+from tidemark_operator.certificates.peers import Trusted
+from tidemark_operator.certificates.proven import Proven, identity_of, place_of
+from tidemark_operator.certificates.store import Kept, Place
+from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.resources.meta import Meta, Namespace, Uid
+from tidemark_protocol.tls.identities import PLANNER as THE_PLANNER
+
+
+def meta(name: str, uid: str, resource_version: str = "1") -> Meta:
+    return Meta(Namespace("team-a"), name, Uid(uid), 1, resource_version, False, ())
+
+
+ONE, TWO = meta("r1", "1111"), meta("r2", "2222")
+
+
+class Foreign(MemoryStore):
+    """A Secret of somebody else's is where the first replica's should be, until it is removed."""
+
+    removed = False
+
+    async def load(self, place: Place) -> Kept | None:
+        if place.name == replica_secret("r1") and not self.removed:
+            raise CertificateRefused("it is in the way")
+        return await super().load(place)
+
+
+def test_at_its_start_there_is_an_authority_and_a_certificate_of_the_planners() -> None:
+    """Nothing else is known yet."""
+    store = MemoryStore()
+    asyncio.run(Proven.start(store))
+    assert set(store.kept) == {("", AUTHORITY), ("", PLANNER)}
+
+
+def test_a_replica_is_prepared_once_it_has_a_certificate_until_it_is_not_retained() -> None:
+    """One that is suspended and comes back is prepared anew: its certificate may be old by then."""
+
+    async def scenario() -> None:
+        proven = await Proven.start(MemoryStore())
+        assert not proven.is_prepared(ONE)
+        await proven.prepare(ONE)
+        await proven.prepare(TWO)
+        proven.retain([ONE, TWO])
+        assert proven.is_prepared(ONE)
+        proven.retain([TWO])
+        assert not proven.is_prepared(ONE)
+        assert proven.is_prepared(TWO)
+        assert not proven.is_prepared(meta("r2", "9999"))
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_cannot_be_prepared_says_why_until_it_can() -> None:
+    """For its condition; others go on."""
+
+    async def scenario() -> None:
+        store = Foreign()
+        proven = await Proven.start(store)
+        with pytest.raises(CertificateRefused):
+            await proven.prepare(ONE)
+        await proven.prepare(TWO)
+        assert (proven.refusal(ONE), proven.refusal(TWO)) == ("it is in the way", "")
+        assert not proven.is_prepared(ONE)
+        store.removed = True
+        await proven.prepare(ONE)
+        assert proven.refusal(ONE) == ""
+        assert proven.is_prepared(ONE)
+
+    asyncio.run(scenario())
+
+
+def test_what_nobody_needs_is_let_go_of_once() -> None:
+    """Not at every look; another resource version is the same replica."""
+    told: list[set[str]] = []
+
+    def forget(places: Collection[Place]) -> None:
+        told.append({place.name for place in places})
+
+    async def scenario() -> None:
+        proven = await Proven.start(MemoryStore(), forget)
+        for retained in ([ONE, TWO], [meta("r1", "1111", "7"), TWO], [TWO], [TWO]):
+            proven.retain(retained)
+
+    asyncio.run(scenario())
+    assert told == [{place_of(ONE).name, place_of(TWO).name}, {place_of(TWO).name}]
+
+
+def test_the_planners_certificate_is_renewed_whatever_replicas_there_are() -> None:
+    """It belongs to none."""
+
+    async def scenario() -> None:
+        store, clock = MemoryStore(), Clock()
+        keeper = Keeper(store, clock)
+        await keeper.start()
+        await keeper.hold(Place(PLANNER), THE_PLANNER)
+        Proven(keeper).retain([])
+        first = store.kept["", PLANNER]
+        clock.forward(days=21)
+        await keeper.look()
+        assert store.kept["", PLANNER] != first
+
+    asyncio.run(scenario())
+
+
+def test_dialers_are_equal_for_the_same_peer_and_for_no_other() -> None:
+    """A connection is made anew where they are not."""
+
+    async def scenario() -> None:
+        proven = await Proven.start(MemoryStore())
+        assert proven.dialer(identity_of(ONE)) == proven.dialer(identity_of(meta("r1", "1111", "7")))
+        assert proven.dialer(identity_of(ONE)) != proven.dialer(identity_of(meta("r1", "9999")))
+        assert proven.dialer(identity_of(ONE)) != PLAIN
+
+    asyncio.run(scenario())
+    assert Trusted().dialer(identity_of(ONE)) == Trusted().dialer(identity_of(TWO)) == PLAIN
