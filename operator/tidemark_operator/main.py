@@ -1,7 +1,7 @@
 """`python -m tidemark_operator`: start-up and clean-up.
 
-    term ─► list and load ─► processes, connections, queue, statuses, gateway ─► watches
-    stop ─► queue and connections end ─► watches end ─► the replicas go on without us
+    stand by ─► term ─► list and load ─► processes, connections, queue, statuses, gateway ─► watches
+    stop ─► queue and connections end ─► watches end ─► the Lease is let go of; the replicas go on without us
 
 Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 when another operator leads.
 """
@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import Metric
+
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.certificates.files import FileStore
@@ -32,6 +34,7 @@ from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
 from tidemark_operator.gateway.server import Gateway
+from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.processes import Processes
 from tidemark_operator.handlers.watches import watch
@@ -66,6 +69,8 @@ class Options:
     planner: str | None
     metrics_port: int | None
     mutual_tls: bool
+    metrics_host: str
+    default_instance: DefaultInstance | None
     pods: Settings | None
     """Of replicas that are pods; None: they are processes of this machine."""
 
@@ -91,7 +96,10 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--gateway-client-port", type=int, default=0, help="where they do (default: any free one)")
     parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
     parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
-    parser.add_argument("--metrics-port", type=int, help="on 127.0.0.1, for Prometheus (default: none)")
+    parser.add_argument("--metrics-port", type=int, help="for Prometheus, without authentication (default: none)")
+    parser.add_argument("--metrics-host", default=LOOPBACK, help="where that is (%(default)s)")
+    parser.add_argument("--default-instance", help="NAMESPACE/NAME of a ComputeInstance to make where there is none")
+    parser.add_argument("--default-location", help="where that one's shards are to be")
     parser.add_argument(
         "--mutual-tls",
         action="store_true",
@@ -112,6 +120,8 @@ def parse(arguments: Sequence[str]) -> Options:
         given.planner,
         given.metrics_port,
         given.mutual_tls,
+        given.metrics_host,
+        DefaultInstance.parse(given.default_instance, given.default_location),
         _pods(given) if given.orchestrator == "kubernetes" else None,
     )
 
@@ -160,30 +170,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def run(options: Options) -> int:
     """Until a signal, or until another operator leads."""
-    stop, watched = asyncio.Event(), asyncio.Event()
+    stop = asyncio.Event()
+    _take_signals(stop)
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
-        operator, world = await _build(kube, options, stop)
-        gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
-        tasks = Background(stop)
-        watching = None
+        identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        leadership = Leadership(kube, options.lease_namespace, identity)
+        fleet = Fleet(leadership)
+        if options.metrics_port is not None:
+
+            def told() -> list[Metric]:
+                return [*metrics.leading(leadership), *metrics.metrics(fleet)]
+
+            metrics.serve(told, options.metrics_port, options.metrics_host)
         try:
-            await operator.start()
-            await gateway.start()
-            if options.metrics_port is not None:
-                metrics.serve(world.fleet, options.metrics_port)
-            for name, work in _work(operator, world):
-                tasks.start(name, work)
-            watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
-            watching.add_done_callback(lambda _: stop.set())
-            await _stopped(stop)
+            if not await _leads(leadership, stop):
+                return 0
+            kube.fence = leadership.check
+            world = await _world(kube, options, leadership, fleet, identity)
+            return await _lead(world, options, stop)
         finally:
-            # kopf cancels what still runs when it ends, so it ends last
-            await tasks.end()
-            await operator.close()
-            await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
-            watched.set()
-            if watching is not None:
-                await asyncio.gather(watching, return_exceptions=True)
+            await leadership.release()
+
+
+async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
+    """Once this process leads; False where it is told to end before."""
+    standing, stopped = asyncio.create_task(leadership.stand_by()), asyncio.create_task(stop.wait())
+    await asyncio.wait((standing, stopped), return_when=asyncio.FIRST_COMPLETED)
+    for task in (standing, stopped):
+        task.cancel()
+    await asyncio.gather(standing, stopped, return_exceptions=True)
+    return not stop.is_set() and standing.result() > 0
+
+
+async def _lead(world: World, options: Options, stop: asyncio.Event) -> int:
+    """From the term to the end of all that was begun under it."""
+    watched = asyncio.Event()
+    operator = Operator(world, stop)
+    world.fleet.listener = operator
+    gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
+    tasks = Background(stop)
+    watching = None
+    try:
+        tasks.start("leadership", world.leadership.keep())
+        await operator.start()
+        if options.default_instance is not None:
+            await options.default_instance.ensure(world.kube)
+        await gateway.start()
+        for name, work in _work(operator, world):
+            tasks.start(name, work)
+        watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
+        watching.add_done_callback(lambda _: stop.set())
+        await _stopped(stop)
+    finally:
+        # kopf cancels what still runs when it ends, so it ends last
+        await tasks.end()
+        await operator.close()
+        await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
+        watched.set()
+        if watching is not None:
+            await asyncio.gather(watching, return_exceptions=True)
     lost = tasks.lost_leadership or operator.lost_leadership
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
@@ -211,22 +256,20 @@ class Background:
             return
         error = task.exception()
         LOG.error("%s ended", task.get_name(), exc_info=error)
-        self.failed, self.lost_leadership = True, isinstance(error, LeadershipLost)
+        self.failed = True
+        self.lost_leadership = self.lost_leadership or isinstance(error, LeadershipLost)
         self._stop.set()
 
 
-async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Operator, World]:
-    identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-    leadership = Leadership(kube, options.lease_namespace, identity)
-    await leadership.claim()
+async def _world(kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str) -> World:
+    """Only for who leads: the orchestrator takes what runs as its own."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
     await orchestrator.adopt()
-    cache = Cache()
-    world = World(
+    return World(
         kube=kube,
-        cache=cache,
+        cache=Cache(),
         registry=Registry(),
-        fleet=Fleet(leadership),
+        fleet=fleet,
         orchestrator=orchestrator,
         planner=planner,
         revisions=Revisions(kube),
@@ -234,9 +277,6 @@ async def _build(kube: Kube, options: Options, stop: asyncio.Event) -> tuple[Ope
         leadership=leadership,
         peers=peers,
     )
-    operator = Operator(world, stop)
-    world.fleet.listener = operator
-    return operator, world
 
 
 async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Peers, PlannerClient]:
@@ -266,7 +306,6 @@ async def _proven(store: Store, forget: Callable[[Collection[Place]], None] = la
 
 def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
-        ("leadership", world.leadership.watch()),
         ("orchestrator", world.orchestrator.run()),
         ("processes", Processes(world, operator.queue.add).run()),
         ("fleet", world.fleet.run()),
@@ -279,10 +318,13 @@ def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, An
 
 async def _stopped(stop: asyncio.Event) -> None:
     """kopf takes the signals when it starts; they are ours again a moment later, so that we end in our order."""
-    loop = asyncio.get_running_loop()
     while not stop.is_set():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
+        _take_signals(stop)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
                 await stop.wait()
+
+
+def _take_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -1,8 +1,9 @@
-"""What the operator tells Prometheus, on a loopback port where that was asked for.
+"""What the operator tells Prometheus, where that was asked for.
 
     scrape ──► HTTP thread ──► the event loop, which owns all state ──► samples, by instance ──► text
 
 Everything is read when it is asked for, but for counts that go on all the time: fleet/counts.py, introspection/lags.py.
+Who stands by tells that it does, so that each can be asked whether it is alive.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.counts import SECONDS
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway.listening import LOOPBACK
 from tidemark_operator.introspection.lags import BUCKETS
+from tidemark_operator.kube.leadership import Leadership
 
 OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
 
 
-def serve(fleet: Fleet, port: int) -> int:
-    """On 127.0.0.1, from a thread of its own; to be called on the event loop. The port; 0 asks for any that is free.
-    Raises OperatorError."""
+def serve(told: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK) -> int:
+    """From a thread of its own; to be called on the event loop. The port; 0 asks for any that is free. Raises
+    OperatorError."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(metrics(fleet))))
+    registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(told())))
     try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+        server, _ = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
-        raise OperatorError(f"--metrics-port {port}: {error.strerror or error}") from None
+        raise OperatorError(f"metrics on {host}, port {port}: {error.strerror or error}") from None
     return int(server.server_port)
 
 
@@ -53,8 +56,14 @@ class _OnLoop(Collector):
         return asyncio.run_coroutine_threadsafe(read(), self._loop).result(SCRAPE_SECONDS)
 
 
+def leading(leadership: Leadership) -> Iterator[Metric]:
+    """Whether this operator leads. Of all that there are, one does."""
+    yield GaugeMetricFamily("tidemark_operator_leading", "1: this operator leads", value=float(leadership.leads))
+    yield GaugeMetricFamily("tidemark_operator_term", "Under which it led last; 0: never", value=leadership.term)
+
+
 def metrics(fleet: Fleet) -> Iterator[Metric]:
-    """All of them, now."""
+    """Of all instances, now."""
     instances = list(fleet.all())
     yield from _gauges(instances)
     yield from _counters(instances)

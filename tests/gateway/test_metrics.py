@@ -71,7 +71,8 @@ def test_a_scrape_tells_what_there_is() -> None:
     """Gauges as of now, counters since the beginning, lag in buckets of powers of two."""
 
     async def scraped() -> dict[str, float]:
-        return await asyncio.to_thread(told, metrics.serve(fleet(), 0))
+        there = fleet()
+        return await asyncio.to_thread(told, metrics.serve(lambda: metrics.metrics(there), 0))
 
     found = asyncio.run(scraped())
     of = ("instance", "default"), ("namespace", "ns")
@@ -103,9 +104,9 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.listen()
 
         async def serve() -> None:
-            metrics.serve(fleet(), taken.getsockname()[1])
+            metrics.serve(list, taken.getsockname()[1])
 
-        with pytest.raises(OperatorError, match="--metrics-port"):
+        with pytest.raises(OperatorError, match=r"metrics on 127\.0\.0\.1, port"):
             asyncio.run(serve())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -86,45 +85,25 @@ def test_crash_a_lease_that_was_deleted_is_made_anew_above_what_replicas_report(
 def test_must_an_operator_that_was_replaced_finds_out_by_itself(
     run: Callable[[Scenario], None], namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where there is no replica to refuse it. As long as it leads, and while the Lease is gone, it goes on."""
-    monkeypatch.setattr(leadership, "WATCH_SECONDS", 0.05)
+    """Also where there is no replica to refuse it. As long as it leads it goes on, and makes the Lease anew."""
+    monkeypatch.setattr(leadership, "RENEW_SECONDS", 0.05)
 
     async def scenario(kube: Kube) -> None:
         before, after = (Leadership(kube, namespace, name) for name in ("before", "after"))
-        asked = Asked(kube)
         await before.claim()
-        before._kube = asked  # type: ignore[assignment]
-        watching = asyncio.create_task(before.watch())
-        await asked.times(2)
-        lease = await kube.get(LEASES, namespace, LEASE)
-        assert lease is not None
-        await kube.delete(LEASES, namespace, LEASE, lease["metadata"]["uid"])
-        await asked.times(2)
-        assert not watching.done()
+        keeping = asyncio.create_task(before.keep())
+        first = await kube.get(LEASES, namespace, LEASE)
+        assert first is not None
+        await kube.delete(LEASES, namespace, LEASE, first["metadata"]["uid"])
+        async with asyncio.timeout(BOUND):
+            while await kube.get(LEASES, namespace, LEASE) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not keeping.done()
         await after.claim(above=before.term)
         with pytest.raises(LeadershipLost, match="after leads under term 2, this process under 1"):
-            await asyncio.wait_for(watching, BOUND)
+            await asyncio.wait_for(keeping, BOUND)
 
     run(scenario)
-
-
-class Asked:
-    """An API server whose every answer to `get` can be waited for."""
-
-    def __init__(self, kube: Kube) -> None:
-        self._kube, self._answered = kube, asyncio.Semaphore(0)
-
-    async def get(self, *of: Any) -> Body | None:
-        found = await self._kube.get(*of)
-        self._answered.release()
-        return found
-
-    async def times(self, count: int) -> None:
-        """So many answers from now on; one that is under way may be of before."""
-        self._answered = asyncio.Semaphore(0)
-        async with asyncio.timeout(BOUND):
-            for _ in range(count):
-                await self._answered.acquire()
 
 
 def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], namespace: str) -> None:

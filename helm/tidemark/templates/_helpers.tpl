@@ -1,14 +1,5 @@
 {{/* One release per namespace: names are fixed, so that a user finds the same objects everywhere. */}}
 
-{{- define "tidemark.labels" -}}
-app.kubernetes.io/name: tidemark
-app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
-{{- end }}
-
 {{/* What never changes between versions: selectors are immutable. */}}
 {{- define "tidemark.selector" -}}
 app.kubernetes.io/name: tidemark
@@ -16,11 +7,45 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{- define "tidemark.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- define "tidemark.labels" -}}
+{{ include "tidemark.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- with .labels }}
+{{ toYaml . }}
+{{- end }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
-{{/* Both pods run unprivileged, also where PodSecurity `restricted` is enforced. */}}
+{{/* Of a namespaced object: root, component, name; where wanted, namespace, labels and annotations. */}}
+{{- define "tidemark.metadata" -}}
+name: {{ .name }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
+{{ include "tidemark.marks" . }}
+{{- end }}
+
+{{/* Labels and annotations. */}}
+{{- define "tidemark.marks" -}}
+labels:
+  {{- include "tidemark.labels" . | nindent 2 }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "tidemark.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* All pods run unprivileged, also where PodSecurity `restricted` is enforced. */}}
 {{- define "tidemark.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -35,41 +60,57 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where pods may run, and how their images are had. */}}
-{{- define "tidemark.placement" -}}
-enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- define "tidemark.pulling" -}}
+{{- with .Values.imagePullSecrets -}}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* What the operator does with the resources it looks after. */}}
-{{- define "tidemark.rules" -}}
-- apiGroups: [compute.tidemark.dev]
-  resources: [computeinstances, computereplicas, datasources, dataflows]
-  # patch: finalizers and nothing else of an object; spec is its owner's
-  verbs: [get, list, watch, patch]
-- apiGroups: [compute.tidemark.dev]
-  resources: [computeinstances/status, computereplicas/status, datasources/status, dataflows/status]
-  verbs: [get, patch, update]
-- apiGroups: [compute.tidemark.dev]
-  # to own stored plans where OwnerReferencesPermissionEnforcement is on
-  resources: [computeinstances/finalizers, computereplicas/finalizers, datasources/finalizers, dataflows/finalizers]
-  verbs: [update]
-- apiGroups: [apps]
-  # stored plans
-  resources: [controllerrevisions]
-  verbs: [get, list, watch, create, patch, update, delete]
-- apiGroups: [events.k8s.io]
-  resources: [events]
-  verbs: [create, patch]
+{{/* Where a component's pods may run: root, component, at (the component's values). */}}
+{{- define "tidemark.placement" -}}
+{{- with .at.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .at.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .at.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if .at.affinity }}
+affinity: {{- toYaml .at.affinity | nindent 2 }}
+{{- else }}
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: kubernetes.io/hostname
+          labelSelector:
+            matchLabels: {{- include "tidemark.selector" . | nindent 14 }}
+{{- end }}
+{{- if .at.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- $own := dict "labelSelector" (dict "matchLabels" (include "tidemark.selector" . | fromYaml)) }}
+  {{- range .at.topologySpreadConstraints }}
+  - {{- toYaml (merge (dict) . $own) | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of a component's pods: what selects them cannot be overwritten. */}}
+{{- define "tidemark.podMetadata" -}}
+labels: {{- merge (include "tidemark.selector" . | fromYaml) .at.podLabels .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (dict) .at.podAnnotations .root.Values.commonAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Where the default instance is made: somewhere that is looked after. */}}
+{{- define "tidemark.defaultNamespace" -}}
+{{- $namespace := .Values.defaultInstance.namespace | default .Release.Namespace }}
+{{- if and .Values.watchNamespaces (not (has $namespace .Values.watchNamespaces)) }}
+{{- fail (printf "defaultInstance.namespace: nobody looks after %s; watchNamespaces are %s" $namespace (join ", " .Values.watchNamespaces)) }}
+{{- end }}
+{{- $namespace }}
 {{- end }}

@@ -6,7 +6,7 @@ with their task, and credentials come from the same places as kubectl's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -72,6 +72,8 @@ class Kube:
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
         self.api, self.namespaces = api, namespaces
+        self.fence: Callable[[], None] = _nothing
+        """Asked before anything but a Lease is written; raises ApiError where this process must not."""
 
     @staticmethod
     @asynccontextmanager
@@ -119,6 +121,7 @@ class Kube:
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
         """Raises Conflict if it exists."""
+        self._writes(resource)
         full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         call = self._objects.create_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), body=full)
@@ -173,27 +176,35 @@ class Kube:
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """Raises Conflict if somebody changed it since `body` was read."""
+        self._writes(resource)
         call = self._objects.replace_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), name=name, body=body)
 
     async def patch(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
         """A JSON merge patch of everything but status. With metadata.resourceVersion in it: Conflict if it moved."""
+        self._writes(resource)
         call = self._objects.patch_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 
     async def patch_status(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
         """A JSON merge patch of status. With metadata.resourceVersion in it: Conflict if the object moved."""
+        self._writes(resource)
         call = self._objects.patch_namespaced_custom_object_status
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         """Of this very object; one that is gone already is fine."""
+        self._writes(resource)
         call = self._objects.delete_namespaced_custom_object
         try:
             await _call(call, **_place(resource, namespace), name=name, body={"preconditions": {"uid": uid}})
         except ApiError as error:
             if error.status != 404 and not isinstance(error, Conflict):
                 raise
+
+    def _writes(self, resource: Resource) -> None:
+        if resource != LEASES:
+            self.fence()
 
     async def _page(self, resource: Resource, namespace: str, selector: str | None, token: str | None) -> Body:
         options: Body = {"limit": PAGE, "label_selector": selector, "_continue": token}
@@ -203,6 +214,10 @@ class Kube:
         call = self._objects.list_custom_object_for_all_namespaces
         place = {"group": resource.group, "version": resource.version, "resource_plural": resource.plural}
         return await _call(call, **place, **options)
+
+
+def _nothing() -> None:
+    """No fence."""
 
 
 def _place(resource: Resource, namespace: str) -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""A ComputeInstance that is made where there is none: what an installation that should work at once asks for.
+
+Only made, never changed and never removed: from then on it is its users'.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.kube.client import INSTANCES, ApiError, Conflict, Kube
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DefaultInstance:
+    namespace: str
+    name: str
+    location: str
+
+    @classmethod
+    def parse(cls, named: str | None, location: str | None) -> DefaultInstance | None:
+        """Of the two options, which go together; raises OperatorError."""
+        if named is None and location is None:
+            return None
+        namespace, slash, name = (named or "").partition("/")
+        if not (namespace and slash and name and location):
+            raise OperatorError("--default-instance NAMESPACE/NAME and --default-location LOCATION go together")
+        return cls(namespace, name, location)
+
+    async def ensure(self, kube: Kube) -> None:
+        """Raises OperatorError where the API server takes no such instance."""
+        body = {
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "spec": {"storage": {"location": self.location}},
+        }
+        try:
+            await kube.create(INSTANCES, self.namespace, body)
+        except Conflict:
+            return  # it is there
+        except ApiError as error:
+            raise OperatorError(f"--default-instance {self.namespace}/{self.name} cannot be made: {error}") from None
+        LOG.info("made ComputeInstance %s/%s", self.namespace, self.name)

@@ -1,0 +1,82 @@
+"""`python -m tidemark_operator.works`: whether what was installed works, for `helm test`.
+
+    somebody holds the Lease ─► and renews it while we look ─► the planner takes a connection ─► exit status 0
+
+What does not is said in one line, with exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.kube.client import LEASES, ApiError, Kube
+from tidemark_operator.kube.leadership import LEASE
+from tidemark_operator.kube.lease import holder_of, spec_of
+
+LOOK_SECONDS = 1.0
+
+
+class Broken(OperatorError):
+    """What was installed does not work."""
+
+
+async def somebody_leads(kube: Kube, namespace: str) -> str:
+    """Who, once the Lease has been renewed before our eyes; cancelled by who gives up."""
+    first = None
+    while True:
+        lease = await kube.get(LEASES, namespace, LEASE)
+        seen = (holder_of(lease), spec_of(lease).get("renewTime"))
+        if first is not None and seen[0] and seen != first:
+            return seen[0]
+        first = first or seen
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def planner_answers(address: str) -> None:
+    """Cancelled by who gives up."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        await channel.channel_ready()
+
+
+async def check(kubeconfig: Path | None, namespace: str, planner: str, seconds: float) -> str:
+    """What is well; raises OperatorError."""
+    async with Kube.connect(kubeconfig) as kube:
+        try:
+            async with asyncio.timeout(seconds):
+                leader = await somebody_leads(kube, namespace)
+        except TimeoutError:
+            raise Broken(f"no operator holds and renews Lease {namespace}/{LEASE}: see its pods' logs") from None
+        except ApiError as error:
+            raise Broken(f"Lease {namespace}/{LEASE} cannot be read: {error}") from None
+    try:
+        async with asyncio.timeout(seconds):
+            await planner_answers(planner)
+    except TimeoutError:
+        raise Broken(f"no planner answers at {planner}: see its pods' logs") from None
+    return f"{leader} leads, and the planner answers at {planner}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tidemark_operator.works", description="Whether an installation works.")
+    parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
+    parser.add_argument("--lease-namespace", required=True, help="where the operators' Lease is")
+    parser.add_argument("--planner", required=True, help="host:port of the planner")
+    parser.add_argument("--seconds", type=float, default=60.0, help="to wait for each (%(default)s)")
+    given = parser.parse_args(arguments)
+    try:
+        print(asyncio.run(check(given.kubeconfig, given.lease_namespace, given.planner, given.seconds)))
+    except OperatorError as error:
+        print(f"tidemark_operator.works: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
