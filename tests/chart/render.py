@@ -12,6 +12,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from tests.bounds import BOUND
 from tidemark_devcluster.build import ensure_helm
@@ -22,40 +25,95 @@ CHART = ROOT / "helm" / "tidemark"
 RENDERED = Path(__file__).parent / "rendered"
 NAMESPACE = "tidemark-system"
 KUBERNETES = "1.34.0"
+MONITORING = [f"monitoring.coreos.com/v1/{kind}" for kind in ("PodMonitor", "PrometheusRule")]
 
-# without the CRDs, which stand in crds/ already
-CASES = {
-    "default": ["--set", "crds.install=false"],
-    "confined": [
-        *("--set", "crds.install=false"),
-        *("--set", "watchNamespaces={team-a,team-b}"),
-        *("--set", "networkPolicy.enabled=false"),
-        *("--set-string", "operator.image.tag=1", "--set", "imagePullSecrets[0].name=pull"),
-        *("--set", "nodeSelector.disk=fast", "--set", "tolerations[0].operator=Exists"),
-        *("--set", "priorityClassName=system-cluster-critical"),
-    ],
+# without the CRDs, which stand in crds/ already; each case is values and the kinds that the cluster has besides
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "default": ({}, []),
+    "confined": (
+        {
+            "watchNamespaces": ["team-a", "team-b"],
+            "networkPolicy": {"enabled": False},
+            "podDisruptionBudget": {"enabled": False},
+            "operator": {
+                "replicas": 1,
+                "image": {"tag": "1"},
+                "nodeSelector": {"disk": "fast"},
+                "tolerations": [{"operator": "Exists"}],
+                "priorityClassName": "system-cluster-critical",
+            },
+            "imagePullSecrets": [{"name": "pull"}],
+            "defaultInstance": {"create": True, "namespace": "team-a", "location": "/data"},
+        },
+        [],
+    ),
+    "watched": (
+        {
+            "commonLabels": {"team": "data"},
+            "commonAnnotations": {"contact": "data@example.com"},
+            "operator": {
+                "image": {"digest": f"sha256:{'0123456789abcdef' * 4}"},
+                "podLabels": {"team": "other", "app.kubernetes.io/component": "mine"},
+                "podAnnotations": {"a": "b"},
+                "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+                ],
+            },
+            "metrics": {
+                "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+                "rules": {"enabled": True},
+                "dashboards": {"enabled": True},
+            },
+        },
+        MONITORING,
+    ),
 }
 
 
-def helm(*arguments: str) -> str:
+def helm(*arguments: str, stdin: str | None = None) -> str:
     """Run helm, compiled on first use; raises CalledProcessError with its output."""
     program = ensure_helm(os.environ, Progress(sys.__stderr__ or sys.stderr))
-    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True, timeout=BOUND).stdout
+    command = [str(program), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=BOUND, input=stdin).stdout
 
 
-def template(*options: str) -> str:
-    return helm("template", "tidemark", str(CHART), "-n", NAMESPACE, "--kube-version", KUBERNETES, *options)
+def template(values: dict[str, Any], kinds: list[str] | None = None, crds: bool = True) -> str:
+    """Everything of a release with these values, in a cluster that has these kinds besides its own."""
+    options = [f"--api-versions={kind}" for kind in kinds or []]
+    given = yaml.safe_dump(values if crds else {**values, "crds": {"install": False}})
+    place = ("-n", NAMESPACE, "--kube-version", KUBERNETES)
+    return helm("template", "tidemark", str(CHART), *place, *options, "--values", "-", stdin=given)
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [body for body in yaml.safe_load_all(text) if body]
+
+
+def kept(case: str) -> list[dict[str, Any]]:
+    """What was rendered of a case."""
+    return documents((RENDERED / f"{case}.yaml").read_text())
+
+
+def pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pods that are made of these: metadata and spec."""
+    templates = [body["spec"]["template"] for body in bodies if body["kind"] == "Deployment"]
+    return templates + [
+        {"metadata": {"labels": body["metadata"]["labels"]}, "spec": body["spec"]}
+        for body in bodies
+        if body["kind"] == "Pod"
+    ]
 
 
 def render(case: str) -> str:
     """One case, under the name of the chart it is made of."""
-    return f"# of chart {chart_digest()}\n{template(*CASES[case])}"
+    return f"# of chart {chart_digest()}\n{template(*CASES[case], crds=False)}"
 
 
 def chart_digest() -> str:
     """Names everything that the rendered files depend on."""
     seen = hashlib.sha256(repr(CASES).encode())
-    for path in sorted(path for path in CHART.rglob("*") if path.is_file() and "files" not in path.parts):
+    for path in sorted(path for path in CHART.rglob("*") if path.is_file() and "crds" not in path.parts):
         seen.update(f"{path.relative_to(CHART)}\n".encode() + path.read_bytes())
     return seen.hexdigest()
 

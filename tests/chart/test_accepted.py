@@ -1,97 +1,82 @@
-"""The API server takes what the chart renders, and its rights are those the operator needs and no more."""
+"""The API server takes what the chart renders, and what helm makes of many values; misspelt ones are refused."""
 
 from __future__ import annotations
 
+import copy
 import subprocess
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, helm, render, template
-from tests.chart.test_chart import documents
+from tests.chart.clusters import apply, cluster
+from tests.chart.render import (
+    CASES,
+    CHART,
+    MONITORING,
+    NAMESPACE,
+    RENDERED,
+    documents,
+    helm,
+    kept,
+    pods,
+    render,
+    template,
+)
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_devcluster.plane import ControlPlane
 
-OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
+__all__ = ["cluster"]
 
 
-@pytest.fixture(scope="module")
-def cluster(kinds_installed: ControlPlane) -> ControlPlane:
-    """A control plane with our kinds and the namespaces that the rendered files name."""
-    for name in (NAMESPACE, "team-a", "team-b"):
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        kinds_installed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(namespace))
-    return kinds_installed
+def known(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of kinds that the control plane has."""
+    return [body for body in bodies if body["apiVersion"] != "monitoring.coreos.com/v1"]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", CASES)
 def test_the_api_server_takes_what_was_rendered(case: str, cluster: ControlPlane) -> None:
     """All of it, strictly, without keeping it."""
-    taken = cluster.kubectl("apply", "--dry-run=server", "-f", str(RENDERED / f"{case}.yaml"))
+    bodies = known(kept(case))
 
-    assert len(taken.splitlines()) == len(documents(case))
-
-
-@pytest.fixture(scope="module")
-def rights(cluster: ControlPlane) -> ControlPlane:
-    """The confined release's roles and bindings, applied."""
-    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole")
-    bodies: list[dict[str, Any]] = [body for body in documents("confined") if body["kind"] in kinds]
-    cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(bodies))
-    return cluster
+    assert len(apply(cluster, bodies, "--dry-run=server")) == len(bodies)
 
 
-def may(cluster: ControlPlane, account: str, verb: str, what: str, namespace: str) -> bool:
-    """`what` is resource.group, with /name or /=subresource."""
-    who = f"--as=system:serviceaccount:{NAMESPACE}:{account}"
-    resource, _, subresource = what.partition("/=")
-    arguments = [verb, resource, *([f"--subresource={subresource}"] if subresource else [])]
-    try:
-        return cluster.kubectl("auth", "can-i", *arguments, "-n", namespace, who).strip() == "yes"
-    except KubectlFailed:  # "no" is an exit status too
-        return False
-
-
-ALLOWED = [
-    *(("team-a", "watch", f"{plural}.compute.tidemark.dev") for plural in OURS),
-    *(("team-b", "patch", f"{plural}.compute.tidemark.dev/=status") for plural in OURS),
-    ("team-a", "create", "controllerrevisions.apps"),
-    ("team-a", "delete", "controllerrevisions.apps"),
-    ("team-a", "create", "events.events.k8s.io"),
-    (NAMESPACE, "create", "leases.coordination.k8s.io"),
-    (NAMESPACE, "update", "leases.coordination.k8s.io/tidemark-operator"),
-]
-FORBIDDEN = [
-    ("team-a", "get", "secrets"),
-    ("team-a", "create", "pods"),
-    ("team-a", "create", "dataflows.compute.tidemark.dev"),
-    ("team-a", "delete", "dataflows.compute.tidemark.dev"),
-    ("default", "get", "dataflows.compute.tidemark.dev"),
-    (NAMESPACE, "update", "leases.coordination.k8s.io/other"),
-    ("team-a", "create", "serviceaccounts/=token"),
-]
+def as_pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the pods' makers would ask for. Without their accounts, which are not there."""
+    made = []
+    for number, pod in enumerate(pods(bodies)):
+        spec = copy.deepcopy(pod["spec"])
+        spec.pop("serviceAccountName")
+        metadata = {"name": f"pod-{number}", "namespace": NAMESPACE, "labels": pod["metadata"]["labels"]}
+        made.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return made
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("namespace", "verb", "what"), ALLOWED)
-def test_the_operator_may_do_its_work(namespace: str, verb: str, what: str, rights: ControlPlane) -> None:
-    """In the namespaces it looks after, and with its own Lease."""
-    assert may(rights, "tidemark-operator", verb, what, namespace)
+def test_pods_are_admitted_where_only_restricted_ones_are(cluster: ControlPlane) -> None:
+    """Those of all cases; and the namespace does refuse: the same pods with any of it taken away."""
+    cluster.kubectl("wait", "-n", NAMESPACE, "--for=create", "serviceaccount/default", "--timeout=110s")
+    for case in CASES:
+        made = as_pods(kept(case))
+        for pod in made:
+            pod["spec"].pop("priorityClassName", None)  # of another namespace's
+        assert len(apply(cluster, made, "--dry-run=server")) == 3
+
+    for taken in ("runAsNonRoot", "seccompProfile"):
+        lax = as_pods(kept("default"))
+        del lax[0]["spec"]["securityContext"][taken]
+        with pytest.raises(KubectlFailed, match=f"violates PodSecurity.*{taken}"):
+            apply(cluster, lax, "--dry-run=server")
+    for taken in ("allowPrivilegeEscalation", "capabilities"):
+        lax = as_pods(kept("default"))
+        del lax[0]["spec"]["containers"][0]["securityContext"][taken]
+        with pytest.raises(KubectlFailed, match=f"violates PodSecurity.*{taken}"):
+            apply(cluster, lax, "--dry-run=server")
 
 
-@pytest.mark.cluster
-@pytest.mark.parametrize(("namespace", "verb", "what"), FORBIDDEN)
-def test_the_operator_may_do_nothing_else(namespace: str, verb: str, what: str, rights: ControlPlane) -> None:
-    """No secrets, no pods, no resources of its own making, no other namespace, nobody else's Lease."""
-    assert not may(rights, "tidemark-operator", verb, what, namespace)
-
-
-@pytest.mark.cluster
-def test_the_planner_may_do_nothing(rights: ControlPlane) -> None:
-    """It has an account so as not to have the namespace's default one."""
-    assert not may(rights, "tidemark-planner", "get", "dataflows.compute.tidemark.dev", "team-a")
+# --- with helm, which the first run compiles ---
 
 
 @pytest.mark.slow
@@ -104,21 +89,130 @@ def test_helm_renders_what_is_kept(case: str) -> None:
 @pytest.mark.slow
 def test_helm_finds_no_fault_and_the_server_takes_the_whole_release(cluster: ControlPlane) -> None:
     """With the CRDs, as templates."""
-    whole = template()
+    taken = apply(cluster, documents(template({})), "--dry-run=server")
 
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
-    taken = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=whole)
-    assert taken.count("customresourcedefinition.apiextensions.k8s.io/") == 4
+    assert sum(line.startswith("customresourcedefinition.apiextensions.k8s.io/") for line in taken) == 4
+
+
+VALUES: dict[str, dict[str, Any]] = {
+    "crds left to another": {"crds": {"install": False}},
+    "one namespace": {"watchNamespaces": ["team-a"]},
+    "no operator for a while": {"operator": {"replicas": 0}, "planner": {"replicas": 0}},
+    "many of them": {"operator": {"replicas": 5}, "planner": {"replicas": 3}},
+    "resources": {"planner": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "3Gi", "cpu": "2"}}}},
+    "no requests": {"operator": {"resources": {"requests": None, "limits": {"memory": "1Gi"}}}},
+    "images by digest": {p: {"image": {"digest": f"sha256:{'a' * 64}"}} for p in ("operator", "planner")},
+    "pulled from elsewhere": {
+        "imagePullPolicy": "Always",
+        "imagePullSecrets": [{"name": "a"}, {"name": "b"}],
+        "operator": {"image": {"repository": "registry.example.com:5000/t/operator", "tag": "1.2.3"}},
+    },
+    "placed": {
+        "planner": {
+            "nodeSelector": {"kubernetes.io/arch": "amd64"},
+            "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}],
+            "affinity": {
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}
+                    ]
+                }
+            },
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 2,
+                    "topologyKey": "zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": {"a": "b"}},
+                    "nodeTaintsPolicy": "Honor",
+                }
+            ],
+        }
+    },
+    "a default instance": {"defaultInstance": {"create": True, "location": "/data"}},
+    "one of another name": {
+        "watchNamespaces": ["team-b"],
+        "defaultInstance": {"create": True, "name": "main", "namespace": "team-b", "location": "/data"},
+    },
+    "metrics elsewhere": {"metrics": {"port": 12345, "podMonitor": {"enabled": True, "interval": "1m"}}},
+    "dashboards for another label": {"metrics": {"dashboards": {"enabled": True, "labels": {"grafana": "yes"}}}},
+    "nothing besides": {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
+    "awkward texts": {"commonLabels": {"a": "1", "b": "true"}, "commonAnnotations": {"c": "x: {y}\n# z", "d": "{{ }}"}},
+    "a parent chart's own": {"global": {"anything": [1, 2]}},
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [("bogus=1", "bogus"), ("watchNamespaces={A_b}", "watchNamespaces"), ("operator.image=x", "image")],
-)
-def test_helm_refuses_values_that_are_not_in_the_schema(option: str, said: str) -> None:
+@pytest.mark.cluster
+@pytest.mark.parametrize("values", VALUES)
+def test_the_api_server_takes_what_helm_makes_of(values: str, cluster: ControlPlane) -> None:
+    """Nothing is there twice, either."""
+    bodies = known(documents(template(VALUES[values], MONITORING)))
+    names = [(b["kind"], b["metadata"].get("namespace"), b["metadata"]["name"]) for b in bodies]
+
+    assert len(set(names)) == len(names)
+    assert len(apply(cluster, bodies, "--dry-run=server")) == len(bodies)
+
+
+REFUSED: list[tuple[str, str]] = [
+    ("bogus: 1", "bogus"),
+    ("watchNamespace: [team-a]", "watchNamespace"),
+    ("watchNamespaces: [A_b]", "watchNamespaces"),
+    ("watchNamespaces: team-a", "watchNamespaces"),
+    ("watchNamespaces: [team-a, team-a]", "watchNamespaces"),
+    ("crds: {instal: true}", "instal"),
+    ('crds: {install: "yes"}', "install"),
+    ("operator: {image: x}", "image"),
+    ("operator: {image: {repo: x}}", "repo"),
+    ('operator: {image: {tag: "a b"}}', "tag"),
+    ("operator: {image: {digest: sha256:abc}}", "digest"),
+    ("operator: {replicas: -1}", "replicas"),
+    ('operator: {replicas: "2"}', "replicas"),
+    ("operator: {resources: {limit: {memory: 1Gi}}}", "limit"),
+    ("operator: {resources: {limits: {memory: null}}}", "memory"),
+    ("operator: {resources: {requests: {mem: 1Gi}}}", "mem"),
+    ("operator: {nodeselector: {a: b}}", "nodeselector"),
+    ("operator: {nodeSelector: {a: 1}}", "nodeSelector"),
+    ("operator: {tolerations: [{ky: a}]}", "ky"),
+    ("operator: {tolerations: [{effect: NoSchedul}]}", "effect"),
+    ("operator: {affinity: {nodeAfinity: {}}}", "nodeAfinity"),
+    ("operator: {topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone}]}", "whenUnsatisfiable"),
+    ("planner: {podlabels: {a: b}}", "podlabels"),
+    ("planner: {serviceAccount: {create: false}}", "serviceAccount"),
+    ("imagePullPolicy: always", "imagePullPolicy"),
+    ("imagePullSecrets: [pull]", "imagePullSecrets"),
+    ("commonLabels: {a: {b: c}}", "commonLabels"),
+    ("defaultInstance: {create: true}", "location"),
+    ("defaultInstance: {created: true}", "created"),
+    ("defaultInstance: {name: A}", "name"),
+    ("podDisruptionBudget: true", "podDisruptionBudget"),
+    ("podDisruptionBudget: {maxUnavailable: 1}", "maxUnavailable"),
+    ("networkPolicy: {enable: false}", "enable"),
+    ("metrics: {port: 80}", "port"),
+    ("metrics: {podmonitor: {enabled: true}}", "podmonitor"),
+    ("metrics: {podMonitor: {interval: 30}}", "interval"),
+    ("metrics: {rules: {enabled: yes please}}", "enabled"),
+    ("metrics: {dashboard: {enabled: true}}", "dashboard"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("values", "said"), REFUSED)
+def test_helm_refuses_what_is_not_in_the_schema(values: str, said: str) -> None:
     """With the value named."""
     with pytest.raises(subprocess.CalledProcessError) as error:
-        template("--set", option)
+        template(yaml.safe_load(values))
 
+    assert "schema" in error.value.stderr
     assert said in error.value.stderr
+
+
+@pytest.mark.slow
+def test_a_default_instance_that_nobody_would_look_after_is_refused() -> None:
+    """The operator has no rights there."""
+    instance = {"create": True, "namespace": "team-b", "location": "/data"}
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        template({"watchNamespaces": ["team-a"], "defaultInstance": instance})
+
+    assert "nobody looks after team-b" in error.value.stderr

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest
+from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
 from tidemark_operator.main import parse
 
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
-
-
-def documents(case: str) -> list[dict[str, Any]]:
-    return [body for body in yaml.safe_load_all((RENDERED / f"{case}.yaml").read_text()) if body]
 
 
 def test_the_charts_crds_are_the_repositorys() -> None:
@@ -32,25 +29,59 @@ def test_every_crd_stays_when_the_release_goes() -> None:
         assert yaml.safe_load(path.read_text())["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-def described(schema: dict[str, Any], definitions: dict[str, Any], values: Any) -> bool:
-    """Whether each field of `values` stands in the schema."""
+# What Kubernetes defines, and a cluster's administrator writes as it is.
+FREE = {"nodeAffinity", "podAffinity", "podAntiAffinity", "labelSelector", "global"}
+
+
+def open_objects(schema: Any, name: str) -> Iterator[str]:
+    """Names of objects that would take a field that nobody reads."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from open_objects(part, name)
+    if not isinstance(schema, dict):
+        return
+    texts = isinstance(schema.get("additionalProperties"), dict)
+    if schema.get("type") == "object" and schema.get("additionalProperties") is not False and not texts:
+        yield name
+    for below in ("properties", "definitions"):
+        for key, part in schema.get(below, {}).items():
+            yield from open_objects(part, key)
+    yield from open_objects(schema.get("items"), name)
+
+
+def test_the_schema_takes_nothing_that_nobody_reads() -> None:
+    """A misspelt value must be an error, never ignored."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    assert set(open_objects(schema, "values")) == FREE
+
+
+def fields(
+    schema: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Each value that the schema describes; what a list holds is not a value of its own."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix("#/definitions/")]
-    if not isinstance(values, dict) or not schema.get("properties"):
-        return True
-    known = schema["properties"]
-    return all(name in known and described(known[name], definitions, below) for name, below in values.items())
+    if path in CLOSED or not schema.get("properties"):
+        yield path
+        return
+    for name, below in schema["properties"].items():
+        yield from fields(below, definitions, (*path, name))
 
 
-def test_each_default_value_stands_in_the_schema_and_the_schema_is_closed() -> None:
-    """A misspelt value must be an error, never ignored."""
+CLOSED = {(part, name) for part in ("operator", "planner") for name in ("resources", "affinity")} | {("global",)}
+
+
+def test_each_value_of_the_schema_has_a_default() -> None:
+    """So values.yaml shows all that there is."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
-    assert described(schema, schema["definitions"], values)
-    assert not described(schema, schema["definitions"], {"bogus": 1})
-    assert schema["additionalProperties"] is False
-    assert schema["definitions"]["component"]["additionalProperties"] is False
+    for path in fields(schema, schema["definitions"]):
+        found = values
+        for name in path:
+            assert path == ("global",) or name in found, f"{'.'.join(path)} is not in values.yaml"
+            found = found.get(name, {})
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -62,25 +93,40 @@ def test_what_was_rendered_is_of_this_chart(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_pods_are_unprivileged_and_bounded(case: str) -> None:
-    """What PodSecurity `restricted` demands, and a memory limit for each container."""
-    pods = [body["spec"]["template"]["spec"] for body in documents(case) if body["kind"] == "Deployment"]
+def test_each_container_is_bounded_and_only_who_asks_the_api_server_has_a_token(case: str) -> None:
+    """Executors and replicas are the operator's; these are the chart's own."""
+    found = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"] for pod in pods(kept(case))}
 
-    assert len(pods) == 2
-    for pod in pods:
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for container in pod["containers"]:
-            security = container["securityContext"]
-            assert security["allowPrivilegeEscalation"] is False
-            assert security["readOnlyRootFilesystem"] is True
-            assert security["capabilities"] == {"drop": ["ALL"]}
-            assert container["resources"]["limits"]["memory"]
+    assert {name: spec["automountServiceAccountToken"] for name, spec in found.items()} == {
+        "operator": True,
+        "planner": False,
+        "test": True,
+    }
+    for spec in found.values():
+        assert spec["enableServiceLinks"] is False
+        assert all(container["resources"]["limits"]["memory"] for container in spec["containers"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -> None:
+    """Whatever labels a user adds."""
+    labels = {name: pod["metadata"]["labels"] for name, pod in zip(NAMES, pods(kept(case)), strict=True)}
+    for body in kept(case):
+        selector = body.get("spec", {}).get("selector") or body.get("spec", {}).get("podSelector")
+        if selector is None:
+            continue
+        wanted = selector.get("matchLabels", selector)
+        component = body["metadata"]["labels"]["app.kubernetes.io/component"]
+        chosen = [name for name, have in labels.items() if wanted.items() <= have.items()]
+        assert chosen == [component], f"{body['kind']} {body['metadata']['name']}"
+
+
+NAMES = ("operator", "planner", "test")
 
 
 def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
     """With watchNamespaces, no ClusterRole is bound to it."""
-    kinds = {(body["kind"], body["metadata"].get("namespace")) for body in documents("confined")}
+    kinds = {(body["kind"], body["metadata"].get("namespace")) for body in kept("confined")}
 
     assert {("Role", "team-a"), ("Role", "team-b")} <= kinds
     assert not any(kind == "ClusterRoleBinding" for kind, _ in kinds)
@@ -89,14 +135,16 @@ def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_operator_understands_its_arguments(case: str) -> None:
     """The chart and the program are of one version."""
-    [operator] = [
-        body["spec"]["template"]["spec"]["containers"][0]
-        for body in documents(case)
-        if body["kind"] == "Deployment" and body["metadata"]["name"] == "tidemark-operator"
-    ]
-    options = parse(operator["args"])
+    operator = next(pod for pod in pods(kept(case)) if pod["spec"]["serviceAccountName"] == "tidemark-operator")
+    [container] = operator["spec"]["containers"]
+    options = parse(container["args"])
 
     assert options.kubeconfig is None
     assert options.lease_namespace == NAMESPACE
     assert options.namespaces == (("team-a", "team-b") if case == "confined" else ())
     assert options.planner == "tidemark-planner:7070"
+    assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
+    instance = options.default_instance
+    assert (instance and (instance.namespace, instance.name, instance.location)) == (
+        ("team-a", "default", "/data") if case == "confined" else None
+    )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
 
 from tests.bounds import BOUND
+from tests.chart.clusters import cluster, rights
 from tests.chart.render import NAMESPACE
-from tests.chart.test_accepted import cluster, rights
 from tidemark_devcluster.plane import ControlPlane
 
 __all__ = ["cluster", "rights"]
@@ -20,12 +22,6 @@ __all__ = ["cluster", "rights"]
 pytestmark = pytest.mark.cluster
 
 GROUP = "compute.tidemark.dev"
-INSTANCE = {
-    "apiVersion": f"{GROUP}/v1alpha1",
-    "kind": "ComputeInstance",
-    "metadata": {"name": "default", "namespace": "team-a"},
-    "spec": {"storage": {"location": "/data"}},
-}
 DATAFLOW = {
     "apiVersion": f"{GROUP}/v1alpha1",
     "kind": "Dataflow",
@@ -34,24 +30,24 @@ DATAFLOW = {
 }
 
 
-@pytest.fixture
-def kubeconfig(rights: ControlPlane, tmp_path: Path) -> Path:
-    """One that holds the operator's service account and nothing else."""
-    token = rights.kubectl("create", "token", "tidemark-operator", "-n", NAMESPACE).strip()
-    document = yaml.safe_load(rights.kubeconfig.read_text())
+def kubeconfig_of(plane: ControlPlane, account: str, folder: Path) -> Path:
+    """One that holds the service account's token and nothing else."""
+    token = plane.kubectl("create", "token", account, "-n", NAMESPACE).strip()
+    document = yaml.safe_load(plane.kubeconfig.read_text())
     for user in document["users"]:
         user["user"] = {"token": token}
-    path = tmp_path / "kubeconfig"
+    path = folder / f"kubeconfig-{account}"
     path.write_text(yaml.safe_dump(document))
     return path
 
 
 @pytest.fixture
-def log(kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
+def log(rights: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     """What an operator says that looks after team-a and team-b, and has no planner."""
-    path = tmp_path / "log"
+    path, kubeconfig = tmp_path / "log", kubeconfig_of(rights, "tidemark-operator", tmp_path)
     options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(tmp_path / "state"), "--lease-namespace", NAMESPACE]
     options += ["--namespace", "team-a", "--namespace", "team-b", "--planner", "127.0.0.1:1"]
+    options += ["--default-instance", "team-a/default", "--default-location", "/data"]
     with path.open("w") as output:
         operator = subprocess.Popen([sys.executable, "-m", "tidemark_operator", *options], stdout=output, stderr=output)
         try:
@@ -65,8 +61,8 @@ def log(kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
 def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothing(
     rights: ControlPlane, log: Path
 ) -> None:
-    """It lists, watches, leads, and writes status. Edits reach it, so its watches work too."""
-    rights.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([INSTANCE, DATAFLOW]))
+    """It leads, makes the default instance, lists, watches, and writes status. Edits reach it, so its watches work."""
+    rights.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(DATAFLOW))
     wait = ("wait", "-n", "team-a", "dataflow/x", "--timeout=110s")
 
     rights.kubectl(*wait, "--for=condition=InstanceFound")
@@ -74,3 +70,44 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
     rights.kubectl(*wait, "--for=jsonpath={.status.observedGeneration}=2")
 
     assert "forbidden" not in log.read_text().lower()
+
+
+def works(rights: ControlPlane, folder: Path, namespace: str, planner: str, seconds: float) -> tuple[int, str]:
+    """What the pod of `helm test` runs, under its account."""
+    kubeconfig = kubeconfig_of(rights, "tidemark-test", folder)
+    options = ["--kubeconfig", str(kubeconfig), "--lease-namespace", namespace, "--planner", planner]
+    command = [sys.executable, "-m", "tidemark_operator.works", *options, "--seconds", str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * BOUND, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_helm_test_passes_where_somebody_leads_and_a_planner_answers(
+    rights: ControlPlane, log: Path, tmp_path: Path
+) -> None:
+    """And says who."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        status, said = works(rights, tmp_path, NAMESPACE, f"127.0.0.1:{port}", BOUND)
+    finally:
+        server.stop(None)
+
+    assert status == 0, said + log.read_text()
+    assert f"leads, and the planner answers at 127.0.0.1:{port}" in said
+
+
+def test_helm_test_fails_where_the_lease_cannot_be_seen(rights: ControlPlane, tmp_path: Path) -> None:
+    """Its account may look at one Lease of its own namespace."""
+    status, said = works(rights, tmp_path, "team-a", "127.0.0.1:1", BOUND)
+
+    assert status == 1
+    assert "Lease team-a/tidemark-operator cannot be read: 403" in said
+
+
+def test_helm_test_fails_where_nobody_leads(rights: ControlPlane, tmp_path: Path) -> None:
+    """A Lease that nobody renews is nobody's."""
+    status, said = works(rights, tmp_path, NAMESPACE, "127.0.0.1:1", 0.1)
+
+    assert status == 1
+    assert f"no operator holds and renews Lease {NAMESPACE}/tidemark-operator" in said

@@ -63,16 +63,18 @@ class System:
     def start_operator(self) -> None:
         """Starts it, and waits until its gateway can be found."""
         (self.home / "gateway.json").unlink(missing_ok=True)
-        command = [
+        with (self.home / "operator.log").open("ab") as log:
+            self.operator = subprocess.Popen(self.operator_command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_for("the gateway", (self.home / "gateway.json").exists, self.log)
+
+    def operator_command(self) -> list[str]:
+        return [
             *(sys.executable, "-m", "tidemark_operator", "--orchestrator", "process"),
             *("--kubeconfig", str(self.plane.kubeconfig), "--state-dir", str(self.home / "operator")),
             *("--namespace", self.namespace, "--lease-namespace", self.namespace),
             *("--gateway-file", str(self.home / "gateway.json")),
             *self.arguments,
         ]
-        with (self.home / "operator.log").open("ab") as log:
-            self.operator = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_for("the gateway", (self.home / "gateway.json").exists, self.log)
 
     def kill_operator(self) -> None:
         assert self.operator is not None

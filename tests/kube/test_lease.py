@@ -64,7 +64,7 @@ def test_a_lease_is_free_at_once_when_the_process_that_holds_it_has_ended() -> N
 def test_a_process_that_runs_has_not_ended_and_one_that_ended_has() -> None:
     """Known by its pid and when it began."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    boot, space, pid, started = here().split("/")
+    boot, space, pid, _ = here().split("/")
     began = _started(child.pid)
     there = f"{boot}/{space}/{child.pid}/{began}"
 

@@ -116,6 +116,9 @@ def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], n
 
         assert await revisions.store(owner, 1, revision()) == name
         assert await revisions.load(namespace, name, DataflowRevision) == revision()
+        async with revisions.listed():
+            assert await revisions.load(namespace, name, DataflowRevision) == revision()
+            assert await revisions.load(namespace, "another", DataflowRevision) is None
         with pytest.raises(Conflict):
             await revisions.store(owner, 1, "another plan")
         newer = await revisions.store(owner, 2, revision())

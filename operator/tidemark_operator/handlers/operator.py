@@ -71,10 +71,11 @@ class Operator:
             self._world.cache.replace_all(resource, await self._list(resource))
         for key, _ in self._world.cache.all(INSTANCES):
             prepare_instance(self._world, key)
-        for key, body in self._world.cache.all(DATA_SOURCES):
-            await self._load_source(key, body)
-        for key, body in self._world.cache.all(DATAFLOWS):
-            await self._load_dataflow(key, body)
+        async with self._world.revisions.listed():
+            for key, body in self._world.cache.all(DATA_SOURCES):
+                await self._load_source(key, body)
+            for key, body in self._world.cache.all(DATAFLOWS):
+                await self._load_dataflow(key, body)
         for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
             roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
         self.ready = True

@@ -198,8 +198,13 @@ class Kube:
         call = self._objects.delete_namespaced_custom_object
         try:
             await _call(call, **_place(resource, namespace), name=name, body={"preconditions": {"uid": uid}})
+        except Conflict:
+            # of another uid: not the object that was meant. Whatever else it is, it is not gone
+            there = await self.get(resource, namespace, name)
+            if there is not None and there["metadata"]["uid"] == uid:
+                raise
         except ApiError as error:
-            if error.status != 404 and not isinstance(error, Conflict):
+            if error.status != 404:
                 raise
 
     def _writes(self, resource: Resource) -> None:

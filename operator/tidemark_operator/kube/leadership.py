@@ -139,6 +139,8 @@ class Leadership:
             self._lease = await self._kube.get(LEASES, self._namespace, LEASE)
             if self._lease is not None and holder_of(self._lease) != self._identity:
                 raise self._lost(self._lease) from None
+            if self._lease is None and not holder:
+                return  # nobody's already
             await self._write(max(self.term, term_of(self._lease)), holder)
 
     async def _write(self, term: int, holder: str) -> None:

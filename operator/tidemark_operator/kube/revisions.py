@@ -11,7 +11,8 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -90,10 +91,21 @@ class Revisions:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
+        self._listed: dict[tuple[str, str], Body] = {}
+
+    @asynccontextmanager
+    async def listed(self) -> AsyncIterator[None]:
+        """Meanwhile those that are there now are loaded without a request for each: none ever changes."""
+        bodies = await self._kube.list(REVISIONS, OWNER_LABEL)
+        self._listed = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
+        try:
+            yield
+        finally:
+            self._listed = {}
 
     async def load(self, namespace: str, name: str, expected: type[T]) -> T | None:
         """None: there is none of this name."""
-        body = await self._kube.get(REVISIONS, namespace, name)
+        body = self._listed.get((namespace, name)) or await self._kube.get(REVISIONS, namespace, name)
         return None if body is None else parse_revision(body, expected)
 
     async def of(self, owner: Meta) -> list[Body]:

@@ -1,0 +1,87 @@
+"""A control plane for charts, and questions to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.chart.render import NAMESPACE, kept
+from tidemark_devcluster.plane import ControlPlane
+
+OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
+GROUP = "compute.tidemark.dev"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def apply(plane: ControlPlane, bodies: Iterable[dict[str, Any]], *options: str) -> list[str]:
+    """What kubectl says of each object."""
+    return plane.kubectl("apply", *options, "-f", "-", stdin=yaml.safe_dump_all(bodies)).splitlines()
+
+
+@pytest.fixture(scope="module")
+def cluster(kinds_installed: ControlPlane) -> ControlPlane:
+    """A control plane with our kinds and the namespaces that the rendered files name; the release's is restricted."""
+    labels = {NAMESPACE: RESTRICTED, "team-a": {}, "team-b": {}}
+    apply(
+        kinds_installed,
+        [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": marks}}
+            for name, marks in labels.items()
+        ],
+    )
+    return kinds_installed
+
+
+@pytest.fixture(scope="module")
+def rights(cluster: ControlPlane) -> ControlPlane:
+    """The confined release's accounts, roles and bindings, applied."""
+    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole")
+    apply(cluster, [body for body in kept("confined") if body["kind"] in kinds])
+    return cluster
+
+
+class May(NamedTuple):
+    """Whether `who` may do `verb` to `what` (resource.group, with /subresource and :name) in a namespace."""
+
+    who: str
+    verb: str
+    what: str
+    namespace: str = "team-a"
+
+    def review(self) -> dict[str, Any]:
+        what, _, name = self.what.partition(":")
+        what, _, subresource = what.partition("/")
+        resource, _, group = what.partition(".")
+        attributes = {"verb": self.verb, "group": group, "resource": resource, "subresource": subresource, "name": name}
+        groups = ["system:serviceaccounts", "system:authenticated"] if ":" in self.who else ["system:authenticated"]
+        return {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": self.who,
+                "groups": groups,
+                "resourceAttributes": {**attributes, "namespace": self.namespace},
+            },
+        }
+
+
+def account(name: str, namespace: str = NAMESPACE) -> str:
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def answers(plane: ControlPlane, questions: Iterable[May]) -> dict[May, bool]:
+    """All of them in one request of kubectl's."""
+    asked = list(questions)
+    said = plane.kubectl(
+        "create", "-o", "json", "-f", "-", stdin=yaml.safe_dump_all(question.review() for question in asked)
+    )
+    decoder, reviews, at = json.JSONDecoder(), [], 0
+    while at < len(said.rstrip()):
+        review, at = decoder.raw_decode(said, at)
+        reviews += review.get("items", [review])
+        at += len(said[at:]) - len(said[at:].lstrip())
+    return {question: review["status"]["allowed"] for question, review in zip(asked, reviews, strict=True)}

@@ -1,0 +1,117 @@
+"""Who may do what by the chart's roles, asked of a real API server: all that each needs, and nothing besides."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, rights
+from tests.chart.render import NAMESPACE, kept
+from tidemark_devcluster.plane import ControlPlane
+
+__all__ = ["cluster", "rights"]
+
+pytestmark = pytest.mark.cluster
+
+OPERATOR, PLANNER, TEST = account("tidemark-operator"), account("tidemark-planner"), account("tidemark-test")
+CHANGES = ("create", "update", "patch", "delete", "deletecollection")
+LEASE = "leases.coordination.k8s.io"
+
+
+def of(who: str, verbs: tuple[str, ...], ending: str = "", namespace: str = "team-a") -> list[May]:
+    """On each of our four kinds."""
+    return [May(who, verb, f"{kind}.{GROUP}{ending}", namespace) for verb in verbs for kind in OURS]
+
+
+MAY = [
+    *of(OPERATOR, ("get", "list", "watch", "patch")),
+    *of(OPERATOR, ("get", "patch", "update"), "/status", "team-b"),
+    *of(OPERATOR, ("update",), "/finalizers"),
+    *(May(OPERATOR, verb, "controllerrevisions.apps") for verb in ("get", "list", "watch", "create", "delete")),
+    May(OPERATOR, "create", "events.events.k8s.io"),
+    May(OPERATOR, "create", LEASE, NAMESPACE),
+    *(May(OPERATOR, verb, f"{LEASE}:tidemark-operator", NAMESPACE) for verb in ("get", "update")),
+    # asked for with defaultInstance, where it is to be and nowhere else
+    May(OPERATOR, "create", f"computeinstances.{GROUP}"),
+    May(TEST, "get", f"{LEASE}:tidemark-operator", NAMESPACE),
+]
+MAY_NOT = [
+    *of(OPERATOR, ("create",), namespace="team-b"),
+    *of(OPERATOR, ("update", "delete", "deletecollection")),
+    *of(OPERATOR, ("get", "list", "watch"), namespace="default"),
+    *of(OPERATOR, ("get", "create"), "/data"),
+    *(May(OPERATOR, verb, "secrets") for verb in ("get", "list", "watch", "create", "patch")),
+    *(May(OPERATOR, verb, "pods") for verb in CHANGES),
+    *(May(OPERATOR, "create", f"pods/{sub}") for sub in ("exec", "attach", "portforward", "ephemeralcontainers")),
+    *(May(OPERATOR, verb, "secrets", NAMESPACE) for verb in ("get", "list")),
+    *(May(OPERATOR, verb, f"{LEASE}:other", NAMESPACE) for verb in ("get", "update", "delete")),
+    May(OPERATOR, "delete", f"{LEASE}:tidemark-operator", NAMESPACE),
+    May(OPERATOR, "create", "serviceaccounts/token", NAMESPACE),
+    May(OPERATOR, "impersonate", "users", ""),
+    *(May(OPERATOR, verb, "roles.rbac.authorization.k8s.io") for verb in ("create", "patch", "escalate", "bind")),
+    May(OPERATOR, "list", "nodes", ""),
+    # the planner has an account so as not to have the namespace's default one
+    *of(PLANNER, ("get", "list"), namespace=NAMESPACE),
+    May(PLANNER, "get", "secrets", NAMESPACE),
+    May(PLANNER, "get", f"{LEASE}:tidemark-operator", NAMESPACE),
+    *of(TEST, ("get", "list")),
+    May(TEST, "update", f"{LEASE}:tidemark-operator", NAMESPACE),
+    May(TEST, "get", "secrets", NAMESPACE),
+]
+
+
+def test_accounts_may_do_their_work_and_nothing_else(rights: ControlPlane) -> None:
+    """No secrets, no pods, no objects of their own making, no other namespace, nobody else's Lease."""
+    assert answers(rights, [*MAY, *MAY_NOT]) == {**dict.fromkeys(MAY, True), **dict.fromkeys(MAY_NOT, False)}
+
+
+ROWS = [f"{kind}.{GROUP}/data" for kind in ("datasources", "dataflows")]
+USERS = [
+    *((may, True) for may in of("viewer", ("get", "list", "watch"))),
+    *((may, False) for may in of("viewer", CHANGES)),
+    *((May("viewer", "get", rows), False) for rows in ROWS),
+    *((may, True) for may in of("editor", CHANGES)),
+    *((may, False) for may in of("editor", ("patch", "update"), "/status")),
+    *((May("editor", "get", rows), False) for rows in ROWS),
+    *((May("reader", "get", rows), True) for rows in ROWS),
+    *((May("reader", "create", rows), False) for rows in ROWS),
+    *((may, False) for may in of("reader", ("get", "list"))),
+    *((may, False) for who in ("viewer", "editor") for may in of(who, ("get", "create"), namespace="team-b")),
+    *((May("reader", "get", rows, "team-b"), False) for rows in ROWS),
+]
+
+
+def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
+    """One role for each, given in one namespace. Who views or edits reads no rows, and nobody but the operator writes
+    status."""
+    bindings = {"viewer": "tidemark-view", "editor": "tidemark-edit", "reader": "tidemark-read-data"}
+    apply(
+        rights,
+        [
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": {"name": user, "namespace": "team-a"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            }
+            for user, role in bindings.items()
+        ],
+    )
+
+    assert answers(rights, [may for may, _ in USERS]) == dict(USERS)
+
+
+def test_roles_of_users_are_part_of_the_clusters_own() -> None:
+    """Who may view or edit in a namespace has ours without another binding; rows are given on purpose."""
+    labels = {b["metadata"]["name"]: b["metadata"]["labels"] for b in kept("default") if b["kind"] == "ClusterRole"}
+    parts = {
+        name: {label.rpartition("aggregate-to-")[2] for label in found if "aggregate-to-" in label}
+        for name, found in labels.items()
+    }
+
+    assert parts == {
+        "tidemark-operator": set(),
+        "tidemark-view": {"view"},
+        "tidemark-edit": {"edit", "admin"},
+        "tidemark-read-data": set(),
+    }
