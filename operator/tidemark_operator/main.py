@@ -214,7 +214,8 @@ async def _lead(world: World, options: Options, stop: asyncio.Event) -> int:
         tasks.start("leadership", world.leadership.keep())
         await operator.start()
         if options.default_instance is not None:
-            await options.default_instance.ensure(world.kube)
+            with world.kube.patient():
+                await options.default_instance.ensure(world.kube)
         await gateway.start()
         for name, work in _work(operator, world):
             tasks.start(name, work)

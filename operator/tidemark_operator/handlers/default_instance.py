@@ -5,11 +5,12 @@ Only made, never changed and never removed: from then on it is its users'.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.kube.client import INSTANCES, ApiError, Conflict, Kube
+from tidemark_operator.kube.client import AGAIN_SECONDS, INSTANCES, ApiError, Kube
 
 LOG = logging.getLogger(__name__)
 
@@ -36,10 +37,12 @@ class DefaultInstance:
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": {"storage": {"location": self.location}},
         }
-        try:
-            await kube.create(INSTANCES, self.namespace, body)
-        except Conflict:
-            return  # it is there
-        except ApiError as error:
-            raise OperatorError(f"--default-instance {self.namespace}/{self.name} cannot be made: {error}") from None
-        LOG.info("made ComputeInstance %s/%s", self.namespace, self.name)
+        while await kube.get(INSTANCES, self.namespace, self.name) is None:
+            try:
+                await kube.create(INSTANCES, self.namespace, body)
+            except ApiError as error:
+                if not error.passes:
+                    named = f"--default-instance {self.namespace}/{self.name}"
+                    raise OperatorError(f"{named} cannot be made: {error}") from None
+                LOG.warning("asking again: %s", error)
+                await asyncio.sleep(AGAIN_SECONDS)

@@ -67,6 +67,15 @@ class Operator:
     async def start(self) -> None:
         """Everything known before anything is done: instances, then what is stored, then processes. A replica that
         connected earlier would be told of nothing, and drop all that it has."""
+        with self._world.kube.patient():
+            await self._load()
+        for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
+            roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
+        self.ready = True
+        align_replicas(self._world)
+        self._enqueue_all()
+
+    async def _load(self) -> None:
         for resource in OURS:
             self._world.cache.replace_all(resource, await self._list(resource))
         for key, _ in self._world.cache.all(INSTANCES):
@@ -76,11 +85,6 @@ class Operator:
                 await self._load_source(key, body)
             for key, body in self._world.cache.all(DATAFLOWS):
                 await self._load_dataflow(key, body)
-        for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
-            roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
-        self.ready = True
-        align_replicas(self._world)
-        self._enqueue_all()
 
     async def _list(self, resource: Resource) -> list[Body]:
         try:

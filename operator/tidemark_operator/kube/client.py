@@ -6,8 +6,10 @@ with their task, and credentials come from the same places as kubectl's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
@@ -20,8 +22,10 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.resources import data_source, dataflow, instance, replica
 from tidemark_operator.resources.meta import GROUP, VERSION
 
+LOG = logging.getLogger(__name__)
 MERGE_PATCH = "application/merge-patch+json"
 REQUEST_SECONDS = 15.0
+AGAIN_SECONDS = 1.0
 PAGE = 500
 Body = dict[str, Any]
 
@@ -57,6 +61,11 @@ class ApiError(OperatorError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may well succeed later: it was none that is refused."""
+        return self.status in (0, 409, 410, 429) or self.status >= 500
+
 
 class Conflict(ApiError):
     """Somebody else changed the object, or it exists already."""
@@ -72,6 +81,7 @@ class Kube:
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
         self.api, self.namespaces = api, namespaces
+        self._patient = False
         self.fence: Callable[[], None] = _nothing
         """Asked before anything but a Lease is written; raises ApiError where this process must not."""
 
@@ -91,14 +101,20 @@ class Kube:
         async with client.ApiClient(configuration) as api:
             yield Kube(api, namespaces)
 
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Meanwhile what is read is asked for until the API server answers, unless it refuses."""
+        self._patient = True
+        try:
+            yield
+        finally:
+            self._patient = False
+
     async def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
         """None: there is none."""
+        call = self._objects.get_namespaced_custom_object
         try:
-            return await _call(
-                self._objects.get_namespaced_custom_object,
-                **_place(resource, namespace),
-                name=name,
-            )
+            return await self._read(call, **_place(resource, namespace), name=name)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -108,16 +124,27 @@ class Kube:
         """All of the namespaces that this operator looks after, or of one; page by page."""
         bodies: list[Body] = []
         for place in (namespace,) if namespace else self.namespaces or ("",):
-            token = None
-            while True:
-                page = await self._page(resource, place, label_selector, token)
-                # items of a list do not say what they are
-                kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-                bodies += [{**kind, **item} for item in page.get("items") or []]
-                token = page.get("metadata", {}).get("continue")
-                if not token:
-                    break
-        return bodies
+            bodies += await self._listed(resource, place, label_selector)
+        # items of a list do not say what they are
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**kind, **item} for item in bodies]
+
+    async def _listed(self, resource: Resource, namespace: str, selector: str | None) -> Sequence[Body]:
+        """From the beginning again where the list that was begun is too old to be gone on with."""
+        items: list[Body] = []
+        token = None
+        while True:
+            try:
+                page = await self._page(resource, namespace, selector, token)
+            except ApiError as error:
+                if token is None or error.status != 410:
+                    raise
+                items, token = [], None
+                continue
+            items += page.get("items") or []
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return items
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
         """Raises Conflict if it exists."""
@@ -215,10 +242,21 @@ class Kube:
         options: Body = {"limit": PAGE, "label_selector": selector, "_continue": token}
         if namespace:
             call = self._objects.list_namespaced_custom_object
-            return await _call(call, **_place(resource, namespace), **options)
+            return await self._read(call, **_place(resource, namespace), **options)
         call = self._objects.list_custom_object_for_all_namespaces
         place = {"group": resource.group, "version": resource.version, "resource_plural": resource.plural}
-        return await _call(call, **place, **options)
+        return await self._read(call, **place, **options)
+
+    async def _read(self, call: Any, **arguments: Any) -> Body:
+        while True:
+            try:
+                return await _call(call, **arguments)
+            except ApiError as error:
+                too_old = error.status == 410 and arguments.get("_continue")
+                if not self._patient or not error.passes or too_old:
+                    raise
+                LOG.warning("asking again: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 def _nothing() -> None:
