@@ -222,6 +222,8 @@ async def _lead(world: World, options: Options, stop: asyncio.Event) -> int:
         watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
         watching.add_done_callback(lambda _: stop.set())
         await _stopped(stop)
+        # kopf has said why: it gives up on answers that no API server should give
+        tasks.failed = tasks.failed or watching.done()
     finally:
         # kopf cancels what still runs when it ends, so it ends last
         await tasks.end()

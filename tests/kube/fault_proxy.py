@@ -133,7 +133,9 @@ class FaultProxy:
         body = await request.read()
         url = self._server + str(request.rel_url)
         timeout = aiohttp.ClientTimeout(total=None)
-        async with self._session.request(request.method, url, headers=headers, data=body, timeout=timeout) as answer:
+        async with self._session.request(
+            request.method, url, headers=headers, data=body or None, timeout=timeout
+        ) as answer:
             if not asked.watch or fault in (Fault.DONE_AND_LOST, Fault.DONE_AND_BROKEN):
                 kept = {n: v for n, v in answer.headers.items() if n.lower() in ("content-type", "content-encoding")}
                 return web.Response(status=answer.status, headers=kept, body=await answer.read())

@@ -54,14 +54,15 @@ def operator(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Iterator[subp
 
 
 def storm() -> Callable[[Asked], Fault | None]:
-    """Of requests every third meets the next fault; of watches, each of the first so many."""
-    requests, faults = itertools.count(), itertools.cycle((*AT_ONCE, *ENDED))
-    watches = iter((*OF_WATCHES, *AT_ONCE[1:], Fault.LOST) * 2)
+    """Of requests every third meets the next fault that such a request can; of watches, each of the first so many."""
+    requests = itertools.count()
+    reads, writes = itertools.cycle((*AT_ONCE[2:], *ENDED)), itertools.cycle((*AT_ONCE, *ENDED))
+    watches = iter((*OF_WATCHES, *AT_ONCE[2:], Fault.LOST) * 2)
 
     def chosen(asked: Asked) -> Fault | None:
         if asked.watch:
             return next(watches, None)
-        return next(faults) if next(requests) % 3 == 2 else None
+        return next(reads if asked.method == "GET" else writes) if next(requests) % 3 == 2 else None
 
     return chosen
 

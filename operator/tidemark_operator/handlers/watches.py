@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ def _watch(registry: kopf.OperatorRegistry, resource: Resource, observed: Observ
         observed(resource, dict(event["object"]), event["type"] == "DELETED")
 
 
+class Forever(Iterable[float]):
+    """Pauses between attempts, without an end: kopf gives up after a finite number of them, and takes all with it."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield from (1.0, 2.0, 4.0)
+        yield from repeat(8.0)
+
+
 def settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
@@ -49,6 +58,7 @@ def settings() -> kopf.OperatorSettings:
     settings.watching.server_timeout = 600
     settings.watching.client_timeout = 660
     settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = Forever()
     settings.scanning.disabled = True
     return settings
 
