@@ -91,7 +91,7 @@ class FaultProxy:
         self._thread.join(BOUND)
 
     async def _serve(self) -> None:
-        self._end, self._ends = asyncio.Event(), asyncio.Event()
+        self._end = asyncio.Event()
         trust = ssl.create_default_context(cadata=_authority(self._document))
         connector = aiohttp.TCPConnector(ssl=trust, limit=0)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
@@ -103,6 +103,11 @@ class FaultProxy:
             self._ready.set()
             await self._end.wait()
             await runner.cleanup()
+        # of connections whose clients are gone
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request.method, request.path, request.query.get("watch") in ("true", "1"))
