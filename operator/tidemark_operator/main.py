@@ -182,13 +182,15 @@ async def run(options: Options) -> int:
                 return [*metrics.leading(leadership), *metrics.metrics(fleet)]
 
             metrics.serve(told, options.metrics_port, options.metrics_host)
+        tasks = Background(stop)
         try:
             if not await _leads(leadership, stop):
                 return 0
             kube.fence = leadership.check
-            world = await _world(kube, options, leadership, fleet, identity)
-            return await _lead(world, options, stop)
+            tasks.start("leadership", leadership.keep())
+            return await _lead(await _world(kube, options, leadership, fleet, identity), options, tasks, stop)
         finally:
+            await tasks.end()
             await leadership.release()
 
 
@@ -202,16 +204,14 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
     return not stop.is_set() and standing.result() > 0
 
 
-async def _lead(world: World, options: Options, stop: asyncio.Event) -> int:
+async def _lead(world: World, options: Options, tasks: Background, stop: asyncio.Event) -> int:
     """From the term to the end of all that was begun under it."""
     watched = asyncio.Event()
     operator = Operator(world, stop)
     world.fleet.listener = operator
     gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
-    tasks = Background(stop)
     watching = None
     try:
-        tasks.start("leadership", world.leadership.keep())
         await operator.start()
         if options.default_instance is not None:
             with world.kube.patient():

@@ -184,10 +184,12 @@ class Kube:
 
     async def create_secret(self, namespace: str, body: Body) -> Body:
         """Raises Conflict if it exists."""
+        self.fence()
         return await self._secret(self._core.create_namespaced_secret, namespace, body=body)
 
     async def replace_secret(self, namespace: str, name: str, body: Body) -> Body:
         """Raises Conflict if somebody changed it since `body` was read."""
+        self.fence()
         return await self._secret(self._core.replace_namespaced_secret, namespace, name=name, body=body)
 
     async def _secret(self, call: Any, namespace: str, **arguments: Any) -> Body:

@@ -71,6 +71,8 @@ class Objects:
     async def _ask(
         self, method: str, path: str, query: Query, body: Any = None, content_type: str = "application/json"
     ) -> Body:
+        if method != "GET":
+            self._kube.fence()
         answer: Body = await called(
             _request, api=self._kube.api, method=method, path=path, query=query, body=body, kind=content_type
         )
