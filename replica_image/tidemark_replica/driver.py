@@ -303,6 +303,8 @@ class DataflowDriver:
 def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]:
     """On the pool: the step, and how it changes the errors of each sink, by time."""
     outcome = rendered.run(step)
+    if not outcome.deltas:
+        outcome.release()  # nobody reads its files: the command loop need not wait for the disk
     return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
 
 

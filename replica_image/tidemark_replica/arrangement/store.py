@@ -25,6 +25,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -96,17 +97,19 @@ class ArrangementStore:
                 if self._get(old.arrangement) != old:
                     raise StaleManifest(f"arrangement {old.arrangement} has a newer manifest than the one replaced")
             self._check_limit([new for _, new in moves])
-            for old, new in moves:
+            for _, new in moves:
                 self._use(new)
                 self._current[new.arrangement] = new
-                self._drop(old)
+            nobodys = self._drop(old for old, _ in moves)
+        self._delete(nobodys)
 
     def remove(self, arrangement: ArrangementId) -> None:
         """Forget an arrangement; its files go when the last pin does."""
         with self._mutex:
             manifest = self._get(arrangement)
             del self._current[arrangement]
-            self._drop(manifest)
+            nobodys = self._drop([manifest])
+        self._delete(nobodys)
 
     @contextmanager
     def pin(self, *arrangements: ArrangementId) -> Iterator[dict[ArrangementId, Manifest]]:
@@ -119,8 +122,8 @@ class ArrangementStore:
             yield pinned
         finally:
             with self._mutex:
-                for manifest in pinned.values():
-                    self._drop(manifest)
+                nobodys = self._drop(pinned.values())
+            self._delete(nobodys)
 
     @contextmanager
     def merging(self, merge: Merge, step: StepId) -> Iterator[Manifest]:
@@ -146,9 +149,9 @@ class ArrangementStore:
     def discard(self, batches: Iterable[BatchRef]) -> None:
         """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
         with self._mutex:
-            for batch in batches:
-                if batch.file not in self._users:
-                    _removed(self.directory / batch.file)
+            nobodys = [batch.file for batch in batches if batch.file not in self._users]
+        for file in nobodys:
+            _removed(self.directory / file)
 
     def sweep(self, running: Collection[StepId], of: str = "") -> int:
         """Delete files that nobody uses and no running step may be writing; says how many.
@@ -201,17 +204,24 @@ class ArrangementStore:
             self._users[batch.file] += 1
             self._sizes[batch.file] = batch.bytes
 
-    def _drop(self, manifest: Manifest) -> None:
-        for batch in manifest.batches:
-            self._drop_file(batch)
+    def _drop(self, manifests: Iterable[Manifest]) -> list[str]:
+        """The files that are nobody's now, and never will be again: no manifest can name them any more."""
+        nobodys = []
+        for batch in chain.from_iterable(manifest.batches for manifest in manifests):
+            self._users[batch.file] -= 1
+            if self._users[batch.file] == 0:
+                del self._users[batch.file], self._sizes[batch.file]
+                nobodys.append(batch.file)
+        return nobodys
 
-    def _drop_file(self, batch: BatchRef) -> None:
-        self._users[batch.file] -= 1
-        if self._users[batch.file] == 0:
-            del self._users[batch.file], self._sizes[batch.file]
-            path = self.directory / batch.file
-            _removed(path)
-            self._clear(path.parent)
+    def _delete(self, files: Sequence[str]) -> None:
+        """Beside the lock: a busy disk holds up whoever deletes, and nobody else."""
+        for file in files:
+            _removed(self.directory / file)
+        for arrangement in {file.partition("/")[0] for file in files}:
+            if arrangement not in self._current:
+                with self._mutex:
+                    self._clear(self.directory / arrangement)
 
 
 def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:

@@ -96,7 +96,8 @@ class StepOutcome:
 
     def release(self) -> None:
         """The deltas have been read: their files go. Harmless when repeated."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class SteppedDataflow(Protocol):
