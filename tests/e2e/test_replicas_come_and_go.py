@@ -11,7 +11,12 @@ from tests.e2e.remotes import Data, Remote
 from tests.replica.process import wait_until
 from tidemark_protocol.frontier import Frontier
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),  # several restarts of replicas, one after the other
+]
 
 
 def test_crash_replicas_join_late_die_and_leave(fleet: Fleet, r1: Remote, r2: Remote, tmp_path: Path) -> None:
