@@ -82,7 +82,23 @@ def s3_server(home: Path) -> Iterator[S3Server]:
                 return
         finally:
             processes.stop(identity, 5.0)
-    raise AssertionError(f"versitygw does not start: {(home / 's3.log').read_text()[-2000:]}")
+    raise AssertionError(f"versitygw does not start: see {home}")
+
+
+@contextmanager
+def beside(server: S3Server) -> Iterator[S3Server]:
+    """Another server over the same objects, with other credentials."""
+    program = ensure_versitygw(os.environ, Progress(sys.__stderr__ or sys.stderr))
+    for _ in range(STARTS_MOST):
+        other = S3Server(server.folder, free_port(), server.bucket)
+        identity = _start(program, other, server.folder.parent)
+        try:
+            if _answers(other, identity):
+                yield other
+                return
+        finally:
+            processes.stop(identity, 5.0)
+    raise AssertionError(f"versitygw does not start beside another: see {server.folder.parent}")
 
 
 def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
@@ -93,7 +109,7 @@ def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
         command += ["--sidecar", str(beside)]
     command.append(str(server.folder))
     environ = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
-    log, pid_file = home / "s3.log", home / "s3.pid"
+    log, pid_file = home / f"s3-{server.port}.log", home / f"s3-{server.port}.pid"
     return processes.start(command, environ, home, log, pid_file, die_with_starter=True)
 
 

@@ -37,6 +37,7 @@ from tidemark_operator.gateway.server import Gateway
 from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.processes import Processes
+from tidemark_operator.handlers.store_secrets import StoreSecrets
 from tidemark_operator.handlers.watches import watch
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache
@@ -316,7 +317,15 @@ def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, An
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
         ("certificates", world.peers.run()),
+        *_store_secrets(world),
     ]
+
+
+def _store_secrets(world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    if not isinstance(world.orchestrator, ProcessOrchestrator):
+        return []
+    files = world.orchestrator.stores
+    return [("store secrets", StoreSecrets(world.kube, world.cache, files, world.secret_troubles).run())]
 
 
 async def _stopped(stop: asyncio.Event) -> None:

@@ -18,6 +18,7 @@ the whole story.
 """
 
 from tidemark_persist.append import Appended, UpperMismatch
+from tidemark_persist.claim import claim, claimed
 from tidemark_persist.client import PersistClient, PersistClientCache
 from tidemark_persist.consolidate import consolidate
 from tidemark_persist.errors import (
@@ -38,6 +39,7 @@ from tidemark_persist.errors import (
     ShardMismatch,
     ShardNotFound,
     StorageError,
+    Trouble,
 )
 from tidemark_persist.lease import Lease
 from tidemark_persist.log_entry import DataFile
@@ -47,6 +49,7 @@ from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_shard
 from tidemark_persist.staging import StagedFile, write_staged
 from tidemark_persist.state import ShardState
+from tidemark_persist.storage import Storage, check_store
 from tidemark_persist.times import EMPTY, ShardId, Term, Time
 
 __all__ = [
@@ -82,11 +85,16 @@ __all__ = [
     "ShardReader",
     "ShardState",
     "StagedFile",
+    "Storage",
     "StorageError",
     "Term",
     "Time",
+    "Trouble",
     "UpperMismatch",
     "Work",
+    "check_store",
+    "claim",
+    "claimed",
     "consolidate",
     "create_or_open",
     "delete_shard",

@@ -49,6 +49,7 @@ class DeltaLog:
     def __init__(self, storage: Storage, clock: Callable[[], float] = time.time) -> None:
         self.storage = storage
         self.clock = clock
+        self._opened_with = storage.version
         self.table = open_table(storage)
         self.table_id = str(self.table.metadata().id)
         self.schema = self.table.schema()
@@ -63,6 +64,7 @@ class DeltaLog:
 
     def load(self) -> None:
         """Open the table anew: after a gap, a change of schema, or a checkpoint, or far behind."""
+        version = self.storage.version
         try:
             table = open_table(self.storage)
         except ShardNotFound as error:
@@ -71,7 +73,7 @@ class DeltaLog:
         if table.schema() != self.schema:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
         state = read_state(table)
-        self.table = table
+        self.table, self._opened_with = table, version
         state.remember(self.state)
         self.state = state
         self.follow()
@@ -96,6 +98,8 @@ class DeltaLog:
 
     def attempt(self, change: Change) -> bool:
         """Commit the change as the next version. False: another commit got it (and is applied by now)."""
+        if self._renewed():
+            return False
         slot = self.version + 1
         try:
             self.table.update_incremental()
@@ -125,11 +129,19 @@ class DeltaLog:
 
     def checkpoint(self) -> None:
         """Write a checkpoint, drop the log entries that it makes needless, and use it."""
+        self._renewed()
         with self.storage.errors("writing a checkpoint"):
             self.table.update_incremental()
             self.table.create_checkpoint()
             self.table.cleanup_metadata()
         self.load()
+
+    def _renewed(self) -> bool:
+        """Opens the table anew where the store's settings are others by now. Whether it had moved on meanwhile."""
+        before = self.version
+        if self.storage.version != self._opened_with:
+            self.load()
+        return self.version != before
 
     def _put(self, change: Change) -> None:
         """The one call that commits."""

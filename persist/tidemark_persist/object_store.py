@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from tidemark_persist.errors import InvalidLocation
+from tidemark_persist.errors import InvalidLocation, Trouble
 
 SCHEME = "s3"
 # a request that hangs is given up, and what is left of a retry is the caller's: see transact.py
@@ -30,6 +30,9 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ANSWER = re.compile(r"(<\?xml.*?\?>\s*)?<Error>.*?(</Error>|$)", re.DOTALL)
 _TELLING = re.compile(r"<(Code|Message)>(.*?)</")
 _MOST = 600
+_STATUS = re.compile(r"status code: (\d+)")
+# some servers say 404 with it, as if something else were missing
+_NOBODY = ("XAdminUserNotFound", "InvalidAccessKeyId")
 
 
 def check_location(location: str) -> None:
@@ -66,6 +69,16 @@ def told(error: BaseException, given: Mapping[str, str], environ: Mapping[str, s
         if name in SECRETS and value:
             text = text.replace(value, "***")
     return " ".join(text.replace("↳", ":").split()).replace(" :", ":")[:_MOST]
+
+
+def trouble(text: str) -> Trouble | None:
+    """What is wrong, from an error as `told`; None where that is not of the known kinds."""
+    status = _STATUS.search(text)
+    if status is None:
+        return Trouble.UNREACHABLE if "error sending request" in text else None
+    if status[1] in ("401", "403") or any(code in text for code in _NOBODY):
+        return Trouble.DENIED
+    return Trouble.NO_BUCKET if "NoSuchBucket" in text else None
 
 
 def _said(given: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -55,8 +55,8 @@ class StagedFile:
 def write_staged(
     location: str,
     updates: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
-    storage_options: Mapping[str, str] | None = None,
     *,
+    storage_options: Mapping[str, str] | None = None,
     schema: pa.Schema | None = None,
 ) -> StagedFile | None:
     """Write updates beside the shard at `location`, to be committed by its writer. None if there are none.
@@ -101,10 +101,14 @@ def write_file(
         return None
     path = path or new_path()
     rows, low, high = 0, EMPTY - 1, 0
-    with storage.errors(f"creating {path}"):
+    with storage.errors(f"creating {path}", writing=True):
         sink = storage.open_output(path)
     try:
-        with storage.errors(f"writing {path}"), sink, pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        with (
+            storage.errors(f"writing {path}", writing=True),
+            sink,
+            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        ):
             for table in chain([first], filled):
                 writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
                 bounds = pc.min_max(table.column(TIME)).as_py()

@@ -23,6 +23,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from tidemark_persist import object_store
 from tidemark_persist.errors import StorageError
+from tidemark_persist.mounted import Mounted, mounted
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
@@ -61,34 +62,69 @@ class Storage:
             return Path(self.location) if "://" not in self.location else None
         return Path(unquote(urlparse(self.location).path))
 
-    @cached_property
+    @property
     def settings(self) -> dict[str, str]:
-        """What delta-rs opens the location with."""
-        given = self.options or {}
-        return dict(given) if self.local_path is not None else object_store.settings(given)
+        """What delta-rs opens the location with; raises StorageError where that is to be in files, and is not."""
+        if self.local_path is not None:
+            return dict(self.options or {})
+        return object_store.settings(self._given.settings)
 
-    @cached_property
+    @property
+    def version(self) -> str:
+        """Another one where what was opened before must be opened anew, with other settings."""
+        return "" if self.local_path is not None else self._given.version
+
+    @property
     def fs(self) -> Any:
         """An Arrow file system whose root is the location."""
+        version = self.version
+        if (known := self._opened.get(version)) is not None:
+            return known
         if self.local_path is not None:
-            return pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
-        return pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, self.settings))
+            opened = pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
+        else:
+            opened = pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, self.settings))
+        self._opened.clear()
+        self._opened[version] = opened
+        return opened
+
+    @cached_property
+    def _opened(self) -> dict[str, Any]:
+        """The one file system, by the version of its settings."""
+        return {}
 
     @contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
-        """Failures of the store as `StorageError`. That something is not there is no failure of the store."""
+    def errors(self, doing: str, *, writing: bool = False) -> Iterator[None]:
+        """Failures of the store as `StorageError`. That something is not there is no failure of the store, but where an
+        object is being written: then it is the bucket."""
         try:
             yield
-        except (FileNotFoundError, TableNotFoundError):
-            raise
+        except (FileNotFoundError, TableNotFoundError) as error:
+            if self.local_path is not None or not writing:
+                raise
+            raise self._failed(doing, error) from None
         except (OSError, DeltaError) as error:
             # an object store's error would tell, in a traceback, what `told` leaves out
-            cause = error if self.local_path is not None else None
-            raise StorageError(f"{self.location}: {doing} failed: {self.told(error)}") from cause
+            raise self._failed(doing, error) from (error if self.local_path is not None else None)
+
+    def _failed(self, doing: str, error: BaseException) -> StorageError:
+        text = self.told(error)
+        trouble = None if self.local_path is not None else object_store.trouble(text)
+        advice = f"; {trouble.advice}" if trouble else ""
+        return StorageError(f"{self.location}: {doing} failed: {text}{advice}", trouble)
 
     def told(self, error: BaseException) -> str:
         """The error, as it may be told."""
-        return object_store.told(error, self.options or {})
+        try:
+            given = self._given.settings
+        except StorageError:
+            given = {}
+        return object_store.told(error, given)
+
+    @property
+    def _given(self) -> Mounted:
+        """The options, or else what is in files now."""
+        return mounted() if self.options is None else Mounted(settings=self.options)
 
     def read(self, path: str) -> bytes | None:
         """The file's bytes, or None if there is none."""
@@ -103,7 +139,7 @@ class Storage:
 
     def write(self, path: str, data: bytes) -> None:
         """Replace the file as a whole: a reader sees the old bytes or the new ones."""
-        with self.errors(f"writing {path}"):
+        with self.errors(f"writing {path}", writing=True):
             self._write(path, data)
 
     def _write(self, path: str, data: bytes) -> None:
@@ -150,6 +186,12 @@ class Storage:
         prefix = f"{folder}/" if folder else ""
         return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
 
+    def has_folders(self) -> bool:
+        """Whether something is further below."""
+        with self.errors("listing it"):
+            found = self.fs.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
+        return any(info.type == pa_fs.FileType.Directory for info in found)
+
     def remove(self, path: str) -> None:
         """Delete a file; fine if it is gone already."""
         with suppress(FileNotFoundError), self.errors(f"deleting {path}"):
@@ -174,6 +216,11 @@ class Storage:
         if self.local_path is not None:
             self.local_path.mkdir(parents=True, exist_ok=True)
         return self.fs.open_output_stream(path)
+
+
+def check_store(location: str) -> None:
+    """Asks the store for what is never there; raises StorageError, InvalidLocation."""
+    Storage.at(location).list(f"{OWN_DIR}/nothing")
 
 
 class _ObjectStoreHandler(DeltaStorageHandler):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Where copies may be written: below one folder per namespace, inside the instance's storage.
 
     <storage location>/<namespace>/_copies/<to>         complete, or not there
-    <storage location>/<namespace>/_copies/.staging/    attempts under way
+    <storage location>/<namespace>/_copies/.staging/    attempts under way (in an object store: notes of them)
 
 Whoever may ask for a copy is a user of SQL, and must not write just anywhere a replica can: not over shards, which are
 beside it under names of resources (DNS labels, so none is called `_copies`), nor into another namespace.
@@ -29,6 +29,7 @@ def copy_location(folder: str, to: str) -> str:
 
     A whole one may also be a file:/// URL.
     """
+    to = to.removeprefix(f"{folder}/")
     if "://" in to and not to.startswith("file:///"):
         scheme = to.split("://")[0]
         raise ValueError(f"{scheme}:// is not supported by this version: copies are written below {folder}")

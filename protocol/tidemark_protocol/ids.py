@@ -18,6 +18,9 @@ Digest = NewType("Digest", str)
 WriterTerm = NewType("WriterTerm", int)
 Time = NewType("Time", int)
 
+INSTANCE = GlobalId("instance")
+"""In a Status: what a replica says of its whole instance, rather than of one collection."""
+
 MIN_TIME = Time(0)
 MAX_TIME = Time(2**63 - 2)
 

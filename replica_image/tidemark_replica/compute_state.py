@@ -43,6 +43,7 @@ from tidemark_replica.metrics import Metrics
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.shards import ShardWatch
 from tidemark_replica.storage_state import StorageState
+from tidemark_replica.store_watch import StoreWatch
 
 LOG = logging.getLogger(__name__)
 CONTROLLER = "controller"
@@ -59,12 +60,13 @@ class ComputeState:
         peeks: Peeks,
         storage: StorageState,
         watch: ShardWatch,
+        store: StoreWatch,
         metrics: Metrics,
         sweep: Callable[[], int],
     ) -> None:
         self._config: InstanceConfig | None = None
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
-        self._storage, self._watch, self._metrics = storage, watch, metrics
+        self._storage, self._watch, self._store, self._metrics = storage, watch, store, metrics
         self._sweep, self._swept = sweep, time.monotonic()
 
     def create_instance(self, config: InstanceConfig) -> None:
@@ -72,6 +74,7 @@ class ComputeState:
         if self._config is not None and self._config != config:
             raise ConfigChanged(f"this process runs with {self._config}; the client asks for {config}")
         self._config = config
+        self._store.begin(config.storage_location)
 
     def detach(self) -> None:
         """No one is there to be told. Peeks end with the one who asked; everything else goes on."""
@@ -93,6 +96,7 @@ class ComputeState:
         """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
         self._respond.attach(send, has_room)
         self._watch.report_anew()
+        self._store.retell()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)
         for verdict in verdicts:
@@ -130,6 +134,7 @@ class ComputeState:
 
     def maintain(self) -> None:
         self._watch.maintain()
+        self._store.maintain()
         self._storage.maintain()
         if self._dataflows.maintain():
             hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)

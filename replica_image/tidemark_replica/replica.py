@@ -36,6 +36,7 @@ from tidemark_replica.spark_session import SparkHolder, start_spark
 from tidemark_replica.stash import Stash
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
+from tidemark_replica.store_watch import StoreWatch
 from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
@@ -100,7 +101,8 @@ class Replica:
         respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
         handles, spark, io = self._handles, self._spark_jobs, self._io_jobs
-        clients = ClientSinks(respond, respond.has_room, self._spark.get, lambda: self._state.storage_location)
+        location, copies = (lambda: self._state.storage_location), self._scratch.folder / "copies"
+        clients = ClientSinks(respond, respond.has_room, self._spark.get, location, copies)
         around = Surroundings(
             self._renderer, handles, watch, spark, io, lambda r: dataflows.tell(r), self._metrics, clients
         )
@@ -113,7 +115,8 @@ class Replica:
         targets = Targets(dataflows, watch, self._peek_jobs, read_peek)
         peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
-        return ComputeState(respond, dataflows, peeks, storage, watch, self._metrics, self._renderer.sweep)
+        store = StoreWatch(self._io_jobs, respond)
+        return ComputeState(respond, dataflows, peeks, storage, watch, store, self._metrics, self._renderer.sweep)
 
     def _installed(self, shards: dict[ShardId, str]) -> Installed:
         return self._state.described(shards)

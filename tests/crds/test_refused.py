@@ -35,11 +35,22 @@ REPLICAS = [
 INSTANCES = [
     (manifest("ComputeInstance", {}), "spec.storage: Required value"),
     (bent("ComputeInstance", {"storage": {}}), "spec.storage.location: Required value"),
-    (bent("ComputeInstance", {"storage.location": "s3://b/x"}), "spec.storage.location: .* s3:// are not supported"),
+    (bent("ComputeInstance", {"storage.location": "s3://b/x"}), "spec.storage.location: .* or s3://bucket/prefix"),
+    (
+        bent("ComputeInstance", {"storage.location": "s3://k:s@bucket/x"}),
+        "spec.storage.location: .* without credentials",
+    ),
+    (bent("ComputeInstance", {"storage.location": "s3://bucket/a/../b"}), "spec.storage.location: .* '..' segments"),
+    (bent("ComputeInstance", {"storage.location": "gs://bucket/x"}), "spec.storage.location: .* or s3://bucket/prefix"),
     (bent("ComputeInstance", {"storage.location": "data"}), "spec.storage.location: .* must be an absolute path"),
     (bent("ComputeInstance", {"storage.location": "/a/../b"}), "spec.storage.location: .* '..' segments"),
     (bent("ComputeInstance", {"storage.location": "/a\nb"}), "spec.storage.location: .* control characters"),
     (bent("ComputeInstance", {"storage.location": "/" + "a" * 1024}), "spec.storage.location: Too long"),
+    (bent("ComputeInstance", {"storage.secretName": "s"}), "spec.storage.secretName: .* location in an object store"),
+    (
+        bent("ComputeInstance", {"storage": {"location": "s3://bucket/x", "secretName": "S_"}}),
+        "spec.storage.secretName: .* should match",
+    ),
     (bent("ComputeInstance", {"storage.secretRef": {"name": "s"}}), 'unknown field "spec.storage.secretRef"'),
     (bent("ComputeInstance", {"readPolicy.lag": "-1s"}), "spec.readPolicy.lag: .* should match"),
     (bent("ComputeInstance", {"readPolicy.lag": "721h"}), "spec.readPolicy.lag: .* must be at most 720h"),

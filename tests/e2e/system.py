@@ -12,10 +12,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -54,6 +55,10 @@ class System:
     plane: ControlPlane
     namespace: str
     home: Path
+    location: str
+    """Where shards are."""
+    store: Mapping[str, str]
+    """How we reach the shards ourselves."""
     operator: subprocess.Popen[bytes] | None = None
     arguments: tuple[str, ...] = ()
     """Of the operator, besides."""
@@ -126,7 +131,8 @@ class System:
 
     def base(self, memory: str = "1536Mi", **instance: Any) -> None:
         """An instance, with these fields of its spec besides, and a replica."""
-        self.apply("ComputeInstance", "default", {"storage": {"location": str(self.shards)}, **instance})
+        spec = {"storage": {"location": self.location}, **instance}
+        self.apply("ComputeInstance", "default", spec)
         limits = {"resources": {"limits": {"cpu": 2, "memory": memory}}}
         self.apply("ComputeReplica", "r1", {"instance": "default", **limits})
 
@@ -202,15 +208,16 @@ class System:
 
     @property
     def shards(self) -> Path:
-        return self.home / "shards"
+        return Path(self.location)
 
     def shard(self, name: str, part: str, version: int = 1) -> Path:
-        """Where the shard of a source's table or of a Dataflow's export is."""
+        """Where the shard of a source's table or of a Dataflow's export is, on disk."""
         return self.shards / self.namespace / name / part / f"v{version}"
 
     def contents(self, name: str, part: str, as_of: int) -> pa.Table:
-        """A shard's consolidated contents, read off the Delta table."""
-        return open_shard(str(self.shard(name, part))).snapshot(as_of)
+        """A shard's consolidated contents, read off the Delta table, on disk or not."""
+        location = f"{self.location}/{self.namespace}/{name}/{part}/v1"
+        return open_shard(location, dict(self.store) or None).snapshot(as_of)
 
 
 def revisions(system: System, dataflow: str) -> list[str]:
@@ -221,11 +228,19 @@ def revisions(system: System, dataflow: str) -> list[str]:
 
 
 @contextmanager
-def running(plane: ControlPlane, namespace: str, home: Path, *arguments: str) -> Iterator[System]:
-    """A system whose operator runs, with these arguments besides; nothing of it is left afterwards."""
+def running(
+    plane: ControlPlane,
+    namespace: str,
+    home: Path,
+    *arguments: str,
+    location: str | None = None,
+    store: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[System]:
+    """A system whose operator runs, with these arguments besides, its shards on disk unless said otherwise; nothing of
+    it is left afterwards."""
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHECKOUT / "crds"))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(CHECKOUT / "crds"))
-    system = System(plane, namespace, home, arguments=arguments)
+    system = System(plane, namespace, home, location or str(home / "shards"), store, arguments=arguments)
     try:
         system.start_operator()
         yield system

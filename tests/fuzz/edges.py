@@ -38,6 +38,7 @@ from tidemark_replica.peeks import Peeks
 from tidemark_replica.refusals import Refusals
 from tidemark_replica.server import Conversation, status_of
 from tidemark_replica.stash import Stash
+from tidemark_replica.store_watch import StoreWatch
 from tidemark_replica.worker import Worker
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
@@ -115,6 +116,7 @@ class ReplicaEdge:
             self._peeks,
             self._storage,  # type: ignore[arg-type]
             watch,  # type: ignore[arg-type]
+            StoreWatch(pool, respond),  # type: ignore[arg-type]
             metrics,
             lambda: 0,
         )

@@ -47,6 +47,7 @@ from tidemark_replica.peeks import Peeks
 from tidemark_replica.refusals import Refusals
 from tidemark_replica.server import Conversation
 from tidemark_replica.stash import Stash
+from tidemark_replica.store_watch import StoreWatch
 from tidemark_replica.worker import Worker
 
 TERM = 2**63 - 1
@@ -263,6 +264,7 @@ class SimReplica:
             self._peeks,
             Storage(shards),  # type: ignore[arg-type]
             self._watch,  # type: ignore[arg-type]
+            StoreWatch(self._pool, respond),  # type: ignore[arg-type]
             METRICS,
             lambda: 0,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.bounds import until
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
-from tidemark_operator.orchestrator.interface import Exit, ReplicaSpec
+from tidemark_operator.orchestrator.interface import Exit, PodSpec, ReplicaSpec
 from tidemark_operator.orchestrator.liveness import is_running
 from tidemark_operator.orchestrator.process import MAX_SOCKET_BYTES, ProcessOrchestrator, replica_command, socket_folder
 from tidemark_operator.orchestrator.record import Attempts, Home
@@ -42,13 +43,33 @@ def test_a_socket_folder_that_others_can_enter_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_replica_gets_its_resources_and_no_secrets(tmp_path: Path) -> None:
-    """Cores and memory are in its command; of the environment it sees what it needs to start."""
-    orchestrator = ProcessOrchestrator(tmp_path, {"PATH": "/bin", "KUBECONFIG": "/secret", "AWS_SECRET": "x"})
+    """Cores and memory are in its command; of the environment it sees what it needs to start, and to reach the shards.
+
+    The planner, which reads no data, is not told how to.
+    """
+    store = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    orchestrator = ProcessOrchestrator(tmp_path, {"PATH": "/bin", "KUBECONFIG": "/secret", "AWS_SECRET": "x", **store})
     command = " ".join(replica_command(REPLICA, "unix:///s", tmp_path))
 
     assert "--cores 2" in command
     assert f"--memory {2 << 30}" in command
-    assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin"}
+    assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin", **store}
+    assert orchestrator._planner_shape().environment == {"PATH": "/bin"}
+    assert not {*store.values()} & {*replica_command(REPLICA, "unix:///s", tmp_path)}
+
+
+def test_a_replica_with_a_secret_is_told_the_folder_of_its_files_and_no_credentials(tmp_path: Path) -> None:
+    """Where the store is may still be the operator's to say. Another Secret, or none, is another shape."""
+    environment = {"AWS_REGION": "eu-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SESSION_TOKEN": "t"}
+    orchestrator = ProcessOrchestrator(tmp_path, environment)
+    shapes = [
+        orchestrator._replica_shape(replace(REPLICA, pod=PodSpec(credentials=name))) for name in ("", "keys", "others")
+    ]
+    folder = str(tmp_path / "stores" / "default.keys")
+
+    assert shapes[0].environment == environment
+    assert shapes[1].environment == {"AWS_REGION": "eu-1", "TIDEMARK_STORE_SETTINGS": folder}
+    assert len({shape.digest for shape in shapes}) == 3
 
 
 def test_homes_without_a_resource_are_removed(tmp_path: Path) -> None:

@@ -52,6 +52,18 @@ def test_any_other_place_is_refused(to: str, said: str) -> None:
         copy_location(FOLDER, to)
 
 
+def test_in_an_object_store_the_places_are_the_same() -> None:
+    """Below the prefix, relative or whole; and nowhere else."""
+    folder = copies_folder("s3://bucket/x/", "team-a")
+    assert folder == "s3://bucket/x/team-a/_copies"
+    for to in ("day/1", f"{folder}/day/1"):
+        assert copy_location(folder, to) == f"{folder}/day/1"
+    assert folder_of("s3://bucket/x", f"{folder}/day/1") == folder
+    for to in ("s3://bucket/x/team-a/tpch/orders/v1", "s3://other/y", f"{folder}/../y", "/etc/x"):
+        with pytest.raises(ValueError, match="cop"):
+            copy_location(folder, to)
+
+
 @pytest.mark.parametrize(
     "location",
     [

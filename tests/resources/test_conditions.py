@@ -24,7 +24,13 @@ from tidemark_operator.resources.dataflow_conditions import (
 )
 from tidemark_operator.resources.diagnostics import standing
 from tidemark_operator.resources.errors import InvalidValue
-from tidemark_operator.resources.instance_conditions import InstanceFacts, instance_conditions, invalid_spec
+from tidemark_operator.resources.instance_conditions import (
+    InstanceFacts,
+    SecretTrouble,
+    StoreTrouble,
+    instance_conditions,
+    invalid_spec,
+)
 from tidemark_operator.resources.meta import InstanceName, Namespace
 from tidemark_protocol.planning import Diagnostic, Refused
 
@@ -32,6 +38,7 @@ INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, r
 MISSING = replace(INSTANCE, found=False, replicas=0, online=0)
 SUSPENDED = replace(INSTANCE, suspended=True)
 OFFLINE = replace(INSTANCE, online=0)
+DENIED = StoreTrouble("r1", "AccessDenied", "403")
 
 
 def table(verdicts: Sequence[Verdict]) -> dict[str, str]:
@@ -261,11 +268,21 @@ def test_data_source(facts: DataSourceFacts, rows: str) -> None:
         (SUSPENDED, "Ready=False/Suspended"),
         (OFFLINE, "Ready=False/NoReplicaOnline"),
         (replace(INSTANCE, replicas=0, online=0), "Ready=False/NoReplicas"),
+        (replace(INSTANCE, secret=SecretTrouble("SecretNotFound", "no")), "Ready=False/SecretNotFound"),
+        (replace(INSTANCE, store=(DENIED,)), "Ready=False/StorageAccessDenied"),
+        (replace(INSTANCE, replicas=2, online=2, store=(DENIED,)), "Ready=True/ReplicasOnline"),
+        (replace(OFFLINE, store=(DENIED,)), "Ready=False/NoReplicaOnline"),
     ],
 )
 def test_instance(facts: InstanceFacts, rows: str) -> None:
     """An instance is ready while a replica is."""
     expect(instance_conditions(facts), rows)
+
+
+def test_an_instance_that_one_replica_cannot_store_for_names_it() -> None:
+    """Another does it."""
+    verdicts = instance_conditions(replace(INSTANCE, replicas=2, online=2, store=(DENIED,)))
+    assert message(verdicts, "Ready") == "2 of 2 replicas online; replica r1: 403"
 
 
 def test_an_object_that_cannot_be_read_says_which_field() -> None:

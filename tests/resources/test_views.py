@@ -94,6 +94,8 @@ def test_metadata_tells_an_object_that_is_being_deleted() -> None:
         ("/data/shards/", "/data/shards"),
         ("file:///data/shards", "/data/shards"),
         ("file:///data/a%20b/", "/data/a b"),
+        ("s3://bucket/shards/", "s3://bucket/shards"),
+        ("s3://my.bucket", "s3://my.bucket"),
     ],
 )
 def test_location_becomes_a_plain_path(text: str, path: str) -> None:
@@ -210,9 +212,22 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     ),
     (
         ComputeInstance,
-        body("ComputeInstance", {"storage": {"location": "s3://bucket/x"}}),
-        "spec.storage.location: must be an absolute path or a file:/// URL, not 's3://bucket/x'",
+        body("ComputeInstance", {"storage": {"location": "gs://bucket/x"}}),
+        "must be an absolute path, a file:/// URL or s3://bucket/prefix, not 'gs://bucket/x'",
     ),
+    (
+        ComputeInstance,
+        body("ComputeInstance", {"storage": {"location": "/a", "secretName": "s"}}),
+        "spec.storage.secretName: is for a location in an object store",
+    ),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "s3://B/x"}}), "must name a bucket"),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "s3://k:s@bucket/x"}}), "'s3://***@bucket/x'"),
+    (
+        ComputeInstance,
+        body("ComputeInstance", {"storage": {"location": "s3://bucket/a/../b"}}),
+        "the prefix of letters",
+    ),
+    (ComputeInstance, body("ComputeInstance", {"storage": {"location": "s3://bucket/a?x=y"}}), "the prefix of letters"),
     (ComputeInstance, body("ComputeInstance", {"storage": {"location": "/a/../b"}}), "must not contain '.' or '..'"),
     (ComputeInstance, body("ComputeInstance", {"storage": {"location": "file:///a/%2E%2E/b"}}), "must not contain"),
     (ComputeInstance, body("ComputeInstance", {"storage": {"location": "file:///"}}), "must not be the root"),

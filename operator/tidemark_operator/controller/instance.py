@@ -30,6 +30,7 @@ from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.said import makes_sense
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.stores import Stores
 from tidemark_operator.controller.transients import Transients
 from tidemark_protocol.commands import (
     CancelPeek,
@@ -42,7 +43,7 @@ from tidemark_protocol.commands import (
 )
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.history import History
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import (
     CopyToResponse,
     Frontiers,
@@ -66,6 +67,7 @@ class Instance:
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
         self.peeks, self._transients, self._initialized = PeekBook(), Transients(), False
+        self.stores = Stores()
 
     @property
     def replicas(self) -> list[ReplicaId]:
@@ -146,6 +148,7 @@ class Instance:
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
+        self.stores.forget(replica)
         self.dataflows.disconnected(replica)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._links), *self._reap()]
@@ -296,6 +299,9 @@ class Instance:
         return [ShardAppeared(shard)] if self.shards.observe(shard, write, since) else []
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
+        if id == INSTANCE:
+            self.stores.hear(replica, kind, fields)
+            return []
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None
         if collection is None or state is None or state.statuses.get(kind) == fields:

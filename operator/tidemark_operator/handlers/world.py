@@ -17,7 +17,7 @@ from tidemark_operator.orchestrator.interface import Orchestrator, replica_id, r
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
-from tidemark_operator.resources.instance_conditions import InstanceFacts
+from tidemark_operator.resources.instance_conditions import InstanceFacts, SecretTrouble
 from tidemark_operator.resources.meta import InstanceName, Namespace
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.ids import ReplicaId
@@ -35,6 +35,8 @@ class World:
     events: Events
     leadership: Leadership
     peers: Peers = field(default_factory=Trusted)
+    secret_troubles: dict[tuple[str, str], SecretTrouble] = field(default_factory=dict)
+    """By namespace and name: Secrets that instances name, and that are of no use."""
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)
@@ -73,6 +75,8 @@ class World:
             suspended=instance is not None and instance.suspend,
             replicas=len(self.replicas(namespace, name)),
             online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
+            secret=self.secret_troubles.get((namespace, instance.credentials)) if instance else None,
+            store=running.core.stores.troubles if running else (),
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:

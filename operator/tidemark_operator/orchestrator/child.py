@@ -35,15 +35,16 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 @dataclass(frozen=True)
 class Shape:
-    """A program to run; `environment` is all that it gets."""
+    """A program to run; `environment` is all that it gets. `told`: what of it makes another shape."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     socket: Path
+    told: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256("\0".join(self.command).encode()).hexdigest()[:16]
+        return hashlib.sha256("\0".join((*self.command, *self.told)).encode()).hexdigest()[:16]
 
 
 def backoff_ms(failures: int) -> int:

@@ -60,7 +60,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """What only an orchestrator of pods can give. `credentials`: a Secret whose entries are environment variables, for
+    """What only an orchestrator of pods can give, and `credentials`: a Secret whose AWS_* entries are settings of
     the object store."""
 
     requests: Requests = Requests()

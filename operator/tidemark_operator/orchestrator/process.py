@@ -3,6 +3,7 @@
     STATE/replicas/<uid>/     home of a replica (see record.py)
     STATE/planner/            home of the planner
     STATE/certificates/       with --mutual-tls (certificates/files.py)
+    STATE/stores/             credentials for object stores (handlers/store_secrets.py), a folder for each Secret
     SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
 
 A next operator finds the homes, adopts what runs in the shape that is wanted, and drops what has no resource any more.
@@ -20,7 +21,7 @@ import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tidemark_operator.certificates.files import path_of
+from tidemark_operator.certificates.files import FileStore, path_of
 from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import Place
@@ -39,6 +40,15 @@ PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
     "PYSPARK_PYTHON", "LD_LIBRARY_PATH",
 )  # fmt: skip
+# what a replica is told besides, since it reads and writes the shards: where the object store is,
+STORE = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
+# and who it is there, unless a Secret says that
+WHO = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+)  # fmt: skip
+SETTINGS = "TIDEMARK_STORE_SETTINGS"
+"""Where a replica reads what the Secret says: a folder as Kubernetes mounts one (tidemark_persist/mounted.py)."""
 
 
 class ProcessOrchestrator:
@@ -53,6 +63,9 @@ class ProcessOrchestrator:
         self._state, self._certificates = state.absolute(), certificates
         self._sockets = socket_folder(self._state)
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
+        self._store = {name: environment[name] for name in STORE if name in environment}
+        self._who = {name: environment[name] for name in WHO if name in environment}
+        self.stores = FileStore(self._state / "stores")
         for folder in (self._state, self._replicas):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children = {home.name: Child(Home(home)) for home in sorted(self._replicas.iterdir())}
@@ -77,7 +90,6 @@ class ProcessOrchestrator:
             "executors": pod.executors.instances,
             "scratch.claimName": pod.scratch.claim,
             "volumes": pod.volumes,
-            "storage.secretName (of its ComputeInstance)": pod.credentials,
             "resources.requests": pod.requests.cpu or pod.requests.memory,
             "updateStrategy: Surge": replica.strategy is UpdateStrategy.SURGE,
         }
@@ -144,7 +156,11 @@ class ProcessOrchestrator:
         scratch = self._replicas / replica.key / "scratch"
         command = replica_command(replica, f"unix://{socket}", scratch)
         command += self._tls(Place(replica_secret(replica.name), replica.namespace))
-        return Shape(command, self._environment, socket)
+        environment = {**self._environment, **self._store}
+        if not replica.pod.credentials:
+            return Shape(command, {**environment, **self._who}, socket)
+        folder = str(self.stores.path(Place(replica.pod.credentials, replica.namespace)))
+        return Shape(command, {**environment, SETTINGS: folder}, socket, told=(folder,))
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark_operator.resources.durations import duration_ms
+from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
-from tidemark_operator.resources.locations import local_path
+from tidemark_operator.resources.locations import shard_location
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.quantities import size_bytes
 from tidemark_protocol.settings import LogLevel
@@ -36,9 +37,9 @@ class ReadPolicy:
 class ComputeInstance:
     meta: Meta
     location: str
-    """A plain absolute path. Shards are below it, by namespace, name and export."""
+    """A plain absolute path, or s3://bucket/prefix. Shards are below it, by namespace, name and export."""
     credentials: str
-    """A Secret of environment variables by which replicas are known to an object store."""
+    """The Secret by which replicas are known to the object store; empty: none."""
     read_policy: ReadPolicy
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
@@ -51,10 +52,11 @@ class ComputeInstance:
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> ComputeInstance:
         spec = spec_of(body)
+        storage = spec.child("storage")
         return cls(
             meta=Meta.parse(body),
-            location=local_path(spec.child("storage"), "location"),
-            credentials=spec.child("storage").text("secretName", ""),
+            location=shard_location(storage, "location"),
+            credentials=_secret_name(storage),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
@@ -65,3 +67,10 @@ class ComputeInstance:
     @property
     def name(self) -> InstanceName:
         return InstanceName(self.meta.name)
+
+
+def _secret_name(storage: Fields) -> str:
+    name = storage.text("secretName", "")
+    if name and not storage.text("location").startswith("s3://"):
+        raise InvalidValue(storage.at("secretName"), "is for a location in an object store (s3://bucket/prefix)")
+    return name

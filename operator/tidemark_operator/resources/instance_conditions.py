@@ -14,6 +14,23 @@ READY = "Ready"
 
 
 @dataclass(frozen=True, slots=True)
+class SecretTrouble:
+    """Why a Secret is of no use; `reason` is CamelCase."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTrouble:
+    """A replica does not get on with the object store; `reason` is CamelCase."""
+
+    replica: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceFacts:
     """What is known of an instance, there or not."""
 
@@ -23,6 +40,10 @@ class InstanceFacts:
     suspended: bool = False
     replicas: int = 0
     online: int = 0
+    secret: SecretTrouble | None = None
+    """What is wrong with the Secret that it names."""
+    store: tuple[StoreTrouble, ...] = ()
+    """Of replicas that are online."""
 
 
 def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
@@ -31,9 +52,18 @@ def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
         return [no(READY, "Suspended", "spec.suspend stops all replicas of this instance")]
     if facts.replicas == 0:
         return [no(READY, "NoReplicas", "no ComputeReplica names this instance: nothing is computed")]
+    if facts.secret is not None:
+        return [no(READY, facts.secret.reason, facts.secret.message)]
     if facts.online == 0:
         return [no(READY, "NoReplicaOnline", f"none of {facts.replicas} replicas answers")]
-    return [yes(READY, "ReplicasOnline", f"{facts.online} of {facts.replicas} replicas online")]
+    online = f"{facts.online} of {facts.replicas} replicas online"
+    if not facts.store:
+        return [yes(READY, "ReplicasOnline", online)]
+    first, others = facts.store[0], len(facts.store) - 1
+    told = f"replica {first.replica}: {first.message}" + (f" (and {others} more replicas)" if others else "")
+    if len(facts.store) < facts.online:
+        return [yes(READY, "ReplicasOnline", f"{online}; {told}")]
+    return [no(READY, f"Storage{first.reason}", told)]
 
 
 def instance_found(facts: InstanceFacts) -> Verdict:

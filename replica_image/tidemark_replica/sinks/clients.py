@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tidemark_protocol.dataflow import CopyToSink as CopyToExport
@@ -13,6 +14,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response
 from tidemark_replica.jobs import Pool
 from tidemark_replica.sinks.copy_files import Copy, write_copy
+from tidemark_replica.sinks.copy_objects import is_object_store, write_objects
 from tidemark_replica.sinks.copy_to import CopyToSink
 from tidemark_replica.sinks.interface import ClientSink
 from tidemark_replica.sinks.progress import Staged
@@ -21,12 +23,14 @@ from tidemark_replica.sinks.subscribe import SubscribeSink
 
 @dataclass(frozen=True)
 class ClientSinks:
-    """`has_room`: whether the client takes what it is sent; `session`: Spark's; `storage`: the instance's location."""
+    """`has_room`: whether the client takes what it is sent; `session`: Spark's; `storage`: the instance's location;
+    `scratch`: where files are written that go to an object store."""
 
     respond: Callable[[Response], None]
     has_room: Callable[[], bool]
     session: Callable[[], Any]
     storage: Callable[[], str]
+    scratch: Path
 
     def build(
         self,
@@ -41,4 +45,6 @@ class ClientSinks:
         return CopyToSink(Copy(id, export, as_of.encode(), self.storage()), self._write, jobs, self.respond)
 
     def _write(self, copy: Copy, staged: Staged, stopped: Callable[[], bool]) -> int:
+        if is_object_store(copy.storage):
+            return write_objects(copy, staged.delta, self.session, stopped, self.scratch)
         return write_copy(copy, staged.delta, self.session, stopped)

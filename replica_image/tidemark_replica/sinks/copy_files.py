@@ -64,15 +64,22 @@ def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], 
     if place.exists():
         return _rows_there(copy, place)
     with attempt(staging) as folder:
-        tables = _contents(copy, delta, stopped)
-        if copy.sink.format == "csv":
-            rows, files = write_csv(folder, tables, copy.sink.columns, session)
-        else:
-            rows, files = _write_parquet(folder, tables, copy.schema)
-        told_of = {"copy": copy.id, "as_of": copy.as_of, "format": copy.sink.format, "rows": rows, "files": files}
+        told_of = write_files(copy, folder, delta, session, stopped)
         (folder / MANIFEST).write_text(json.dumps(told_of, indent=1) + "\n")
-        _check(stopped)
-        return rows if settle(folder, place) else _rows_there(copy, place)
+        check(stopped)
+        return int(told_of["rows"]) if settle(folder, place) else _rows_there(copy, place)
+
+
+def write_files(
+    copy: Copy, folder: Path, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """All of the copy's files, into a folder of this machine; what its manifest says. Raises as `write_copy` does."""
+    tables = _contents(copy, delta, stopped)
+    if copy.sink.format == "csv":
+        rows, files = write_csv(folder, tables, copy.sink.columns, session)
+    else:
+        rows, files = _write_parquet(folder, tables, copy.schema)
+    return {"copy": copy.id, "as_of": copy.as_of, "format": copy.sink.format, "rows": rows, "files": files}
 
 
 def _places(copy: Copy) -> tuple[Path, Path]:
@@ -111,12 +118,13 @@ def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) 
     size = sum(file.stat().st_size for file in delta.files)
     held = (table.filter(pc.less_equal(table.column(TIME), copy.as_of)) for table in rows.read((delta,)))
     for share in consolidated(rows, held, size, delta.files[0].parent):
-        _check(stopped)
+        check(stopped)
         _check_contents(share)
         yield repeated(share.select(copy.schema.names), share.column(DIFF).to_numpy())
 
 
-def _check(stopped: Callable[[], bool]) -> None:
+def check(stopped: Callable[[], bool]) -> None:
+    """Raises CopyFailed where nobody wants the copy any more."""
     if stopped():
         raise CopyFailed("the copy was dropped")
 

@@ -15,7 +15,7 @@ from tidemark_operator.orchestrator.kubernetes.executors import (
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, POD_SECURITY
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.orchestrator.kubernetes.volumes import LOCAL, SCRATCH, driver_volumes
+from tidemark_operator.orchestrator.kubernetes.volumes import LOCAL, SCRATCH, driver_volumes, store_settings
 
 METRICS_PORT = 9090
 GRACE_SECONDS = 30
@@ -53,7 +53,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
         "args": ["tidemark_replica", *_arguments(member, settings)],
-        "env": [*fields, {"name": "SPARK_LOCAL_DIRS", "value": LOCAL}],
+        "env": [*fields, {"name": "SPARK_LOCAL_DIRS", "value": LOCAL}, *store_settings(member)],
         "ports": _ports(bool(spec.pod.executors.instances)),
         # it listens before it starts Spark, and until it ends; whether it still answers is what the operator asks
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},
@@ -63,8 +63,6 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
     }
-    if spec.pod.credentials:
-        container["envFrom"] = [{"secretRef": {"name": spec.pod.credentials}}]
     return container
 
 

@@ -18,6 +18,7 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
     TEMPLATE_FILE,
     TEMPLATES,
     shared_volumes,
+    store_settings,
 )
 
 MASTER = "k8s://https://kubernetes.default.svc"
@@ -96,9 +97,8 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
         "name": "executor",
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
+        **({"env": settings_of_store} if (settings_of_store := store_settings(member)) else {}),
     }
-    if member.spec.pod.credentials:
-        container["envFrom"] = [{"secretRef": {"name": member.spec.pod.credentials}}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -25,8 +25,10 @@ def ephemeral(name: str, bytes: int) -> dict[str, Any]:
     return {"name": name, "emptyDir": {"sizeLimit": str(bytes)}}
 
 
-def secret(name: str, secret_name: str) -> dict[str, Any]:
-    return {"name": name, "secret": {"secretName": secret_name, "defaultMode": 0o440}}
+def secret(name: str, secret_name: str, optional: bool = False) -> dict[str, Any]:
+    """`optional`: pods start without it, and have it once it is there."""
+    of = {"secretName": secret_name, "defaultMode": 0o440}
+    return {"name": name, "secret": {**of, "optional": True} if optional else of}
 
 
 def claim(name: str, claim_name: str, read_only: bool = False) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 /tmp       of the pod          /scratch   arrangements: of the driver alone, or a claim; a folder per replica and shape
 /local     Spark's own files   <path>     claims that spec.volumes names
+
+The Secret of the object store is mounted, and not in the environment: what changes in it counts without a restart.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
 
 TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
-AUTHENTICATION, TEMPLATES = "/etc/tidemark/spark", "/etc/tidemark/executor"
+AUTHENTICATION, TEMPLATES, STORE = "/etc/tidemark/spark", "/etc/tidemark/executor", "/etc/tidemark/store"
+STORE_VARIABLE = "TIDEMARK_STORE_SETTINGS"
+"""Whose value is the folder: tidemark_persist/mounted.py."""
 TEMPLATE_FILE, SECRET_FILE = "pod.yaml", "secret"
 # Spark takes volumes of this name for its own files, and makes none without an end
 SPARK_LOCAL = "spark-local-dir-1"
@@ -31,10 +35,18 @@ def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
     for number, volume in enumerate(pod.volumes):
         volumes.append(claim(f"volume-{number}", volume.claim, volume.read_only))
         mounts.append(mount(f"volume-{number}", volume.path, volume.read_only))
+    if pod.credentials:
+        volumes.append(secret("store", pod.credentials, optional=True))
+        mounts.append(mount("store", STORE, read_only=True))
     if pod.executors.instances:
         volumes.append(secret("spark", member.name))
         mounts.append(mount("spark", AUTHENTICATION, read_only=True))
     return volumes, mounts
+
+
+def store_settings(member: Member) -> Volumes:
+    """The environment that says where the Secret's entries are, to all who read or write shards."""
+    return [{"name": STORE_VARIABLE, "value": STORE}] if member.spec.pod.credentials else []
 
 
 def driver_volumes(member: Member) -> tuple[Volumes, Volumes]:

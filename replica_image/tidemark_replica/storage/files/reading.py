@@ -91,10 +91,10 @@ class StageRows:
         if self.location is None:
             for _ in rows:
                 pass
-        elif good := write_staged(self.location, rows, arrow_schema(self.columns)):
+        elif good := write_staged(self.location, rows, schema=arrow_schema(self.columns)):
             found.append((_TABLE, good.to_json()))
         if self.dead_letter is not None and (
-            dead := write_staged(self.dead_letter, map(self._letters, bad), _DEAD_LETTER_SCHEMA)
+            dead := write_staged(self.dead_letter, map(self._letters, bad), schema=_DEAD_LETTER_SCHEMA)
         ):
             found.append((_DEAD, dead.to_json()))
         yield pa.RecordBatch.from_pydict(
@@ -149,5 +149,7 @@ def stage_errors(function: StageRows, errors: Sequence[str]) -> list[StagedFile]
     """Stages error rows of the table, one per text, for files that could not be read as a whole."""
     if function.location is None or not errors:
         return []
-    file = write_staged(function.location, [function.error_rows(pa.array(errors))], arrow_schema(function.columns))
+    file = write_staged(
+        function.location, [function.error_rows(pa.array(errors))], schema=arrow_schema(function.columns)
+    )
     return [] if file is None else [file]

@@ -80,7 +80,7 @@ class TpchIngestion:
         for table in tables:
             rows = self._initial(table, time) if made is None else self._changed(table, made, time)
             schema = arrow_schema(table.shard.columns)
-            file = write_staged(table.shard.location, rows, schema)
+            file = write_staged(table.shard.location, rows, schema=schema)
             staged[table.id] = [] if file is None else [file]
         return staged
 

@@ -1,0 +1,198 @@
+"""All shards in an object store: ingested, hydrated, stepped and deleted there, by replicas that are killed, and that
+are known to the store by a Secret which changes under them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.e2e.oracle import by_duckdb, expanded, rows_of
+from tests.e2e.system import System, running, wait_for
+from tests.s3_server import S3Server, beside
+from tidemark_devcluster.plane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+PER_NATION = """
+SELECT n.n_name, count(*) AS orders
+FROM tpch.orders o
+JOIN tpch.customer c ON c.c_custkey = o.o_custkey
+JOIN tpch.nation n ON n.n_nationkey = c.c_nationkey
+GROUP BY n.n_name
+"""
+TABLES = ("orders", "customer", "nation")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A system whose shards are reached by the server `first`, until that is closed."""
+
+    system: System
+    first: S3Server
+    closing: ExitStack
+
+
+@pytest.fixture(scope="module")
+def stored(control_plane: ControlPlane, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+    """The operator is told nothing: a Secret says where the store is, and who the replicas are there."""
+    namespace = f"e2e-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", namespace)
+    home = tmp_path_factory.mktemp("stored")
+    with (
+        ExitStack() as closing,
+        running(control_plane, namespace, home, location=s3.location("shards"), store=s3.environ) as system,
+    ):
+        first = closing.enter_context(beside(s3))
+        keep_secret(system, "store", first.environ)
+        storage = {"location": system.location, "secretName": "store"}
+        system.base(storage=storage, readPolicy={"lag": "10m"})
+        yield Stored(system, first, closing)
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def keep_secret(system: System, name: str, settings: Mapping[str, str]) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": dict(settings)}
+    system.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+
+
+def test_what_is_wrong_with_a_store_is_a_condition_that_goes_by_itself(stored: Stored, s3: S3Server) -> None:
+    """No Secret, one without a key, a wrong key, no server, no bucket; each is told as what it is, in its turn."""
+    system, wrong = stored.system, {"AWS_SECRET_ACCESS_KEY": "x" * 40}
+    for name, location in (("other", s3.location("other")), ("lost", "s3://no-such-bucket/x")):
+        spec = {"storage": {"location": location, "secretName": name}}
+        system.apply("ComputeInstance", name, spec)
+        limits = {"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}
+        system.apply("ComputeReplica", f"of-{name}", {"instance": name, **limits})
+    keep_secret(system, "lost", s3.environ)
+
+    def told(name: str, reason: str) -> str:
+        return system.wait_condition("computeinstance", name, "Ready", "False", reason)
+
+    assert f"there is no Secret {system.namespace}/other" in told("other", "SecretNotFound")
+    keep_secret(system, "other", {k: v for k, v in s3.environ.items() if k != "AWS_SECRET_ACCESS_KEY"})
+    assert "has no AWS_SECRET_ACCESS_KEY" in told("other", "SecretIncomplete")
+    keep_secret(system, "other", {**s3.environ, **wrong})
+    assert "check AWS_ACCESS_KEY_ID" in told("other", "StorageAccessDenied")
+    keep_secret(system, "other", {**s3.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    assert "check AWS_ENDPOINT_URL" in told("other", "StorageUnreachable")
+    assert "create the bucket" in told("lost", "StorageBucketNotFound")
+    keep_secret(system, "other", s3.environ)
+    system.wait_condition("computeinstance", "other", "Ready")
+    system.kubectl("delete", "computereplica", "of-other", "of-lost")
+    system.kubectl("delete", "computeinstance", "other", "lost")
+    wait_for("their processes to go", lambda: len(system.replica_pids()) <= 1, system.log)
+    wait_for("their credentials to go", lambda: _folders(system) <= {f"{system.namespace}.store"}, system.log)
+
+
+def test_oracle_views_over_an_object_store_are_right_before_and_after_a_kill(stored: Stored, s3: S3Server) -> None:
+    """A view, and an index on it: the rows of a batch at the same time, also with other credentials, and also when
+    another process went on. Then all of it is deleted, and nothing is left in the store but a copy; and the credentials
+    are nowhere that users can see."""
+    system = stored.system
+    generator = {"tpch": {"scaleFactor": 0.001, "transactionsPerSecond": 20, "seed": 7}}
+    source = {"instance": "default", "tick": "1s", "loadGenerator": generator, "deletionPolicy": "Delete"}
+    system.apply("DataSource", "tpch", source)
+    view = {"instance": "default", "sql": PER_NATION, "materializedView": {}, "deletionPolicy": "Delete"}
+    system.apply("Dataflow", "per-nation", view)
+    system.dataflow("busy", "SELECT n_name, orders FROM `per-nation` WHERE orders > 50", index={"key": ["n_name"]})
+    system.wait_hydrated("per-nation", "busy")
+    at = _right_at_a_frontier_after(system, 0)
+    pids = system.replica_pids()
+
+    keep_secret(system, "store", s3.environ)
+    wait_for("the new credentials", lambda: s3.secret_key == _given(system, "AWS_SECRET_ACCESS_KEY"), system.log)
+    stored.closing.close()
+    at = _right_at_a_frontier_after(system, at)
+    assert system.replica_pids() == pids
+
+    _credentials_are_nowhere(system, s3, stored.first)
+    system.kill_replica()
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    _right_at_a_frontier_after(system, at)
+
+    _copies_hold_the_rows(system, s3)
+    system.kubectl("delete", "dataflow", "busy", "per-nation")
+    system.kubectl("delete", "datasource", "tpch")
+    wait_for("the tables to go", lambda: _objects(s3) == [], lambda: f"{_objects(s3)}{system.log()}")
+
+
+def _right_at_a_frontier_after(system: System, after: int) -> int:
+    at = wait_for("a new frontier", lambda: _complete(system, after), system.log) - 1
+    tables = {f"tpch.{t}": expanded(system.contents("tpch", t, at)) for t in TABLES}
+    expected = by_duckdb(PER_NATION, tables)
+    assert rows_of(expanded(system.contents("per-nation", "per-nation", at))) == expected
+    busy = {r["n_name"]: r["orders"] for r in system.query("SELECT n_name, orders FROM busy", as_of=at)["rows"]}
+    assert busy == {name: int(orders) for name, orders in expected if int(orders) > 50}
+    assert len(expected) > 10
+    return int(at)
+
+
+def _copies_hold_the_rows(system: System, s3: S3Server) -> None:
+    """Of one time, in both formats; a second one to the same place is refused."""
+    for format in ("parquet", "csv"):
+        asked = ("copy", "per-nation", "-n", system.namespace, "--to", f"day/{format}", "--format", format)
+        done = system.tidemark(*asked)
+        assert done.returncode == 0, done.stderr + system.log()
+        again = system.tidemark(*asked)
+        assert (again.returncode, "exists" in again.stderr) == (1, True)
+        place = s3.on_disk(f"{system.location}/{system.namespace}/_copies/day/{format}")
+        manifest = json.loads((place / "_manifest.json").read_text())
+        read = {"parquet": pq.read_table, "csv": csv.read_csv}[format]
+        copied = pa.concat_tables([read(place / name) for name in manifest["files"]])
+        held = expanded(system.contents("per-nation", "per-nation", manifest["as_of"]))
+        assert rows_of(copied) == rows_of(held.select(copied.column_names))
+        assert manifest["rows"] == copied.num_rows > 10
+
+
+def _complete(system: System, after: int) -> int:
+    """A time before which both are complete, if it is beyond `after` and the replica answers."""
+    live = system.live_frontiers()
+    names = ("per-nation.per-nation", "busy.busy")
+    complete = min((int(live.get(name, {}).get("write", -1)) for name in names), default=-1)
+    return complete if complete > after + 1 else 0
+
+
+def _folders(system: System) -> set[str]:
+    return {path.name for path in (system.home / "operator" / "stores").iterdir()}
+
+
+def _given(system: System, name: str) -> str:
+    """What replicas of the instance are told now."""
+    return (system.home / "operator" / "stores" / f"{system.namespace}.store" / name).read_text()
+
+
+def _credentials_are_nowhere(system: System, *servers: S3Server) -> None:
+    """But in the Secret, and in files that this user alone can read."""
+    kinds = "computeinstances,computereplicas,datasources,dataflows,events,controllerrevisions"
+    told = [system.kubectl("get", kinds, "-o", "yaml")]
+    told += [path.read_text(errors="replace") for path in system.home.rglob("*") if _is_text(path)]
+    for pid in system.replica_pids().values():
+        told += [Path(f"/proc/{pid}/{file}").read_text(errors="replace") for file in ("cmdline", "environ")]
+    for secret in (secret for server in servers for secret in (server.secret_key, server.access_key)):
+        assert not any(secret in text for text in told)
+    stores = system.home / "operator" / "stores"
+    for folder, _, files in os.walk(stores):
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        assert all(stat.S_IMODE(os.stat(Path(folder, file)).st_mode) == 0o600 for file in files)
+
+
+def _is_text(path: Path) -> bool:
+    return path.is_file() and (path.name == "log" or path.suffix in (".log", ".json", ".txt"))
+
+
+def _objects(s3: S3Server) -> list[str]:
+    folder = s3.on_disk(s3.location("shards"))
+    found = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    return [path for path in found if "/_copies/day/" not in path]

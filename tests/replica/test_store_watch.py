@@ -1,0 +1,82 @@
+"""What a replica says of its object store: a real one, that is reached, refuses, or is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.persist.test_mounted_settings import mount
+from tests.replica.loop import Loop
+from tests.s3_server import S3Server
+from tidemark_persist import mounted
+from tidemark_protocol.ids import INSTANCE
+from tidemark_protocol.responses import Status
+from tidemark_replica import store_watch
+from tidemark_replica.store_watch import StoreWatch
+
+
+class Scene:
+    """A watch whose clock is put forward past every pause."""
+
+    def __init__(self) -> None:
+        self.loop, self.now = Loop(), 0.0
+        self.watch = StoreWatch(self.loop.jobs, self.loop.said.append, lambda: self.now)
+
+    def next_said(self) -> Status:
+        """Looks until something new is told."""
+        known = len(self.loop.said)
+
+        def step() -> None:
+            self.now += store_watch.LOOK_SECONDS
+            self.watch.maintain()
+
+        self.loop.run_until(lambda: len(self.loop.said) > known, step)
+        said = self.loop.said[-1]
+        assert isinstance(said, Status)
+        assert (said.id, said.kind) == (INSTANCE, "storage")
+        return said
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(mounted.VARIABLE, str(tmp_path / "store"))
+    return tmp_path / "store"
+
+
+def test_each_trouble_is_told_once_and_its_end_too(folder: Path, s3: S3Server) -> None:
+    """No credentials yet, wrong ones, no server; then right ones, which count without a restart."""
+    scene = Scene()
+    scene.watch.begin(s3.location("watched"))
+    assert scene.next_said().fields["reason"] == "AccessDenied"
+    mount(folder, "1", {**s3.environ, "AWS_SECRET_ACCESS_KEY": "x" * 40})
+    said = scene.next_said()
+    assert said.fields["reason"] == "AccessDenied"
+    assert "SignatureDoesNotMatch" in said.fields["message"]
+    mount(folder, "2", {**s3.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    assert scene.next_said().fields["reason"] == "Unreachable"
+    mount(folder, "3", s3.environ)
+    assert scene.next_said().fields == {}
+
+
+def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Path, s3: S3Server) -> None:
+    """Who comes later hears the same, and nothing once all is well."""
+    mount(folder, "1", s3.environ)
+    scene = Scene()
+    scene.watch.begin("s3://no-such-bucket/x")
+    said = scene.next_said()
+    assert said.fields["reason"] == "BucketNotFound"
+    scene.watch.retell()
+    assert scene.loop.said[-1] == said
+    assert not any(s3.secret_key in str(each) for each in scene.loop.said)
+
+
+@pytest.mark.parametrize("location", ["/var/lib/shards", "file:///var/lib/shards"])
+def test_a_disk_is_not_watched(location: str) -> None:
+    """It is always there, or its dataflows say what is wrong."""
+    scene = Scene()
+    scene.watch.begin(location)
+    scene.watch.maintain()
+    scene.watch.retell()
+    scene.loop.run_until(lambda: True)
+    assert scene.loop.said == []
