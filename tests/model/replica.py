@@ -251,10 +251,9 @@ class SimReplica:
         self.shards, self.fuel = shards, 0
         self.drivers: dict[InstalledDataflow, Driver] = {}
         respond = self.respond = Responder(METRICS)
-        self._pool, self._watch = Pool(), Watch(shards, respond)
-        self._outbox = Outbox()
+        self._pool, self._watch, self._outbox = Pool(), Watch(shards, respond), Outbox()
         self._client: Client | None = None
-        self._initialized, self._greeted = False, 0
+        self._initialized, self._greeted, self._gate, self._mailbox = False, 0, Gate(), Mailbox()
         self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
         targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
         self._peeks = Peeks(respond, targets, Stash(Path()))
@@ -268,7 +267,6 @@ class SimReplica:
             METRICS,
             lambda: 0,
         )
-        self._gate, self._mailbox = Gate(), Mailbox()
         self._worker = Worker(self._mailbox, self.state, lambda: False)
 
     def greet(self, connection: int | None = None) -> None:
