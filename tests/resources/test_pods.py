@@ -14,7 +14,9 @@ from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica, UpdateStrategy
 
-INSTANCE = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": "/data", "secretName": "bucket"}}))
+INSTANCE = ComputeInstance.parse(
+    body("ComputeInstance", {"storage": {"location": "s3://data/x", "secretName": "bucket"}})
+)
 FULL = {
     "resources": {"limits": {"cpu": 4, "memory": "8Gi"}, "requests": {"cpu": "500m", "memory": "4Gi"}},
     "executors": {"instances": 2, "resources": {"limits": {"memory": "6Gi"}, "requests": {"cpu": "1"}}},
@@ -70,7 +72,6 @@ def test_what_no_pod_can_have_is_refused(spec: dict[str, Any], problem: str) -> 
     [
         (FULL, "spec.executors, spec.scratch.claimName, spec.volumes"),
         ({"updateStrategy": "Surge"}, "spec.updateStrategy: Surge"),
-        ({}, "spec.storage.secretName (of its ComputeInstance)"),
     ],
 )
 def test_a_process_is_refused_what_only_pods_have(spec: dict[str, Any], named: str, tmp_path: Any) -> None:
@@ -83,7 +84,7 @@ def test_a_process_is_refused_what_only_pods_have(spec: dict[str, Any], named: s
 
 def test_a_process_is_given_what_it_can_have(tmp_path: Any) -> None:
     """Cores, memory, and to be recreated."""
-    plain = ComputeInstance.parse(body("ComputeInstance", {"storage": {"location": "/data"}}))
+    plain = INSTANCE
     spec = {"resources": {"limits": {"cpu": 1}}, "updateStrategy": "Recreate", "executors": {"instances": 0}}
 
     assert ProcessOrchestrator(tmp_path, {}, planner=False).refusal(replica_spec(replica(spec), plain)) is None

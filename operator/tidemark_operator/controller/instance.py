@@ -66,8 +66,7 @@ class Instance:
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
-        self.peeks, self._transients, self._initialized = PeekBook(), Transients(), False
-        self.stores = Stores()
+        self.peeks, self.stores, self._transients, self._initialized = PeekBook(), Stores(), Transients(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
