@@ -16,12 +16,13 @@ from tidemark_operator.certificates import leaf as leaves
 from tidemark_operator.certificates.authority import Step
 from tidemark_operator.certificates.issue import holder, is_signed_by
 from tidemark_operator.certificates.keeper import Keeper
-from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, replica_secret
-from tidemark_operator.certificates.proven import identity_of, place_of
+from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, PLANNER, replica_secret
+from tidemark_operator.certificates.proven import Proven, identity_of, place_of
 from tidemark_operator.certificates.secrets import SecretStore, build_secret
 from tidemark_operator.certificates.store import Place, Taken
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.client import REPLICAS, ApiError, Kube
+from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Kube
+from tidemark_operator.kube.leadership import LEASE
 from tidemark_operator.resources.meta import Meta
 
 pytestmark = pytest.mark.cluster
@@ -143,6 +144,26 @@ def test_a_secret_goes_with_its_replica_and_the_next_one_of_the_name_has_its_own
     run(scenario)
 
 
+def test_the_operators_own_go_with_its_lease(
+    run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane
+) -> None:
+    """Which the chart makes, and takes away: nothing is left of what was installed."""
+
+    async def scenario(one: Kube, other: Kube) -> None:
+        lease = await one.create(LEASES, namespace, {"metadata": {"name": LEASE}, "spec": {}})
+        await Proven.start(SecretStore(one, namespace))
+        uid = lease["metadata"]["uid"]
+        for name in (AUTHORITY, PLANNER):
+            body = await one.get_secret(namespace, name)
+            assert body is not None
+            assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [uid]
+        await one.delete(LEASES, namespace, LEASE, uid)
+
+    run(scenario)
+    for name in (AUTHORITY, PLANNER):
+        until(lambda name=name: not secret(kinds_installed, namespace, name))
+
+
 @pytest.mark.parametrize("name", [AUTHORITY, replica_secret("r1")])
 def test_a_secret_of_somebody_else_is_refused_and_left_as_it_is(
     run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane, name: str
@@ -188,7 +209,7 @@ def test_what_the_api_server_refuses_is_told_without_what_was_in_it(
     hidden = base64.b64encode(b"hunter2").decode()
 
     async def scenario(one: Kube, other: Kube) -> None:
-        body: dict[str, Any] = build_secret(Place("x", mounted=False), {})
+        body: dict[str, Any] = build_secret(Place("x", mounted=False), {}, None)
         for wrong in ({"data": {"not a key " + hidden: hidden}}, {"metadata": {"name": "x", "labels": {"a": hidden}}}):
             with pytest.raises(ApiError, match=f"Secret {namespace}/x: 422") as refused:
                 await one.create_secret(namespace, {**body, **wrong})

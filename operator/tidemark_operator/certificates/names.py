@@ -1,9 +1,9 @@
 """Where certificates are kept, by name: what mounts them, and what makes them, must agree.
 
-    Secret                        namespace                 mounted by         held by
-    tidemark-authority            the operator's own        nobody             the operator alone: it holds a key
-    tidemark-planner-tls          the operator's own        the planner        operator --planner-certificate
-    tidemark-replica-NAME-tls     of the ComputeReplica     its driver's pod   its ComputeReplica (owner reference)
+    Secret                        namespace                 mounted by         goes with (owner reference)
+    tidemark-authority            the operator's own        nobody             the operators' Lease, which the chart makes
+    tidemark-planner-tls          the operator's own        the planner        the same
+    tidemark-replica-NAME-tls     of the ComputeReplica     its driver's pod   its ComputeReplica
 
 The latter two are of type kubernetes.io/tls, with `ca.crt` besides. Whoever mounts one passes the folder as --tls-dir;
 mount it whole, without `subPath`, or it is never renewed in the pod.

@@ -1,8 +1,10 @@
 """Certificates as Secrets, each written whole, by resource version: of two operators one wins, and the other looks.
 
-metadata.labels              compute.tidemark.dev/certificate: authority | leaf      without it, it is another's
-metadata.ownerReferences     the ComputeReplica: the Secret goes with it
-type                         kubernetes.io/tls for what pods mount, Opaque for the authority
+    metadata.labels              compute.tidemark.dev/certificate: authority | leaf      without it, it is another's
+    metadata.ownerReferences     the ComputeReplica; of the operator's own the Lease: the Secret goes with it
+    type                         kubernetes.io/tls for what pods mount, Opaque for the authority
+
+The Lease is made by the chart, so when that is uninstalled nothing of these is left.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 from tidemark_operator.certificates.names import MANAGED_LABEL, SECRET_TYPE
 from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.client import REPLICAS, ApiError, Body, Conflict, Kube
+from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Body, Conflict, Kube
+from tidemark_operator.kube.leadership import LEASE
 from tidemark_operator.kube.revisions import Owner
 
 OPAQUE = "Opaque"
@@ -32,12 +35,12 @@ class SecretStore:
 
     async def create(self, place: Place, bag: Bag) -> None:
         try:
-            await self._kube.create_secret(self._where(place), build_secret(place, bag))
+            await self._kube.create_secret(self._where(place), build_secret(place, bag, await self._owner(place)))
         except Conflict as error:
             raise Taken(str(error)) from None
 
     async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
-        body = build_secret(place, bag, kept.version)
+        body = build_secret(place, bag, await self._owner(place), kept.version)
         try:
             await self._kube.replace_secret(self._where(place), place.name, body)
         except Conflict as error:
@@ -47,15 +50,25 @@ class SecretStore:
                 raise
             raise Taken(str(error)) from None
 
+    async def _owner(self, place: Place) -> Body | None:
+        """Whom it goes with, as it is now."""
+        if place.owner is not None:
+            return Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()
+        lease = await self._kube.get(LEASES, self._namespace, LEASE)
+        if lease is None:
+            return None
+        uid = lease["metadata"]["uid"]
+        return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "name": LEASE, "uid": uid}
+
     def _where(self, place: Place) -> str:
         return place.namespace or self._namespace
 
 
-def build_secret(place: Place, bag: Bag, version: str = "") -> Body:
+def build_secret(place: Place, bag: Bag, owner: Body | None, version: str = "") -> Body:
     """`version`: of what it takes the place of."""
     metadata: dict[str, Any] = {"name": place.name, "labels": {MANAGED_LABEL: "leaf" if place.mounted else "authority"}}
-    if place.owner is not None:
-        metadata["ownerReferences"] = [Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()]
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
     if version:
         metadata["resourceVersion"] = version
     return {
