@@ -1,7 +1,7 @@
 """Where certificates are kept, by name: what mounts them, and what makes them, must agree.
 
     Secret                        namespace                 mounted by         goes with (owner reference)
-    tidemark-authority            the operator's own        nobody             the operators' Lease, which the chart makes
+    tidemark-authority            the operator's own        nobody             the Lease, which the chart makes
     tidemark-planner-tls          the operator's own        the planner        the same
     tidemark-replica-NAME-tls     of the ComputeReplica     its driver's pod   its ComputeReplica
 
