@@ -50,6 +50,7 @@ class Occupying:
     def __init__(self) -> None:
         self.owners: dict[ReplicaId, tuple[str, ...]] = {}
         self.written: dict[ReplicaId, tuple[str, ...]] = {}
+        self.replicas: dict[ReplicaId, None] = {}
 
     def unrecorded(self, replica: ReplicaId) -> Occupied | None:
         owners = self.owners.get(replica, ())
@@ -119,5 +120,33 @@ def test_blame_that_comes_while_some_is_written_is_written_before_the_next_recor
         last = max(at for at, (key, _) in enumerate(writing.stored) if key == D)
         assert writing.deaths()[-1] == [R1, R2]
         assert last < records[0]
+
+    asyncio.run(scenario())
+
+
+def test_shapes_of_one_replica_are_written_down_beside_each_other() -> None:
+    """Whichever is written last keeps what stands there of the other, and drops what is there no more."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        a, b = ReplicaId("r1.a"), ReplicaId("r1.b")
+        key = Key(REPLICAS, "ns", "r1")
+        body = of._world.cache.get(key)
+        assert body is not None
+        gone = {"incarnation": "i0", "dataflows": []}
+        known = {"incarnation": "i1", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
+        body["status"] = {"hydratingIn": {"a": known, "gone": gone}}
+        running.replicas = dict.fromkeys((a, b))
+        instance = cast(RunningInstance, running)
+
+        assert of.greeted(instance, a, "i1") == (D1,)
+        assert of.greeted(instance, b, "i2") == ()
+        running.owners[b] = (D1,)
+        of.changed(instance, b)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
+
+        new = {"incarnation": "i2", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
+        assert writing.stored == [(key, {"hydratingIn": {"a": known, "b": new}})]
 
     asyncio.run(scenario())

@@ -14,10 +14,10 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 
-from tidemark_operator.kube.client import ApiError, Conflict, Invalid, Kube
+from tidemark_operator.kube.client import ApiError, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing, templates
@@ -38,9 +38,10 @@ BUDGETS: Shape = ("", "")
 
 
 class KubernetesOrchestrator:
-    def __init__(self, kube: Kube, settings: Settings) -> None:
+    def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: seconds, of any beginning."""
         self._kube, self._objects, self._settings = kube, Objects(kube), settings
-        self._looking = Looking(self._objects)
+        self._looking, self._clock = Looking(self._objects), clock
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
         self._asked = asyncio.Event()
@@ -121,13 +122,13 @@ class KubernetesOrchestrator:
         for wanted in decision.apply:
             shape = (wanted.spec.key, wanted.shape)
             if self._is_due(shape) and await self._attempt(shape, self._apply(wanted)):
-                self._applied[shape] = time.monotonic()
+                self._applied[shape] = self._clock()
         await self._bound_disruptions()
         self._forget()
 
     def _is_due(self, shape: Shape) -> bool:
         """Made in full by this process, and there still: it is only looked after now and then."""
-        now = time.monotonic()
+        now = self._clock()
         there = any((each.key, each.shape) == shape for each in self._looking.found)
         fresh = there and now - self._applied.get(shape, -APPLY_AGAIN_SECONDS) < APPLY_AGAIN_SECONDS
         return not fresh and self._backoff.is_due(shape, now)
@@ -135,9 +136,9 @@ class KubernetesOrchestrator:
     async def _apply(self, wanted: Member) -> None:
         made = await self._objects.apply(templates.stateful_set(wanted, self._settings))
         uid = made["metadata"]["uid"]
-        if secret := templates.spark_secret(wanted, uid, secrets.token_hex(32)):
-            with contextlib.suppress(Conflict):  # made once, and read by nobody but the pods
-                await self._kube.create_secret(wanted.spec.namespace, secret)
+        secret = templates.spark_secret(wanted, uid, secrets.token_hex(32))
+        if secret and await self._kube.get_secret(wanted.spec.namespace, wanted.name) is None:
+            await self._kube.create_secret(wanted.spec.namespace, secret)
         for body in templates.belongings(wanted, self._settings, uid):
             await self._objects.apply(body)
 
@@ -146,7 +147,7 @@ class KubernetesOrchestrator:
         try:
             await work
         except ApiError as error:
-            self._backoff.failed(shape, time.monotonic())
+            self._backoff.failed(shape, self._clock())
             if isinstance(error, Invalid) or error.status == 403:
                 self._refused[shape] = observing.trouble("Refused", str(error))
             LOG.warning("shape %s of replica %s: %s", shape[1], shape[0], error)
@@ -157,7 +158,7 @@ class KubernetesOrchestrator:
 
     async def _bound_disruptions(self) -> None:
         """One budget per instance that has replicas, and none for others."""
-        now = time.monotonic()
+        now = self._clock()
         instances: dict[str, tuple[str, Owner]] = {}
         for each in self._wanted.values():
             instances[each.spec.instance.uid] = (each.spec.namespace, each.spec.instance)

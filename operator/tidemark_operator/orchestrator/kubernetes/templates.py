@@ -53,7 +53,7 @@ def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
 
 
 def spark_secret(member: Member, set_uid: str, value: str) -> Body | None:
-    """By which driver and executors know each other; created once, and never read by us."""
+    """By which driver and executors know each other; made once."""
     if not member.spec.pod.executors.instances:
         return None
     owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))

@@ -1,0 +1,60 @@
+"""An API server that refuses, is overloaded, or loses its answers, under an operator that runs replicas as pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.orchestrator.api_faults import Faults, through_faults
+from tests.orchestrator.clusters import Cluster, of
+from tests.orchestrator.pods import LARGE, SETTINGS
+from tidemark_operator.kube.client import ApiError
+from tidemark_operator.orchestrator.kubernetes.names import member
+from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
+
+pytestmark = pytest.mark.cluster
+STATUSES = (409, 429, 500)
+
+
+async def through(orchestrator: KubernetesOrchestrator, holds: Callable[[], bool]) -> None:
+    """Steps, whatever becomes of them, until it holds."""
+    while not await asyncio.to_thread(holds):
+        with contextlib.suppress(ApiError):
+            await orchestrator.step()
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["refused", "answer lost"])
+def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) -> None:
+    """Each write fails at its first three tries, with another status each, and a third of the lists does."""
+    spec = cluster.replica(LARGE)
+    name = member(spec, SETTINGS).name
+    rng, tries = random.Random(7), dict[str, int]()
+
+    def fault(method: str, path: str) -> tuple[int, bool] | None:
+        if method == "GET":
+            return (rng.choice(STATUSES[1:]), False) if rng.random() < 0.3 else None
+        at = tries[path] = tries.get(path, 0) + 1
+        return (STATUSES[at - 1], done) if at <= len(STATUSES) else None
+
+    async def scenario() -> None:
+        faults = Faults(fault)
+        async with through_faults(cluster.plane, cluster.namespace, faults) as kube:
+            # a minute at each look: what is backed off from is due again
+            orchestrator = of(kube, spec, clock=itertools.count(step=60).__next__)
+            needed = {f"{kind}/{name}" for kind in ("configmap", "secret", "service", "statefulset.apps")}
+            needed |= {f"pod/{name}-0", f"poddisruptionbudget.policy/tidemark-i-{spec.name}"}
+            await through(orchestrator, lambda: set(cluster.made()) == needed)
+            orchestrator.drop(spec.key)
+            tries.clear()
+            await through(orchestrator, lambda: cluster.made() == [])
+            for status in STATUSES:
+                assert any(told.startswith(str(status)) for told in faults.told)
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))

@@ -1,0 +1,42 @@
+"""What a replica is told on its command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark_replica.options import parse
+from tidemark_replica.spark_settings import RELIED_ON, SETTINGS
+
+LEAST = ["--listen", "unix:///s/x", "--scratch", "/scratch"]
+
+
+def test_spark_is_told_of_executors() -> None:
+    """In the order given; a value may hold an equals sign, and spaces."""
+    options = parse([*LEAST, "--spark-conf", "spark.a=1", "--spark-conf=spark.b=-Dx=y -Dz"])
+
+    assert options.spark_conf == (("spark.a", "1"), ("spark.b", "-Dx=y -Dz"))
+    assert parse(LEAST).spark_conf == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("spark.a", "is not spark.NAME=VALUE"),
+        ("java.a=1", "is not spark.NAME=VALUE"),
+        ("spark.sql.ansi.enabled=false", "is not to be changed"),
+        ("spark.driver.memory=1g", "is not to be changed"),
+    ],
+)
+def test_must_what_answers_depend_on_stays(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing that is given is ignored."""
+    with pytest.raises(SystemExit):
+        parse([*LEAST, "--spark-conf", text])
+
+    assert said in capsys.readouterr().err
+    assert SETTINGS.keys() < RELIED_ON
+
+
+def test_metrics_are_on_loopback_unless_told_otherwise() -> None:
+    """In a pod, Prometheus comes from elsewhere."""
+    assert parse(LEAST).metrics_host == "127.0.0.1"
+    assert parse([*LEAST, "--metrics-host", "0.0.0.0"]).metrics_host == "0.0.0.0"
