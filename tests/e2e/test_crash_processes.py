@@ -3,15 +3,18 @@ nothing is doubled, nothing is computed again that need not be, and no frontier 
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import time
 
 import pytest
 
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
-from tests.e2e.system import System, revisions, wait_for
+from tests.e2e.system import PATIENCE_SECONDS, System, revisions, wait_for
 from tests.storage.test_crash_ingestion import expected, same
 from tidemark_operator.kube.leadership import LEASE
+from tidemark_operator.main import EXIT_NOT_LEADER
 from tidemark_persist import DIFF, TIME, open_shard, read_part
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
@@ -107,6 +110,34 @@ def test_crash_the_lease_is_deleted_and_the_next_operator_leads_all_the_same(sys
     view_is_right(system, view.refresh().upper - 1)
 
 
+def test_crash_an_operator_that_was_replaced_in_the_midst_of_an_edit_ends(system: System, status_view: str) -> None:
+    """Stopped, so that it cannot know; another one leads, and does what was asked for. The first goes on where it was:
+    replicas refuse it, it finds out, and ends. What it may still have written changes nothing."""
+    system.dataflow("edited", "SELECT count(*) AS n FROM tpch.nation")
+    system.wait_hydrated("edited")
+    system.dataflow("edited", "SELECT count(*) + 1 AS n FROM tpch.nation")
+    first = system.operator
+    assert first is not None
+    first.send_signal(signal.SIGSTOP)
+    try:
+        system.start_operator()
+        wait_for("the new contents", lambda: system.query("SELECT n FROM edited")["rows"] == [{"n": 26}], system.log)
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(PATIENCE_SECONDS) == EXIT_NOT_LEADER, system.log()
+    finally:
+        first.kill()
+
+    system.wait_condition("dataflow", "edited", "Ready")
+    serves = system.get("dataflow", "edited")["status"]["revision"]["name"]
+    system.kill_operator()
+    system.start_operator()
+    shown = system.frontier(status_view)
+    wait_for("the status to move on", lambda: system.frontier(status_view) > shown, system.log)
+    system.wait_condition("dataflow", "edited", "Ready")
+    assert system.get("dataflow", "edited")["status"]["revision"]["name"] == serves
+    assert system.query("SELECT n FROM edited")["rows"] == [{"n": 26}]
+
+
 def test_crash_of_the_replica_at_any_moment(system: System, status_view: str) -> None:
     """Restarted, rehydrated; the source's tables hold what the bindings say, and the view's table
     is right before, between and after the kills."""
@@ -141,3 +172,22 @@ def _tables_hold_what_the_bindings_say(system: System) -> None:
     assert bindings
     for row in bindings[:: 1 + len(bindings) // BINDINGS]:
         assert same(orders.snapshot(row[TIME]), expected(cache, "orders", row["transactions"]))
+
+
+def test_crash_without_any_replica_a_view_waits_and_goes_on_where_it_was(system: System, status_view: str) -> None:
+    """Also if the operator dies meanwhile: what the view has not read yet is there when a replica is."""
+    view, orders = (open_shard(str(system.shard(*of))) for of in (("status", "status"), ("tpch", "orders")))
+    spec = system.get("computereplica", "r1")["spec"]
+    longer = json.dumps({"spec": {"readPolicy": {"lag": "1h"}}})  # what is compared below can be read until then
+    system.kubectl("patch", "computeinstance", "default", "--type", "merge", "-p", longer)
+    system.kubectl("delete", "computereplica", "r1")
+    wait_for("the replica to end", lambda: not system.replica_pids(), system.log)
+    system.kill_operator()
+    system.start_operator()
+    left = view.refresh().upper
+    assert orders.refresh().since < left
+    system.apply("ComputeReplica", "r1", spec)
+    wait_for("the view to go on", lambda: view.refresh().upper > left, system.log)
+
+    for at in (left - 1, left, view.refresh().upper - 1):
+        view_is_right(system, at)
