@@ -17,7 +17,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.peers import Peers, Trusted
+from tidemark_operator.certificates.proven import Proven
 from tidemark_operator.certificates.secrets import SecretStore
-from tidemark_operator.certificates.store import Place, Store
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
@@ -287,25 +287,17 @@ async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Pee
     """With who is called, and the planner: a pod of its own, or a process beside the replicas' processes."""
     if options.pods is not None:
         assert options.planner is not None, "parse saw to it"
-        peers = await _proven(SecretStore(kube, options.lease_namespace))
-        planner = PlannerClient(options.planner, lambda: None, lambda: "", peers.dialer(PLANNER))
-        return KubernetesOrchestrator(kube, options.pods), peers, planner
+        proven = await Proven.start(SecretStore(kube, options.lease_namespace))
+        planner = PlannerClient(options.planner, lambda: None, lambda: "", proven.dialer(PLANNER))
+        return KubernetesOrchestrator(kube, options.pods), proven, planner
     certificates = options.state / CERTIFICATES if options.mutual_tls else None
     local = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
-    if certificates is None:
-        peers = Trusted()
-    else:
+    peers: Peers = Trusted()
+    if certificates is not None:
         store = FileStore(certificates)
-        peers = await _proven(store, store.retain)
+        peers = await Proven.start(store, store.retain)
     address = options.planner or local.planner_address
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
-
-
-async def _proven(store: Store, forget: Callable[[Collection[Place]], None] = lambda _: None) -> Peers:
-    """Loaded only where it is wanted: what makes certificates is megabytes."""
-    from tidemark_operator.certificates.proven import Proven
-
-    return await Proven.start(store, forget)
 
 
 def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:

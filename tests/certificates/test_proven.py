@@ -8,6 +8,7 @@ from collections.abc import Collection
 import pytest
 
 from tests.certificates.worlds import Clock, MemoryStore
+from tidemark_operator.certificates import proven
 from tidemark_operator.certificates.dialing import PLAIN
 from tidemark_operator.certificates.keeper import Keeper
 from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret
@@ -15,6 +16,7 @@ from tidemark_operator.certificates.peers import Trusted
 from tidemark_operator.certificates.proven import Proven, identity_of, place_of
 from tidemark_operator.certificates.store import Kept, Place
 from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.kube.client import ApiError
 from tidemark_operator.resources.meta import Meta, Namespace, Uid
 from tidemark_protocol.tls.identities import PLANNER as THE_PLANNER
 
@@ -44,20 +46,54 @@ def test_at_its_start_there_is_an_authority_and_a_certificate_of_the_planners() 
     assert set(store.kept) == {("", AUTHORITY), ("", PLANNER)}
 
 
+class Stumbling(MemoryStore):
+    """Answers with an error, so many times."""
+
+    def __init__(self, status: int, times: int) -> None:
+        super().__init__()
+        self.status, self.left = status, times
+
+    async def load(self, place: Place) -> Kept | None:
+        if self.left:
+            self.left -= 1
+            raise ApiError(self.status, "no")
+        return await super().load(place)
+
+
+@pytest.mark.parametrize("status", [0, 429, 503])
+def test_an_api_server_that_stumbles_at_the_start_is_asked_again(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """Nothing is made twice; and not without an end."""
+    monkeypatch.setattr(proven, "AGAIN_SECONDS", 0)
+    store = Stumbling(status, 3)
+    asyncio.run(Proven.start(store))
+    assert store.writes == 2
+    with pytest.raises(ApiError):
+        asyncio.run(Proven.start(Stumbling(status, proven.START_TRIES)))
+
+
+def test_an_api_server_that_refuses_at_the_start_is_not_asked_again() -> None:
+    """The rights are missing: somebody must see it."""
+    store = Stumbling(403, 1)
+    with pytest.raises(ApiError):
+        asyncio.run(Proven.start(store))
+    assert store.left == 0
+    assert store.writes == 0
+
+
 def test_a_replica_is_prepared_once_it_has_a_certificate_until_it_is_not_retained() -> None:
     """One that is suspended and comes back is prepared anew: its certificate may be old by then."""
 
     async def scenario() -> None:
-        proven = await Proven.start(MemoryStore())
-        assert not proven.is_prepared(ONE)
-        await proven.prepare(ONE)
-        await proven.prepare(TWO)
-        proven.retain([ONE, TWO])
-        assert proven.is_prepared(ONE)
-        proven.retain([TWO])
-        assert not proven.is_prepared(ONE)
-        assert proven.is_prepared(TWO)
-        assert not proven.is_prepared(meta("r2", "9999"))
+        peers = await Proven.start(MemoryStore())
+        assert not peers.is_prepared(ONE)
+        await peers.prepare(ONE)
+        await peers.prepare(TWO)
+        peers.retain([ONE, TWO])
+        assert peers.is_prepared(ONE)
+        peers.retain([TWO])
+        assert not peers.is_prepared(ONE)
+        assert peers.is_prepared(TWO)
+        assert not peers.is_prepared(meta("r2", "9999"))
 
     asyncio.run(scenario())
 
@@ -67,16 +103,16 @@ def test_a_replica_that_cannot_be_prepared_says_why_until_it_can() -> None:
 
     async def scenario() -> None:
         store = Foreign()
-        proven = await Proven.start(store)
+        peers = await Proven.start(store)
         with pytest.raises(CertificateRefused):
-            await proven.prepare(ONE)
-        await proven.prepare(TWO)
-        assert (proven.refusal(ONE), proven.refusal(TWO)) == ("it is in the way", "")
-        assert not proven.is_prepared(ONE)
+            await peers.prepare(ONE)
+        await peers.prepare(TWO)
+        assert (peers.refusal(ONE), peers.refusal(TWO)) == ("it is in the way", "")
+        assert not peers.is_prepared(ONE)
         store.removed = True
-        await proven.prepare(ONE)
-        assert proven.refusal(ONE) == ""
-        assert proven.is_prepared(ONE)
+        await peers.prepare(ONE)
+        assert peers.refusal(ONE) == ""
+        assert peers.is_prepared(ONE)
 
     asyncio.run(scenario())
 
@@ -89,9 +125,9 @@ def test_what_nobody_needs_is_let_go_of_once() -> None:
         told.append({place.name for place in places})
 
     async def scenario() -> None:
-        proven = await Proven.start(MemoryStore(), forget)
+        peers = await Proven.start(MemoryStore(), forget)
         for retained in ([ONE, TWO], [meta("r1", "1111", "7"), TWO], [TWO], [TWO]):
-            proven.retain(retained)
+            peers.retain(retained)
 
     asyncio.run(scenario())
     assert told == [{place_of(ONE).name, place_of(TWO).name}, {place_of(TWO).name}]
@@ -118,10 +154,10 @@ def test_dialers_are_equal_for_the_same_peer_and_for_no_other() -> None:
     """A connection is made anew where they are not."""
 
     async def scenario() -> None:
-        proven = await Proven.start(MemoryStore())
-        assert proven.dialer(identity_of(ONE)) == proven.dialer(identity_of(meta("r1", "1111", "7")))
-        assert proven.dialer(identity_of(ONE)) != proven.dialer(identity_of(meta("r1", "9999")))
-        assert proven.dialer(identity_of(ONE)) != PLAIN
+        peers = await Proven.start(MemoryStore())
+        assert peers.dialer(identity_of(ONE)) == peers.dialer(identity_of(meta("r1", "1111", "7")))
+        assert peers.dialer(identity_of(ONE)) != peers.dialer(identity_of(meta("r1", "9999")))
+        assert peers.dialer(identity_of(ONE)) != PLAIN
 
     asyncio.run(scenario())
     assert Trusted().dialer(identity_of(ONE)) == Trusted().dialer(identity_of(TWO)) == PLAIN

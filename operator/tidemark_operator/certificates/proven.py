@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Collection
 
 from tidemark_operator.certificates.dialing import Dialer, Mutual
@@ -10,9 +12,13 @@ from tidemark_operator.certificates.names import PLANNER as PLANNERS
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import Place, Store
 from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.kube.client import ApiError
 from tidemark_operator.resources.meta import Meta
 from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
 
+LOG = logging.getLogger(__name__)
+AGAIN_SECONDS = 1.0
+START_TRIES = 30
 Forget = Callable[[Collection[Place]], None]
 
 
@@ -27,11 +33,17 @@ class Proven:
 
     @classmethod
     async def start(cls, store: Store, forget: Forget = lambda _: None) -> Proven:
-        """There is an authority, and the planner has a certificate of it. Raises OperatorError."""
-        keeper = Keeper(store)
-        await keeper.start()
-        await keeper.hold(Place(PLANNERS), PLANNER)
-        return cls(keeper, forget)
+        """There is an authority, and the planner has a certificate of it. Raises OperatorError; an API server that only
+        stumbles is asked again for a while."""
+        for _ in range(START_TRIES - 1):
+            try:
+                return cls(await _started(store), forget)
+            except ApiError as error:
+                if not error.passes:
+                    raise
+                LOG.warning("asking again for certificates: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
+        return cls(await _started(store), forget)
 
     def dialer(self, peer: Identity) -> Dialer:
         return Mutual(peer, self._keeper.material)
@@ -63,6 +75,13 @@ class Proven:
 
     async def run(self) -> None:
         await self._keeper.run()
+
+
+async def _started(store: Store) -> Keeper:
+    keeper = Keeper(store)
+    await keeper.start()
+    await keeper.hold(Place(PLANNERS), PLANNER)
+    return keeper
 
 
 def place_of(replica: Meta) -> Place:
