@@ -9,5 +9,7 @@
     plane        up, down and status of one control plane
     main         the command line
 
+    node/        a real node beside it, in namespaces of its own: pods run
+
 Nothing here knows Tidemark's own resources, and a user's own cluster or kubeconfig is never touched.
 """

@@ -9,11 +9,11 @@ REQUEST_SECONDS = 5.0
 DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
-def answers(port: int, certificate: Path, token: str, path: str) -> bool:
+def answers(port: int, certificate: Path, token: str, path: str, host: str = "127.0.0.1") -> bool:
     """Whether a GET of `path` succeeds; any failure, also of the connection or the certificate, is a no."""
     try:
         context = ssl.create_default_context(cafile=str(certificate))
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=REQUEST_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=REQUEST_SECONDS, context=context)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
             return connection.getresponse().status == http.client.OK

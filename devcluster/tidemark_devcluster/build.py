@@ -24,6 +24,7 @@ from tidemark_devcluster.recipe import Program
 BUILD_DISK = 5 * GIB
 BUILD_MEMORY = 2 * GIB
 LOG_TAIL_LINES = 15
+Family = tuple[Program, ...]
 EXPECTATIONS = {
     recipe.KUBE_APISERVER: "about three minutes on two cores, once",
     recipe.KUBE_CONTROLLER_MANAGER: "about one minute",
@@ -32,6 +33,11 @@ EXPECTATIONS = {
     recipe.HELM_CLI: "one to three minutes, once",
     recipe.TOXIPROXY_SERVER: "about a minute, once",
     recipe.VERSITYGW_SERVER: "about a minute, once",
+    recipe.KUBELET: "three to five minutes on two cores, once",
+    recipe.KUBE_SCHEDULER: "less than a minute",
+    recipe.KUBE_PROXY: "less than a minute",
+    recipe.COREDNS_SERVER: "one to three minutes, once",
+    recipe.PAUSE_PROGRAM: "some seconds",
 }
 
 
@@ -100,23 +106,32 @@ def ensure_built(
     cache: Cache,
     environ: Mapping[str, str],
     progress: Progress,
-    family: tuple[Program, ...] = recipe.PROGRAMS,
+    family: Family = recipe.PROGRAMS,
 ) -> dict[Program, Path]:
     """Compile those of `programs` that the cache does not hold. A `family` shares a folder and a digest."""
-    folder = cache.binaries(recipe.digest(family))
-    paths = {program: folder / program.name for program in programs}
+    return ensure_families({family: tuple(programs)}, cache, environ, progress)
+
+
+def ensure_families(
+    wanted: Mapping[Family, tuple[Program, ...]], cache: Cache, environ: Mapping[str, str], progress: Progress
+) -> dict[Program, Path]:
+    """The same for several families one after the other, which so share what Go's own caches hold."""
+    folders = {family: cache.binaries(recipe.digest(family)) for family in wanted}
+    paths = {p: folders[family] / p.name for family, programs in wanted.items() for p in programs}
     if all(path.is_file() for path in paths.values()):
         return paths
     waiting = partial(progress.say, "another build is running: waiting for it")
     with cache.locked("control-plane", waiting) as lock:
-        wanted = [program for program, path in paths.items() if not path.is_file()]
-        if wanted:
-            purpose = f"building {', '.join(program.name for program in wanted)}"
-            require_disk(cache.root, BUILD_DISK, purpose)
-            require_memory(BUILD_MEMORY, purpose)
-            go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
-            progress.say(f"{purpose} with {go}, once, into {folder}")
-            _build(wanted, Workshop(go, folder, cache, environ, progress, lock))
+        for family, programs in wanted.items():
+            missing = [program for program in programs if not paths[program].is_file()]
+            if missing:
+                purpose = f"building {', '.join(program.name for program in missing)}"
+                require_disk(cache.root, BUILD_DISK, purpose)
+                require_memory(BUILD_MEMORY, purpose)
+                go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
+                progress.say(f"{purpose} with {go}, once, into {folders[family]}")
+                _build(missing, Workshop(go, folders[family], cache, environ, progress, lock))
+        shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
     return paths
 
 
@@ -139,7 +154,6 @@ def _build(programs: list[Program], shop: Workshop) -> None:
         leftover.unlink()
     for program in programs:
         _compile(program, shop)
-    shutil.rmtree(shop.cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
 
 
 def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:

@@ -37,5 +37,13 @@ class StateUnusable(DevClusterError):
     """The state folder holds what this version did not write, or cannot be used at all."""
 
 
+class NodeImpossible(DevClusterError):
+    """This machine lacks what a node needs: a right, a package, or a feature of its kernel."""
+
+
+class ImageFailed(DevClusterError):
+    """An image could not be made, or could not be given to the node."""
+
+
 class KubectlFailed(DevClusterError):
     """kubectl returned an error; the message is what it said."""

@@ -8,7 +8,6 @@ ends what it started. The state folder outlives `down`; `delete` removes it.
 """
 
 import platform
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +16,11 @@ from pathlib import Path
 from tidemark_devcluster import processes
 from tidemark_devcluster.build import Binaries
 from tidemark_devcluster.commands import SERVERS
-from tidemark_devcluster.errors import KubectlFailed, StartFailed
+from tidemark_devcluster.errors import StartFailed
+from tidemark_devcluster.kubectl import run_kubectl
 from tidemark_devcluster.layout import Layout
 from tidemark_devcluster.processes import Identity
 from tidemark_devcluster.start import Options, Start, is_ready, running, server_url, stop
-
-KUBECTL_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -102,11 +100,4 @@ class ControlPlane:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Run kubectl against this control plane and return what it prints."""
-        command = [str(self.layout.kubectl), f"--kubeconfig={kubeconfig or self.kubeconfig}"]
-        command += [f"--cache-dir={self.layout.root / 'kubectl'}", *arguments]
-        answer = subprocess.run(
-            command, input=stdin or "", capture_output=True, text=True, timeout=KUBECTL_SECONDS, check=False
-        )
-        if answer.returncode != 0:
-            raise KubectlFailed(f"kubectl {' '.join(arguments)}: {answer.stderr.strip()}")
-        return answer.stdout
+        return run_kubectl(self.layout, kubeconfig or self.kubeconfig, arguments, stdin)

@@ -5,6 +5,9 @@
     devcluster/helm/go.mod       ──► helm, no part of the control plane: built when asked for
     devcluster/toxiproxy/go.mod  ──► toxiproxy, for tests alone: built when asked for
     devcluster/versitygw/go.mod  ──► versitygw, an S3 server over a folder: the same
+    devcluster/node/go.mod       ──► kubelet, kube-scheduler, kube-proxy: for the one-node cluster (node/)
+    devcluster/coredns/          ──► coredns, with the few plugins that it needs: the same
+    devcluster/pause/            ──► pause, which holds a pod's namespaces open: the same
 
 All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
 share nearly everything. The versions stand in the go.mod files alone.
@@ -23,6 +26,9 @@ ETCD = "etcd"
 HELM = "helm"
 TOXIPROXY = "toxiproxy"
 VERSITYGW = "versitygw"
+NODE = "node"
+COREDNS = "coredns"
+PAUSE = "pause"
 GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
 
 
@@ -44,9 +50,15 @@ KUBECTL = Program("kubectl", KUBERNETES, "k8s.io/kubernetes/cmd/kubectl")
 HELM_CLI = Program("helm", HELM, "helm.sh/helm/v3/cmd/helm")
 TOXIPROXY_SERVER = Program("toxiproxy", TOXIPROXY, "github.com/Shopify/toxiproxy/v2/cmd/server")
 VERSITYGW_SERVER = Program("versitygw", VERSITYGW, "github.com/versity/versitygw/cmd/versitygw")
+KUBELET = Program("kubelet", NODE, "k8s.io/kubernetes/cmd/kubelet")
+KUBE_SCHEDULER = Program("kube-scheduler", NODE, "k8s.io/kubernetes/cmd/kube-scheduler")
+KUBE_PROXY = Program("kube-proxy", NODE, "k8s.io/kubernetes/cmd/kube-proxy")
+COREDNS_SERVER = Program("coredns", COREDNS, ".")
+PAUSE_PROGRAM = Program("pause", PAUSE, ".")
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)
+NODE_PROGRAMS = (KUBELET, KUBE_SCHEDULER, KUBE_PROXY)
 
 
 def module_folder(module: str) -> Path:
@@ -97,8 +109,9 @@ def digest(programs: tuple[Program, ...] = PROGRAMS) -> str:
     """Names one set of binaries: the same digest, the same sources and flags, hence the same programs."""
     seen = hashlib.sha256()
     for module in modules(programs):
-        for name in ("go.mod", "go.sum"):
-            content = (module_folder(module) / name).read_bytes()
+        folder = module_folder(module)
+        for name in ("go.mod", "go.sum", *sorted(source.name for source in folder.glob("*.go"))):
+            content = (folder / name).read_bytes()
             seen.update(f"{module}/{name} {len(content)}\n".encode() + content)
     seen.update(f"{GO_FLAGS}\n{linker_flags()}\n{programs}\n".encode())
     return seen.hexdigest()[:16]

@@ -1,0 +1,176 @@
+"""One node in one state folder: `up`, `down`, `status`.
+
+    up:   lock ─► remove what a dead node left ─► files ─► veth, cgroups ─► unshare ─► init ─► API server
+          ─► images of the node ─► DNS ─► Ready
+    down: lock ─► SIGKILL of init ─► cgroups, files
+
+A node is for tests and for trying things out: it begins empty, and nothing of it outlives `down`.
+"""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark_devcluster import api, processes
+from tidemark_devcluster.cache import GIB, require_disk, require_memory
+from tidemark_devcluster.credentials import Tokens
+from tidemark_devcluster.errors import ImageFailed, KubectlFailed, StartFailed
+from tidemark_devcluster.kubectl import KUBECTL_SECONDS, run_kubectl
+from tidemark_devcluster.layout import Layout
+from tidemark_devcluster.node import cgroups, family, link, needs
+from tidemark_devcluster.node.binaries import NodeBinaries
+from tidemark_devcluster.node.place import API_PORT, CONTAINERD_SOCKET, INIT, NODE_NAME, Addresses, Place
+from tidemark_devcluster.node.starting import start
+
+READY_SECONDS = 240.0
+POLL_SECONDS = 0.1
+LOG_TAIL_LINES = 12
+START_MEMORY = 2 * GIB
+START_DISK = 2 * GIB
+IMPORT_SECONDS = 900.0
+GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What runs: the pids on the host, and whether pods would run and find each other by name."""
+
+    server: str | None
+    ready: bool
+    pids: Mapping[str, int]
+
+
+class OneNode:
+    """The one-node cluster of a state folder. Holds nothing that is not there: any process may use one."""
+
+    def __init__(self, state: Path, kubeconfig: Path | None = None) -> None:
+        self.layout = Layout.of(state, kubeconfig)
+        self.place = Place(self.layout)
+
+    @classmethod
+    @contextmanager
+    def started(cls, state: Path, binaries: NodeBinaries) -> Iterator["OneNode"]:
+        """A node for tests: up on entry, gone with its state on exit, its processes also when this process dies."""
+        node = cls(state)
+        try:
+            node.up(binaries, die_with_starter=True)
+            yield node
+        finally:
+            node.down()
+
+    def up(self, binaries: NodeBinaries, die_with_starter: bool = False) -> None:
+        """Make the node run, and wait until it is Ready and has DNS. One that runs is left alone."""
+        needs.require_all()
+        self.place.make()
+        with self.layout.locked():
+            if self._init() is None:
+                require_memory(START_MEMORY, "a node")
+                require_disk(self.place.root, START_DISK, "a node", "--state")
+                self._end()
+                self.place.clear()
+                self.place.make()
+                try:
+                    start(self, binaries, die_with_starter)
+                except BaseException:
+                    self._end()
+                    raise
+            self.wait("the node Ready, with DNS", lambda: self.status().ready)
+
+    def down(self) -> None:
+        """End the node and remove all that is left of it."""
+        if not self.layout.lock.exists():
+            return
+        with self.layout.locked():
+            self._end()
+            self.place.clear()
+        self.layout.remove()
+
+    def status(self) -> NodeStatus:
+        """What runs now."""
+        init, addresses = self._init(), link.find_own(self.place)
+        if init is None or addresses is None:
+            return NodeStatus(None, False, {})
+        pids = {INIT: init} | {name: pid for pid in family.children(init) if (name := family.program_name(pid))}
+        return NodeStatus(addresses.server, self.serves(addresses) and self._pods_run(), pids)
+
+    def kubectl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        kubeconfig: Path | None = None,
+        seconds: float = KUBECTL_SECONDS,
+    ) -> str:
+        """Run kubectl against this node's API server and return what it prints."""
+        return run_kubectl(self.layout, kubeconfig or self.layout.kubeconfig, arguments, stdin, seconds)
+
+    def enter(self, *command: str) -> list[str]:
+        """The command line that runs a program inside the node's namespaces."""
+        if (init := self._init()) is None:
+            raise StartFailed(f"no node runs in {self.place.root}: start it with `tidemark-devcluster node up`")
+        return [needs.find("nsenter"), f"--target={init}", "--mount", "--pid", "--net", "--", *command]
+
+    def load(self, image: Path) -> None:
+        """Give the node an image, as an archive of docker or OCI."""
+        self._ctr(["images", "import", "-"], image)
+
+    def _ctr(self, arguments: Sequence[str], stdin: Path) -> None:
+        command = self.enter(needs.find("ctr"), f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", *arguments)
+        with stdin.open("rb") as content:
+            answer = subprocess.run(
+                command, stdin=content, capture_output=True, text=True, timeout=IMPORT_SECONDS, check=False
+            )
+        if answer.returncode != 0:
+            raise ImageFailed(
+                f"the node did not take the image {stdin}: {answer.stderr.strip() or answer.stdout.strip()}"
+            )
+
+    def serves(self, addresses: Addresses) -> bool:
+        """Whether the API server answers the administrator."""
+        try:
+            token = Tokens.from_csv(self.layout.tokens.read_text(encoding="utf-8")).administrator
+        except FileNotFoundError:
+            return False
+        return api.answers(API_PORT, self.layout.certificate, token, "/readyz", addresses.node)
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` holds, as long as the node's first process lives."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not condition():
+            if processes.running(self.layout.pid_file(INIT)) is None:
+                raise StartFailed(f"the node ended while starting; {self.layout.log(INIT)} ends:\n{self._tail(INIT)}")
+            if time.monotonic() > deadline:
+                logs = self.layout.log(INIT).parent
+                raise StartFailed(f"{what}: not within {READY_SECONDS:.0f} s; what the servers said is in {logs}")
+            time.sleep(POLL_SECONDS)
+
+    def _init(self) -> int | None:
+        """The pid of the first process of the namespaces, on the host."""
+        outer = processes.running(self.layout.pid_file(INIT))
+        return family.first_child(outer.pid) if outer is not None else None
+
+    def _pods_run(self) -> bool:
+        """Whether the node is Ready and DNS answers."""
+        ready = '--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+        available = "--output=jsonpath={.status.availableReplicas}"
+        try:
+            if self.kubectl("get", "node", NODE_NAME, ready) != "True":
+                return False
+            return self.kubectl("get", "-n=kube-system", "deployment/coredns", available) == "1"
+        except KubectlFailed:
+            return False
+
+    def _end(self) -> None:
+        """End all processes of the node, and remove what the kernel keeps of it."""
+        if (outer := processes.running(self.layout.pid_file(INIT))) is not None:
+            family.kill_first_child(outer.pid)
+            processes.stop(outer, GRACE_SECONDS)
+        self.layout.pid_file(INIT).unlink(missing_ok=True)
+        link.remove(self.place)
+        cgroups.remove(self.place.cgroup)
+
+    def _tail(self, name: str) -> str:
+        said = self.layout.log(name).read_text(encoding="utf-8", errors="replace")
+        return "\n".join(said.splitlines()[-LOG_TAIL_LINES:])

@@ -1,0 +1,75 @@
+"""What a machine must have to run a node; asked before anything is begun, answered with the remedy."""
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tidemark_devcluster.errors import NodeImpossible
+
+# program ─► the Debian package that brings it
+PACKAGES = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nft": "nftables",
+    "conntrack": "conntrack",
+    "socat": "socat",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "openssl": "openssl",
+}
+CNI_FOLDER = Path("/usr/lib/cni")
+CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
+CNI_PACKAGE = "containernetworking-plugins"
+# where Debian puts what an ordinary user's PATH may lack
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CONTROLLERS = ("cpu", "memory", "pids")
+
+
+def find(program: str) -> str:
+    """Where a program of a Debian package is."""
+    path = shutil.which(program, path=SYSTEM_PATH)
+    if path is None:
+        raise NodeImpossible(f"{program} is missing: `make cluster-packages` installs it (Debian: {PACKAGES[program]})")
+    return path
+
+
+def missing_packages(
+    which: Callable[[str], str | None] = lambda program: shutil.which(program, path=SYSTEM_PATH),
+    cni: Path = CNI_FOLDER,
+) -> list[str]:
+    """The Debian packages whose programs are not there."""
+    packages = {package for program, package in PACKAGES.items() if which(program) is None}
+    if not all(os.access(cni / plugin, os.X_OK) for plugin in CNI_PLUGINS):
+        packages.add(CNI_PACKAGE)
+    return sorted(packages)
+
+
+def missing_features(filesystems: str, cgroups: str) -> list[str]:
+    """What the kernel lacks, by `/proc/filesystems` and `/proc/cgroups` (which lists the controllers of v2, too)."""
+    known = {line.split()[-1] for line in filesystems.splitlines() if line.strip()}
+    enabled = {row[0] for line in cgroups.splitlines() if not line.startswith("#") and (row := line.split())[-1] == "1"}
+    features = [] if "overlay" in known else ["overlayfs (CONFIG_OVERLAY_FS; perhaps `modprobe overlay`)"]
+    return features + [f"the cgroup controller {name}" for name in CONTROLLERS if name not in enabled]
+
+
+def require_all() -> None:
+    """Refuse with one line that names all that is missing."""
+    if platform.system() != "Linux":
+        raise NodeImpossible("a node runs on Linux only: use a Linux machine")
+    if os.geteuid() != 0:
+        raise NodeImpossible("a node needs root (namespaces, mounts, cgroups): run the same command with sudo")
+    if packages := missing_packages():
+        raise NodeImpossible(
+            "a node needs programs that are missing: `make cluster-packages` installs them on Debian "
+            f"({' '.join(packages)})"
+        )
+    lacks = missing_features(
+        Path("/proc/filesystems").read_text(encoding="ascii"), Path("/proc/cgroups").read_text(encoding="ascii")
+    )
+    if lacks:
+        raise NodeImpossible(f"this kernel lacks {', '.join(lacks)}: a node cannot run on it")

@@ -1,0 +1,117 @@
+"""The command lines of the node's servers, as pure functions, and in which order they start.
+
+etcd, containerd, kube-apiserver ─► the API server is ready ─► all others
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tidemark_devcluster.commands import APISERVER, CONTROLLER_MANAGER, Command, etcd
+from tidemark_devcluster.layout import Layout
+from tidemark_devcluster.node.binaries import NodeBinaries
+from tidemark_devcluster.node.needs import SYSTEM_PATH, find
+from tidemark_devcluster.node.place import API_PORT, INSIDE, NODE_NAME, SERVICE_SUBNET, Addresses
+from tidemark_devcluster.node.settings import CONFIG
+
+LAYOUT = Layout.of(INSIDE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `init` does: it has no other knowledge of a node."""
+
+    state: str
+    number: int
+    first: tuple[Command, ...]
+    then: tuple[Command, ...]
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> "Plan":
+        read = json.loads(text)
+        first, then = (
+            tuple(Command(one["name"], tuple(one["arguments"]), one["environment"]) for one in read[stage])
+            for stage in ("first", "then")
+        )
+        return Plan(read["state"], read["number"], first, then)
+
+
+def plan(state: Path, addresses: Addresses, binaries: NodeBinaries) -> Plan:
+    """All servers of a node."""
+    first = (etcd(binaries.plane.etcd, LAYOUT, durable=False), containerd(), apiserver(binaries, addresses))
+    then = (controller_manager(binaries), scheduler(binaries), kube_proxy(binaries), kubelet(binaries, addresses))
+    return Plan(str(state), addresses.number, first, then)
+
+
+def kubeconfig(name: str) -> Path:
+    return CONFIG / f"{name}.kubeconfig"
+
+
+def containerd() -> Command:
+    # it looks for runc and its shim on PATH
+    return Command("containerd", (find("containerd"), f"--config={CONFIG}/containerd.toml"), {"PATH": SYSTEM_PATH})
+
+
+def apiserver(binaries: NodeBinaries, addresses: Addresses) -> Command:
+    """For pods and the host, with the authorisation and admission that a node needs."""
+    options = (
+        "--etcd-servers=unix://etcd.sock",
+        "--bind-address=0.0.0.0",
+        f"--secure-port={API_PORT}",
+        f"--advertise-address={addresses.node}",
+        f"--cert-dir={LAYOUT.pki}",
+        f"--token-auth-file={LAYOUT.tokens}",
+        "--anonymous-auth=false",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={LAYOUT.service_account_key}",
+        f"--service-account-signing-key-file={LAYOUT.service_account_key}",
+        f"--service-cluster-ip-range={SERVICE_SUBNET}",
+        f"--kubelet-client-certificate={INSIDE}/node-pki/client.crt",
+        f"--kubelet-client-key={INSIDE}/node-pki/client.key",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--shutdown-delay-duration=0s",
+        "--profiling=false",
+    )
+    return Command(APISERVER, (str(binaries.plane.kube_apiserver), *options), {"GOGC": "50"})
+
+
+def controller_manager(binaries: NodeBinaries) -> Command:
+    options = (
+        f"--kubeconfig={kubeconfig(CONTROLLER_MANAGER)}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        f"--service-account-private-key-file={LAYOUT.service_account_key}",
+        f"--root-ca-file={LAYOUT.certificate}",
+        "--use-service-account-credentials=true",
+        "--profiling=false",
+    )
+    return Command(CONTROLLER_MANAGER, (str(binaries.plane.kube_controller_manager), *options), {"GOGC": "50"})
+
+
+def scheduler(binaries: NodeBinaries) -> Command:
+    options = (f"--kubeconfig={kubeconfig('kube-scheduler')}", "--leader-elect=false", "--secure-port=0")
+    return Command("kube-scheduler", (str(binaries.kube_scheduler), *options), {"GOGC": "50"})
+
+
+def kube_proxy(binaries: NodeBinaries) -> Command:
+    return Command(
+        "kube-proxy", (str(binaries.kube_proxy), f"--config={CONFIG}/kube-proxy.json"), {"PATH": SYSTEM_PATH}
+    )
+
+
+def kubelet(binaries: NodeBinaries, addresses: Addresses) -> Command:
+    options = (
+        f"--config={CONFIG}/kubelet.json",
+        f"--kubeconfig={kubeconfig('kubelet')}",
+        f"--root-dir={INSIDE}/kubelet",
+        f"--cert-dir={INSIDE}/kubelet/pki",
+        f"--hostname-override={NODE_NAME}",
+        f"--node-ip={addresses.node}",
+    )
+    return Command("kubelet", (str(binaries.kubelet), *options), {"PATH": SYSTEM_PATH})
