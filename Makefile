@@ -12,7 +12,7 @@ IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 PYTEST := $(IN_VENV) $(BIN)/python -m pytest
 # these start no Spark and no control plane, so several run beside each other; neighbours stay in one process, and
 # share what their module set up, until another has nothing left to do
-FAST := -m "not (slow or spark or cluster or e2e)" -n auto --maxprocesses 4 --dist worksteal
+FAST := -m "not (slow or spark or cluster or e2e or node)" -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help
 help: ## this list
@@ -28,6 +28,14 @@ demo: java venv ## bring everything up with real data, show views being kept up 
 demo-down: venv ## end what `make demo` left running
 	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo down
 
+.PHONY: images
+images: venv ## build both images with buildah, print their sizes beside what they are held to
+	@$(BIN)/tidemark-devcluster images
+
+.PHONY: cluster-packages
+cluster-packages: venv ## install the Debian packages that a node and images need (as root)
+	@missing=$$($(BIN)/tidemark-devcluster node packages); [ -z "$$missing" ] || tools/install-packages $$missing
+
 # --- to prove it ---
 
 .PHONY: test
@@ -42,6 +50,11 @@ test-fast: venv ## the tests without Spark and without a control plane (less tha
 .PHONY: test-slow
 test-slow: java venv control-plane ## the long tests
 	$(PYTEST) -m slow --durations=15
+
+.PHONY: test-cluster
+test-cluster: venv ## images on a real one-node cluster (root, Debian packages; about half an hour the first time)
+	@$(BIN)/tidemark-devcluster node check
+	$(PYTEST) tests/cluster --durations=15 -p no:cacheprovider
 
 .PHONY: test-sqllogictest
 test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/testing.md)

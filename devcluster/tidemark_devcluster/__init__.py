@@ -10,6 +10,7 @@
     main         the command line
 
     node/        a real node beside it, in namespaces of its own: pods run
+    images/      the images of the Dockerfile, with buildah
 
 Nothing here knows Tidemark's own resources, and a user's own cluster or kubeconfig is never touched.
 """

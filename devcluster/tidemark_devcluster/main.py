@@ -1,4 +1,4 @@
-"""`tidemark-devcluster build|up|down|status|node`: the control plane from the command line.
+"""`tidemark-devcluster build|up|down|status|node|images`: the control plane from the command line.
 
 Results go to standard output, progress and errors (one line, exit status 1) to standard error.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from tidemark_devcluster.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.commands import SERVERS
 from tidemark_devcluster.errors import DevClusterError
+from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
 from tidemark_devcluster.plane import ControlPlane, Status
 from tidemark_devcluster.progress import Progress
@@ -32,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     down = commands.add_parser("down", help="end the servers of a state folder; data stay")
     status = commands.add_parser("status", help="what runs; exit status 3 when not all is ready")
     node_command.add_parser(commands)
+    images_command.add_parser(commands)
     build.add_argument("--with-helm", action="store_true", help="helm too, which the tests of the chart need")
     build.add_argument("--with-toxiproxy", action="store_true", help="toxiproxy too, which tests of faults need")
     build.add_argument("--with-versitygw", action="store_true", help="versitygw too, an S3 server for tests")
@@ -62,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.command == "node":
         return node_command.run(options)
+    if options.command == "images":
+        return images_command.run(options)
     if options.command == "build":
         return _build(options)
     if options.command == "up":

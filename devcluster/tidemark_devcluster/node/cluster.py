@@ -24,6 +24,7 @@ from tidemark_devcluster.node import cgroups, family, link, needs
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.place import API_PORT, CONTAINERD_SOCKET, INIT, NODE_NAME, Addresses, Place
 from tidemark_devcluster.node.starting import start
+from tidemark_devcluster.processes import Identity
 
 READY_SECONDS = 240.0
 POLL_SECONDS = 0.1
@@ -135,11 +136,11 @@ class OneNode:
             return False
         return api.answers(API_PORT, self.layout.certificate, token, "/readyz", addresses.node)
 
-    def wait(self, what: str, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds, as long as the node's first process lives."""
+    def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None:
+        """Wait until `condition` holds, as long as the node lives: `outer`, or who is on record."""
         deadline = time.monotonic() + READY_SECONDS
         while not condition():
-            if processes.running(self.layout.pid_file(INIT)) is None:
+            if not outer.is_running() if outer else processes.running(self.layout.pid_file(INIT)) is None:
                 raise StartFailed(f"the node ended while starting; {self.layout.log(INIT)} ends:\n{self._tail(INIT)}")
             if time.monotonic() > deadline:
                 logs = self.layout.log(INIT).parent

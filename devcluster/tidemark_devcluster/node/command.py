@@ -1,4 +1,4 @@
-"""`tidemark-devcluster node up|down|status|load`: the one-node cluster from the command line."""
+"""`tidemark-devcluster node up|down|status|load|packages|check`: the one-node cluster from the command line."""
 
 import argparse
 import json
@@ -25,7 +25,8 @@ def add_parser(commands: Any) -> None:
     down = actions.add_parser("down", help="end it, and remove all of it")
     status = actions.add_parser("status", help="what runs; exit status 3 when pods would not run")
     load = actions.add_parser("load", help="give it images, from archives of docker or OCI")
-    packages = actions.add_parser("packages", help="the Debian packages that this machine lacks for it")
+    actions.add_parser("check", help="whether this machine can run it")
+    packages = actions.add_parser("packages", help="the Debian packages that this machine lacks for it and for images")
     for action in (up, down, status, load):
         action.add_argument("--state", type=Path, default=DEFAULT_STATE, help="state folder (%(default)s)")
         action.add_argument("--kubeconfig", type=Path, help="where it is written (STATE/kubeconfig)")
@@ -37,8 +38,11 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one action."""
     if options.action == "packages":
-        missing = needs.missing_packages()
+        missing = needs.missing_packages(needs.PACKAGES | needs.IMAGE_PACKAGES)
         print(json.dumps(missing) if options.json else " ".join(missing))
+        return 0
+    if options.action == "check":
+        needs.require_all()
         return 0
     node = OneNode(options.state, options.kubeconfig)
     if options.action == "down":

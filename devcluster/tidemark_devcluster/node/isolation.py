@@ -30,7 +30,7 @@ def isolate(state: Path) -> None:
 
 
 def _mount(*arguments: str) -> None:
-    answer = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    answer = subprocess.run(["mount", "--no-mtab", *arguments], capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise StartFailed(
             f"mount {' '.join(arguments)}: {answer.stderr.strip()} (is the state folder on a file system that an "

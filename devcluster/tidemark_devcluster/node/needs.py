@@ -3,7 +3,7 @@
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tidemark_devcluster.errors import NodeImpossible
@@ -22,6 +22,8 @@ PACKAGES = {
     "unshare": "util-linux",
     "openssl": "openssl",
 }
+# what builds images, which a node can do without
+IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 CNI_FOLDER = Path("/usr/lib/cni")
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
 CNI_PACKAGE = "containernetworking-plugins"
@@ -34,16 +36,18 @@ def find(program: str) -> str:
     """Where a program of a Debian package is."""
     path = shutil.which(program, path=SYSTEM_PATH)
     if path is None:
-        raise NodeImpossible(f"{program} is missing: `make cluster-packages` installs it (Debian: {PACKAGES[program]})")
+        package = (PACKAGES | IMAGE_PACKAGES).get(program, program)
+        raise NodeImpossible(f"{program} is missing: `make cluster-packages` installs it (Debian: {package})")
     return path
 
 
 def missing_packages(
+    programs: Mapping[str, str] = PACKAGES,
     which: Callable[[str], str | None] = lambda program: shutil.which(program, path=SYSTEM_PATH),
     cni: Path = CNI_FOLDER,
 ) -> list[str]:
-    """The Debian packages whose programs are not there."""
-    packages = {package for program, package in PACKAGES.items() if which(program) is None}
+    """The Debian packages of those of `programs` that are not there, and of the plugins of the network."""
+    packages = {package for program, package in programs.items() if which(program) is None}
     if not all(os.access(cni / plugin, os.X_OK) for plugin in CNI_PLUGINS):
         packages.add(CNI_PACKAGE)
     return sorted(packages)
@@ -57,12 +61,23 @@ def missing_features(filesystems: str, cgroups: str) -> list[str]:
     return features + [f"the cgroup controller {name}" for name in CONTROLLERS if name not in enabled]
 
 
-def require_all() -> None:
-    """Refuse with one line that names all that is missing."""
+def require_image_tools() -> None:
+    """Refuse to build images where it cannot succeed."""
+    _require_root("building images", "chroot, mounts")
+    for program in IMAGE_PACKAGES:
+        find(program)
+
+
+def _require_root(what: str, why: str) -> None:
     if platform.system() != "Linux":
-        raise NodeImpossible("a node runs on Linux only: use a Linux machine")
+        raise NodeImpossible(f"{what} works on Linux only: use a Linux machine")
     if os.geteuid() != 0:
-        raise NodeImpossible("a node needs root (namespaces, mounts, cgroups): run the same command with sudo")
+        raise NodeImpossible(f"{what} needs root ({why}): run the same command with sudo")
+
+
+def require_all() -> None:
+    """Refuse to start a node, with one line that names all that is missing."""
+    _require_root("a node", "namespaces, mounts, cgroups")
     if packages := missing_packages():
         raise NodeImpossible(
             "a node needs programs that are missing: `make cluster-packages` installs them on Debian "

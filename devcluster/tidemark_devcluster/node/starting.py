@@ -20,6 +20,7 @@ from tidemark_devcluster.node import archive, cgroups, family, link, needs, serv
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.credentials import NodeTokens, make_client_certificate, server_kubeconfig
 from tidemark_devcluster.node.place import INIT, Addresses, Place
+from tidemark_devcluster.processes import Identity
 
 DNS_MANIFEST = Path(__file__).with_name("dns.yaml")
 PACKAGE_ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,7 @@ class Node(Protocol):
 
     def serves(self, addresses: Addresses) -> bool: ...
 
-    def wait(self, what: str, condition: Callable[[], bool]) -> None: ...
+    def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None: ...
 
 
 def start(node: Node, binaries: NodeBinaries, die_with_starter: bool) -> None:
@@ -86,7 +87,7 @@ def _start_init(node: Node, addresses: Addresses, die_with_starter: bool) -> Non
         die_with_starter,
     )
     here = family.network_namespace(os.getpid())
-    node.wait("a network namespace", lambda: family.network_namespace(outer.pid) not in (None, here))
+    node.wait("a network namespace", lambda: family.network_namespace(outer.pid) not in (None, here), outer)
     link.give(addresses, outer.pid)
 
 

@@ -1,0 +1,68 @@
+"""A base image of Debian's own packages, to build on where none is pulled: the same Debian and Python release.
+
+    debootstrap ─► a minimal bookworm with python3.11 and venv ─► less documentation ─► an image of one layer
+
+It is made once; `tidemark-devcluster images --new-base` makes it anew, with what Debian has mended since.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tidemark_devcluster.errors import ImageFailed
+from tidemark_devcluster.images.buildah import Buildah
+from tidemark_devcluster.node.needs import find
+from tidemark_devcluster.progress import Progress
+
+RELEASE = "bookworm"
+IMAGE = "localhost/tidemark/python:3.11-bookworm"
+MIRROR = "http://deb.debian.org/debian"
+PACKAGES = ("ca-certificates", "python-is-python3", "python3.11", "python3.11-venv")
+NO_DOCUMENTATION = """path-exclude /usr/share/doc/*
+path-include /usr/share/doc/*/copyright
+path-exclude /usr/share/man/*
+path-exclude /usr/share/locale/*
+"""
+NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", "usr/share/locale", "usr/share/info")
+
+
+def ensure(buildah: Buildah, mirror: str, progress: Progress, anew: bool) -> str:
+    """The base image's name, when it is there."""
+    if anew or not buildah.has(IMAGE):
+        root = buildah.storage.parent / "base"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        try:
+            step = progress.step("a base of Debian packages", "one to two minutes, once")
+            _bootstrap(root, mirror)
+            trim(root)
+            buildah.commit_folder(root, IMAGE)
+            step.done()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+    return IMAGE
+
+
+def _bootstrap(root: Path, mirror: str) -> None:
+    # in namespaces of its own: what it mounts and starts ends with it, also when it is killed
+    command = [find("unshare"), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private"]
+    command += [find("debootstrap"), "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(root), mirror]
+    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        said = "\n".join((answer.stdout + answer.stderr).splitlines()[-10:])
+        raise ImageFailed(f"debootstrap made no base image from {mirror} (--mirror names another):\n{said}")
+
+
+def trim(root: Path) -> None:
+    """Remove what no image needs, and have dpkg leave it out from now on; licences stay."""
+    for name in NOT_NEEDED:
+        shutil.rmtree(root / name, ignore_errors=True)
+        (root / name).mkdir(parents=True)
+    (root / "var/lib/apt/lists/partial").mkdir()
+    for path in sorted((root / "usr/share/doc").rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.name != "copyright":
+            path.unlink()
+    (root / "etc/dpkg/dpkg.cfg.d/tidemark").write_text(NO_DOCUMENTATION, encoding="ascii")

@@ -1,0 +1,103 @@
+"""Both images of the Dockerfile, as archives in the cache.
+
+base ─► buildah, each target ─► <cache>/images/<target>.tar, with its size beside it
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tidemark_devcluster.cache import GIB, Cache, require_disk
+from tidemark_devcluster.errors import DevClusterError
+from tidemark_devcluster.images import base, host, sizes
+from tidemark_devcluster.images.buildah import Buildah
+from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.recipe import SOURCE
+
+TARGETS = ("operator", "replica")
+CHECKOUT = SOURCE.parent
+BUILD_DISK = 8 * GIB
+# what they are held to (docs/guides/development.md)
+GOALS_MB = {"operator": 250, "replica": 450}
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """`python`: a base image to pull, None: made of Debian packages from `mirror`."""
+
+    python: str | None = None
+    mirror: str = base.MIRROR
+    new_base: bool = False
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that was built: its name, its archive, its size."""
+
+    name: str
+    archive: Path
+    size: sizes.Size
+
+
+def version(checkout: Path = CHECKOUT) -> str:
+    """The tag of both images: the version of the application that the chart installs."""
+    chart = checkout / "helm" / "tidemark" / "Chart.yaml"
+    found = re.search(r"^appVersion: (\S+)$", chart.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise DevClusterError(f"{chart} names no appVersion, which is the images' tag")
+    return found.group(1)
+
+
+def image_name(target: str) -> str:
+    return f"docker.io/tidemark/{target}:{version()}"
+
+
+def build_all(
+    options: BuildOptions, environ: Mapping[str, str], progress: Progress, targets: tuple[str, ...] = TARGETS
+) -> dict[str, Image]:
+    """Build what changed; each archive is written and measured only when its image is another."""
+    cache = Cache.of(environ)
+    folder = cache.root / "images"
+    require_disk(folder, BUILD_DISK, "building images", "TIDEMARK_CACHE")
+    with cache.locked("images", lambda: progress.say("another process builds images: waiting for it")):
+        folder.mkdir(parents=True, exist_ok=True)
+        buildah = Buildah(folder / "storage", cache.log("images"), environ)
+        buildah.prune()
+        python = options.python or base.ensure(buildah, options.mirror, progress, options.new_base)
+        with tempfile.TemporaryDirectory(prefix="tidemark-build-") as temporary:
+            mine = host.read(environ)
+            pip_conf = Path(temporary) / "pip.conf"
+            pip_conf.write_text(mine.pip_conf, encoding="utf-8")
+            arguments = [f"--build-arg=PYTHON={python}", *host.volumes(mine, pip_conf)]
+            for target in targets:
+                buildah.build(CHECKOUT, target, image_name(target), arguments, progress)
+        return {target: _saved(buildah, folder, target, progress) for target in targets}
+
+
+def _saved(buildah: Buildah, folder: Path, target: str, progress: Progress) -> Image:
+    """The archive of an image, and its size, from the last time if the image is the same."""
+    name, archive, note = image_name(target), folder / f"{target}.tar", folder / f"{target}.json"
+    identity = buildah.identity(name)
+    if archive.is_file() and note.is_file():
+        noted = json.loads(note.read_text(encoding="utf-8"))
+        if noted["identity"] == identity:
+            return Image(name, archive, sizes.Size(**noted["size"]))
+    step = progress.step(f"measuring {name}", "a minute")
+    note.unlink(missing_ok=True)
+    buildah.save(name, archive)
+    size = sizes.measure(archive)
+    note.write_text(json.dumps({"identity": identity, "size": asdict(size)}), encoding="utf-8")
+    step.done()
+    return Image(name, archive, size)
+
+
+def table(images: Mapping[str, Image]) -> str:
+    """What a person reads: one line per image."""
+    lines = [f"{'image':<44}{'gzip':>8}{'goal':>8}{'on a node':>12}"]
+    for target, image in images.items():
+        compressed, unpacked = image.size.compressed / 1e6, image.size.unpacked / 1e6
+        lines.append(f"{image.name:<44}{compressed:>5.0f} MB{GOALS_MB[target]:>5} MB{unpacked:>9.0f} MB")
+    return "\n".join(lines)

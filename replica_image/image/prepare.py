@@ -1,0 +1,80 @@
+"""`prepare.py SITE_PACKAGES SPARK`: makes what pip installed into what an image holds.
+
+leave out   what left-out.txt names
+store       jars again, without deflate and with one time for all: layers are compressed as a whole anyway, and
+            a class-data archive knows a jar by its size and time
+write       SPARK/classpath and SPARK/options, so that starting a JVM needs no other JVM to find them out
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+JAVA = "/opt/java/bin/java"
+WHEN = (2020, 1, 1, 0, 0, 0)
+WHEN_SECONDS = 1577836800
+# native libraries for other systems than Linux; whose processor they are for, their jars tell in too many ways
+FOREIGN = re.compile(
+    r"(^|/)(win|windows|darwin|osx|mac|aix|freebsd|sunos)[^/]*/.*\.(so|dll|dylib|jnilib|a)$", re.IGNORECASE
+)
+SIGNATURE = re.compile(r"META-INF/[^/]*\.(SF|RSA|DSA)$")
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+
+
+def main(packages: Path, spark: Path) -> None:
+    leave_out(packages, (HERE / "left-out.txt").read_text(encoding="utf-8"))
+    jars = packages / "pyspark" / "jars"
+    for jar in sorted(jars.glob("*.jar")):
+        store(jar)
+    spark.mkdir(parents=True, exist_ok=True)
+    paths = [str(jar) for jar in sorted(jars.glob("*.jar"))]
+    (spark / "classpath").write_text(":".join(paths), encoding="utf-8")
+    (spark / "options").write_text("".join(f"{option}\n" for option in launch_options(packages)), encoding="utf-8")
+    shutil.copy(HERE / "spark-class", packages / "pyspark" / "bin" / "spark-class")
+
+
+def patterns(text: str) -> list[str]:
+    """The lines that are neither empty nor comments."""
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def leave_out(packages: Path, text: str) -> None:
+    for pattern in patterns(text):
+        found = list(packages.glob(pattern))
+        if not found:
+            raise SystemExit(f"left-out.txt: {pattern} matches nothing in {packages}: has it another name now?")
+        for path in found:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def store(jar: Path) -> None:
+    """Write a jar anew: the same files, not deflated, without signatures, which they no longer are."""
+    beside = jar.with_suffix(".stored")
+    with zipfile.ZipFile(jar) as old, zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as new:
+        for entry in old.infolist():
+            if not FOREIGN.search(entry.filename) and not SIGNATURE.search(entry.filename):
+                copy = zipfile.ZipInfo(entry.filename, WHEN)
+                copy.external_attr = entry.external_attr
+                new.writestr(copy, b"" if entry.is_dir() else old.read(entry))
+    os.replace(beside, jar)
+    os.utime(jar, (WHEN_SECONDS, WHEN_SECONDS))
+
+
+def launch_options(packages: Path) -> list[str]:
+    """The options of the JVM that Spark's own launcher gives a driver, such as which modules to open."""
+    home = packages / "pyspark"
+    launcher = [JAVA, "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", SUBMIT, "pyspark-shell"]
+    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(home), "JAVA_HOME": "/opt/java"}
+    said = subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True).stdout
+    words = [word.strip() for word in said.split("\0") if word.strip()]
+    options = words[words.index("-cp") + 2 : words.index(SUBMIT)]
+    return [option for option in options if not option.startswith("-Xmx")]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

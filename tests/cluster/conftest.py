@@ -1,0 +1,88 @@
+"""A node, both images on it, and an S3 server: shared by all tests of `make test-cluster`.
+
+    node ─► images (built where they changed) ─► loaded ─► a namespace for each test, under PodSecurity `restricted`
+
+It needs root and some Debian packages (docs/guides/development.md), and takes minutes the first time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.pods import restricted_namespace
+from tidemark_devcluster.images.build import BuildOptions, Image, build_all
+from tidemark_devcluster.node import needs
+from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
+from tidemark_devcluster.node.cluster import OneNode
+from tidemark_devcluster.progress import Progress
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder, and nothing of it elsewhere, is `make test-cluster`."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.node)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of all: how many passed, how many did not."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(config, "workerinput"):
+        count = {outcome: len(reporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error", "skipped")}
+        skipped = f", {count['skipped']} skipped" if count["skipped"] else ""
+        print(f"{count['passed']} passed, {count['failed'] + count['error']} failed{skipped}", flush=True)
+
+
+@pytest.fixture(scope="session")
+def progress() -> Progress:
+    return Progress(sys.__stderr__ or sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def node_binaries(progress: Progress) -> NodeBinaries:
+    """The programs; the first time they are compiled, which takes minutes and is shown."""
+    needs.require_all()
+    return ensure_node_binaries(os.environ, progress)
+
+
+@pytest.fixture(scope="session")
+def images(progress: Progress) -> dict[str, Image]:
+    """Both images, built from this checkout."""
+    needs.require_image_tools()
+    python = os.environ.get("TIDEMARK_PYTHON_IMAGE")
+    return build_all(BuildOptions(python=python), os.environ, progress)
+
+
+@pytest.fixture(scope="session")
+def bare_node(node_binaries: NodeBinaries) -> Iterator[OneNode]:
+    """A node without our images, which all tests share."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-node-", ignore_cleanup_errors=True) as folder,
+        OneNode.started(Path(folder) / "state", node_binaries) as node,
+    ):
+        yield node
+
+
+@pytest.fixture(scope="session")
+def node(bare_node: OneNode, images: dict[str, Image]) -> OneNode:
+    """The same with our images."""
+    for image in images.values():
+        bare_node.load(image.archive)
+    return bare_node
+
+
+@pytest.fixture
+def namespace(node: OneNode) -> Iterator[str]:
+    """A new namespace that admits unprivileged pods alone; its deletion is begun when the test ends."""
+    name = f"t-{secrets.token_hex(4)}"
+    node.kubectl("apply", "--filename=-", stdin=restricted_namespace(name))
+    node.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=110s")
+    yield name
+    node.kubectl("delete", "namespace", name, "--wait=false")

@@ -1,0 +1,64 @@
+"""What a node leaves behind: nothing, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import until
+from tidemark_devcluster.node import family, link
+from tidemark_devcluster.node.binaries import NodeBinaries
+from tidemark_devcluster.node.cluster import OneNode
+
+
+def traces(node: OneNode) -> list[str]:
+    """What the host shows of a node: interfaces, mounts, cgroups, processes."""
+    own = str(node.place.root)
+    mounts = [line for line in Path("/proc/mounts").read_text().splitlines() if own in line]
+    groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{node.place.cgroup}")]
+    listed = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    processes = [line for line in listed.splitlines() if own in line]
+    found = link.find_own(node.place)
+    return mounts + groups + processes + ([found.link] if found else [])
+
+
+@pytest.fixture
+def own(tmp_path: Path, node_binaries: NodeBinaries) -> Iterator[OneNode]:
+    """A node of one test's own, to be harmed, beside the one that the others share."""
+    with OneNode.started(tmp_path / "state", node_binaries) as made:
+        yield made
+
+
+def test_down_leaves_nothing(own: OneNode) -> None:
+    """Not on the network, not in the kernel, not on disk."""
+    assert traces(own)
+    own.down()
+    assert traces(own) == []
+    assert not own.place.root.exists()
+
+
+def test_crash_one_sigkill_ends_all_and_the_next_up_begins_anew(own: OneNode, node_binaries: NodeBinaries) -> None:
+    """Servers and pods hang on the first process; what is left are empty cgroups and files."""
+    pids = own.status().pids
+    os.kill(pids["init"], signal.SIGKILL)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.values()))
+    until(lambda: link.find_own(own.place) is None)
+    assert not own.status().ready
+    own.up(node_binaries, die_with_starter=True)
+    assert own.status().ready
+
+
+def test_crash_a_server_that_dies_is_started_again(own: OneNode) -> None:
+    """As a service manager would; what it kept is still there."""
+    own.kubectl("create", "namespace", "kept")
+    before = own.status().pids["kube-apiserver"]
+    os.kill(before, signal.SIGKILL)
+    until(lambda: family.program_name(before) is None)
+    until(lambda: own.status().ready)
+    assert own.status().pids["kube-apiserver"] != before
+    own.kubectl("get", "namespace", "kept")
