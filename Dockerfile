@@ -97,6 +97,8 @@ RUN python /opt/tidemark/image/warm.py /tmp/classes.jsa
 FROM spark AS replica
 COPY --from=class-data /tmp/classes.jsa /opt/tidemark/spark/classes.jsa
 COPY --from=code /opt/code /opt/code
+USER 65532:65532
+WORKDIR /tmp
 # the program is an argument: tidemark_replica for a replica, tidemark_planner for the planner, executor for Spark's own
 ENTRYPOINT ["tini", "--", "/opt/tidemark/image/entrypoint"]
 CMD ["tidemark_replica", "--help"]
