@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.pods import restricted_namespace
+from tidemark_devcluster.build import ensure_versitygw
 from tidemark_devcluster.images.build import BuildOptions, Image, build_all
 from tidemark_devcluster.node import needs
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
@@ -76,6 +78,15 @@ def node(bare_node: OneNode, images: dict[str, Image]) -> OneNode:
     for image in images.values():
         bare_node.load(image.archive)
     return bare_node
+
+
+@pytest.fixture(scope="session")
+def object_store(
+    node: OneNode, images: dict[str, Image], progress: Progress, tmp_path_factory: pytest.TempPathFactory
+) -> ObjectStore:
+    """An S3 server in the cluster, with one bucket."""
+    packed = tmp_path_factory.mktemp("versitygw") / "image.tar"
+    return install(node, ensure_versitygw(os.environ, progress), images["operator"].name, packed)
 
 
 @pytest.fixture
