@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.bounds import until
+from tests.bounds import BOUND
 from tidemark_devcluster.node.cluster import OneNode
 
 # in no image's /etc/passwd
@@ -23,6 +24,7 @@ POD_SECURITY: dict[str, Any] = {
     "fsGroup": STRANGER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+POLL_SECONDS = 0.5
 JOB_FOLDER = "/etc/job"
 
 
@@ -87,11 +89,14 @@ def logs(node: OneNode, namespace: str, name: str) -> str:
     return node.kubectl("logs", "-n", namespace, name)
 
 
-def run(node: OneNode, namespace: str, made: dict[str, Any]) -> str:
+def run(node: OneNode, namespace: str, made: dict[str, Any], seconds: float = BOUND) -> str:
     """Run a pod to its end, which must be a good one; what it said."""
     apply(node, namespace, made)
     name = made["metadata"]["name"]
-    until(lambda: phase(node, namespace, name) in ("Succeeded", "Failed"))
+    deadline = time.monotonic() + seconds
+    while phase(node, namespace, name) not in ("Succeeded", "Failed"):
+        assert time.monotonic() < deadline, node.kubectl("describe", "-n", namespace, "pod", name)
+        time.sleep(POLL_SECONDS)
     said = logs(node, namespace, name)
     assert phase(node, namespace, name) == "Succeeded", said
     return said

@@ -6,7 +6,8 @@ base ─► buildah, each target ─► <cache>/images/<target>.tar, with its si
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tidemark_devcluster.recipe import SOURCE
 
 TARGETS = ("operator", "replica")
 CHECKOUT = SOURCE.parent
+DOCKERFILE = CHECKOUT / "Dockerfile"
 BUILD_DISK = 8 * GIB
 # what they are held to (docs/guides/development.md)
 GOALS_MB = {"operator": 250, "replica": 450}
@@ -55,43 +57,63 @@ def image_name(target: str) -> str:
     return f"docker.io/tidemark/{target}:{version()}"
 
 
-def build_all(
-    options: BuildOptions, environ: Mapping[str, str], progress: Progress, targets: tuple[str, ...] = TARGETS
-) -> dict[str, Image]:
-    """Build what changed; each archive is written and measured only when its image is another."""
+@dataclass(frozen=True)
+class Workshop:
+    """What builds images, while its lock is held."""
+
+    buildah: Buildah
+    folder: Path
+    arguments: tuple[str, ...]
+    progress: Progress
+
+    def build(
+        self, name: str, archive: str, target: str, dockerfile: Path = DOCKERFILE, options: Sequence[str] = ()
+    ) -> Image:
+        """Build one target; its archive is written and measured only when the image is another than the last one."""
+        ignored = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
+        arguments = [*self.arguments, *options, f"--file={dockerfile}"]
+        arguments += [f"--ignorefile={ignored}"] if ignored.is_file() else []
+        self.buildah.build(CHECKOUT, target, name, arguments, self.progress)
+        path, note = self.folder / f"{archive}.tar", self.folder / f"{archive}.json"
+        identity = self.buildah.identity(name)
+        if path.is_file() and note.is_file():
+            noted = json.loads(note.read_text(encoding="utf-8"))
+            if noted["identity"] == identity:
+                return Image(name, path, sizes.Size(**noted["size"]))
+        step = self.progress.step(f"measuring {name}", "a minute")
+        note.unlink(missing_ok=True)
+        self.buildah.save(name, path)
+        size = sizes.measure(path)
+        note.write_text(json.dumps({"identity": identity, "size": asdict(size)}), encoding="utf-8")
+        step.done()
+        return Image(name, path, size)
+
+
+@contextmanager
+def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> Iterator[Workshop]:
+    """One build at a time, with the base image that was asked for and what builds need of this machine."""
     cache = Cache.of(environ)
     folder = cache.root / "images"
     require_disk(folder, BUILD_DISK, "building images", "TIDEMARK_CACHE")
-    with cache.locked("images", lambda: progress.say("another process builds images: waiting for it")):
+    with (
+        cache.locked("images", lambda: progress.say("another process builds images: waiting for it")),
+        tempfile.TemporaryDirectory(prefix="tidemark-build-") as temporary,
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         buildah = Buildah(folder / "storage", cache.log("images"), environ)
         buildah.prune()
         python = options.python or base.ensure(buildah, options.mirror, progress, options.new_base)
-        with tempfile.TemporaryDirectory(prefix="tidemark-build-") as temporary:
-            mine = host.read(environ)
-            pip_conf = Path(temporary) / "pip.conf"
-            pip_conf.write_text(mine.pip_conf, encoding="utf-8")
-            arguments = [f"--build-arg=PYTHON={python}", *host.volumes(mine, pip_conf)]
-            for target in targets:
-                buildah.build(CHECKOUT, target, image_name(target), arguments, progress)
-        return {target: _saved(buildah, folder, target, progress) for target in targets}
+        mine = host.read(environ)
+        pip_conf = Path(temporary) / "pip.conf"
+        pip_conf.write_text(mine.pip_conf, encoding="utf-8")
+        arguments = (f"--build-arg=PYTHON={python}", *host.volumes(mine, pip_conf))
+        yield Workshop(buildah, folder, arguments, progress)
 
 
-def _saved(buildah: Buildah, folder: Path, target: str, progress: Progress) -> Image:
-    """The archive of an image, and its size, from the last time if the image is the same."""
-    name, archive, note = image_name(target), folder / f"{target}.tar", folder / f"{target}.json"
-    identity = buildah.identity(name)
-    if archive.is_file() and note.is_file():
-        noted = json.loads(note.read_text(encoding="utf-8"))
-        if noted["identity"] == identity:
-            return Image(name, archive, sizes.Size(**noted["size"]))
-    step = progress.step(f"measuring {name}", "a minute")
-    note.unlink(missing_ok=True)
-    buildah.save(name, archive)
-    size = sizes.measure(archive)
-    note.write_text(json.dumps({"identity": identity, "size": asdict(size)}), encoding="utf-8")
-    step.done()
-    return Image(name, archive, size)
+def build_all(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> dict[str, Image]:
+    """Both images."""
+    with workshop(options, environ, progress) as shop:
+        return {target: shop.build(image_name(target), target, target) for target in TARGETS}
 
 
 def table(images: Mapping[str, Image]) -> str:
