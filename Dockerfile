@@ -86,7 +86,7 @@ FROM base AS spark
 COPY --from=java /opt/java /opt/java
 COPY --from=replica-packages /opt/tidemark /opt/tidemark
 # Spark's workers must be this Python, whatever else PATH holds
-ENV PYSPARK_PYTHON=/opt/tidemark/bin/python JAVA_HOME=/opt/java
+ENV PYSPARK_PYTHON=/opt/tidemark/bin/python SPARK_HOME=/opt/tidemark/spark/home JAVA_HOME=/opt/java
 USER 65532:65532
 WORKDIR /tmp
 

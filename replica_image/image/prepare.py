@@ -36,6 +36,7 @@ def main(packages: Path, spark: Path) -> None:
     (spark / "classpath").write_text(":".join(paths), encoding="utf-8")
     (spark / "options").write_text("".join(f"{option}\n" for option in launch_options(packages)), encoding="utf-8")
     shutil.copy(HERE / "spark-class", packages / "pyspark" / "bin" / "spark-class")
+    (spark / "home").symlink_to(packages / "pyspark")
 
 
 def patterns(text: str) -> list[str]:
