@@ -25,12 +25,16 @@ from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
 from tidemark_devcluster.progress import Progress
 
+TEST_SECONDS = 3600
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of this folder, and nothing of it elsewhere, is `make test-cluster`."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.node)
+            # what is built the first time is built within a test's time
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

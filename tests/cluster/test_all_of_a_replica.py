@@ -41,7 +41,6 @@ def tests_image(bare_node: OneNode, images: dict[str, Image], progress: Progress
     return NAME
 
 
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", TESTS)
 def test_all_that_a_replica_does_runs_on_its_image(node: OneNode, namespace: str, tests_image: str, part: str) -> None:
     """As an unknown user, on a root that is only read."""
