@@ -1,6 +1,6 @@
 """A base image of Debian's own packages, to build on where none is pulled: the same Debian and Python release.
 
-    debootstrap ─► a minimal bookworm with python3.11 and venv ─► less documentation ─► an image of one layer
+    debootstrap ─► a minimal bookworm ─► less documentation ─► an image ─► base.Dockerfile: python3.11 and venv
 
 It is made once; `tidemark-devcluster images --new-base` makes it anew, with what Debian has mended since.
 """
@@ -15,9 +15,11 @@ from tidemark_devcluster.node.needs import find
 from tidemark_devcluster.progress import Progress
 
 RELEASE = "bookworm"
+DEBIAN = f"localhost/tidemark/debian:{RELEASE}"
 IMAGE = "localhost/tidemark/python:3.11-bookworm"
+DOCKERFILE = Path(__file__).with_name("base.Dockerfile")
 MIRROR = "http://deb.debian.org/debian"
-PACKAGES = ("ca-certificates", "python-is-python3", "python3.11", "python3.11-venv")
+LOG_TAIL_LINES = 15
 NO_DOCUMENTATION = """path-exclude /usr/share/doc/*
 path-include /usr/share/doc/*/copyright
 path-exclude /usr/share/man/*
@@ -28,28 +30,36 @@ NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/man", 
 
 def ensure(buildah: Buildah, mirror: str, progress: Progress, anew: bool) -> str:
     """The base image's name, when it is there."""
-    if anew or not buildah.has(IMAGE):
+    if anew or not buildah.has(DEBIAN):
         root = buildah.storage.parent / "base"
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
+        step = progress.step("a base of Debian packages", "one to two minutes, once")
         try:
-            step = progress.step("a base of Debian packages", "one to two minutes, once")
             _bootstrap(root, mirror)
             trim(root)
-            buildah.commit_folder(root, IMAGE)
-            step.done()
+            buildah.commit_folder(root, DEBIAN)
+        except BaseException:
+            step.failed()
+            raise
         finally:
             shutil.rmtree(root, ignore_errors=True)
+        step.done()
+    if anew or not buildah.has(IMAGE):
+        options = [f"--file={DOCKERFILE}", f"--build-arg=DEBIAN={DEBIAN}"]
+        buildah.build(DOCKERFILE.parent, "python", IMAGE, options, progress)
     return IMAGE
 
 
 def _bootstrap(root: Path, mirror: str) -> None:
     # in namespaces of its own: what it mounts and starts ends with it, also when it is killed
     command = [find("unshare"), "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private"]
-    command += [find("debootstrap"), "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(root), mirror]
+    command += [find("debootstrap"), "--variant=minbase", RELEASE, str(root), mirror]
     answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
-        said = "\n".join((answer.stdout + answer.stderr).splitlines()[-10:])
+        log = root / "debootstrap" / "debootstrap.log"
+        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else answer.stdout + answer.stderr
+        said = "\n".join(said.splitlines()[-LOG_TAIL_LINES:])
         raise ImageFailed(f"debootstrap made no base image from {mirror} (--mirror names another):\n{said}")
 
 
