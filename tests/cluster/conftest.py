@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.pods import restricted_namespace
-from tidemark_devcluster.build import ensure_versitygw
+from tidemark_devcluster.build import ensure_helm, ensure_versitygw
 from tidemark_devcluster.images.build import BuildOptions, Image, build_all
 from tidemark_devcluster.node import needs
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
@@ -91,6 +92,12 @@ def object_store(
     """An S3 server in the cluster, with one bucket."""
     packed = tmp_path_factory.mktemp("versitygw") / "image.tar"
     return install(node, ensure_versitygw(os.environ, progress), images["operator"].name, packed)
+
+
+@pytest.fixture(scope="session")
+def helm(node: OneNode, progress: Progress, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    """helm, speaking to the node."""
+    return Helm(ensure_helm(os.environ, progress), node, tmp_path_factory.mktemp("helm"))
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+"""The chart on a node: installed, at work, and gone again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import pods
+from tests.cluster.helm import Helm
+from tidemark_devcluster.node.cluster import OneNode
+
+OF_THE_RELEASE = "--selector=app.kubernetes.io/instance=tidemark"
+NAMESPACED = "deployments,services,pods,serviceaccounts,configmaps,secrets,roles,rolebindings,networkpolicies"
+
+
+@pytest.fixture
+def installed(helm: Helm, namespace: str) -> Iterator[str]:
+    """The namespace of a release that is ready: of the images built from this checkout."""
+    helm.install(namespace, f"watchNamespaces={{{namespace}}}")
+    yield namespace
+    helm.uninstall(namespace)
+
+
+def test_operator_and_planner_become_ready_under_restricted(node: OneNode, installed: str) -> None:
+    """As the chart makes them, with the images' own entry points; nothing of them is started twice."""
+    for one in pods.get(node, installed, "pods", OF_THE_RELEASE)["items"]:
+        assert [status["restartCount"] for status in one["status"]["containerStatuses"]] == [0]
+    leases = pods.get(node, installed, "leases")["items"]
+    assert any(lease["spec"].get("holderIdentity") for lease in leases)
+
+
+def test_uninstalling_leaves_the_definitions_alone(node: OneNode, helm: Helm, namespace: str) -> None:
+    """They are kept, or all resources of all users would go with them."""
+    helm.install(namespace)
+    helm.uninstall(namespace)
+    assert pods.get(node, namespace, NAMESPACED, OF_THE_RELEASE)["items"] == []
+    assert pods.get(node, namespace, "clusterroles,clusterrolebindings", OF_THE_RELEASE)["items"] == []
+    kept = pods.get(node, namespace, "customresourcedefinitions", OF_THE_RELEASE)["items"]
+    assert {one["spec"]["group"] for one in kept} == {"compute.tidemark.dev"}
