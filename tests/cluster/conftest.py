@@ -27,6 +27,7 @@ from tidemark_devcluster.node.cluster import OneNode
 from tidemark_devcluster.progress import Progress
 
 TEST_SECONDS = 3600
+OF_THIS_FOLDER = pytest.StashKey[bool]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,13 +39,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[OF_THIS_FOLDER] = any(item.get_closest_marker("node") for item in session.items)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last line of all: how many passed, how many did not."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and not hasattr(config, "workerinput"):
-        count = {outcome: len(reporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error", "skipped")}
-        skipped = f", {count['skipped']} skipped" if count["skipped"] else ""
-        print(f"{count['passed']} passed, {count['failed'] + count['error']} failed{skipped}", flush=True)
+    if reporter is None or not config.stash.get(OF_THIS_FOLDER, False):
+        return
+    passed, failed, errors, skipped = (
+        len(reporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error", "skipped")
+    )
+    left_out = f", {skipped} skipped" if skipped else ""
+    print(f"{passed} passed, {failed + errors} failed{left_out}", flush=True)
 
 
 @pytest.fixture(scope="session")
