@@ -27,6 +27,8 @@ from tidemark_operator.resources.instance_conditions import SecretTrouble
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 5.0
+AGAIN_SECONDS = 1.0
+"""While one is of no use."""
 NEEDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -42,7 +44,7 @@ class StoreSecrets:
         """Until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(AGAIN_SECONDS if self._troubles else LOOK_SECONDS)
 
     async def look(self) -> None:
         """Brings all folders up to date, and removes those that no instance names any more."""
