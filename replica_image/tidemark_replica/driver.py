@@ -217,7 +217,7 @@ class DataflowDriver:
             self._let_go()
             self._backoff.reset()
             LOG.debug("dataflow %s: stepped over [%s, %s)", self._dataflow.description.name, lower, rendered.frontier)
-            self._around.metrics.step(time.monotonic() - began)
+            self._around.metrics.step(time.monotonic() - began, outcome.cold_reads)
             self._working.step(time.monotonic() - began)
             self._take(outcome, rendered.frontier, errors)
             self._tell_errors(rendered, errors)

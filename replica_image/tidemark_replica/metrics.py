@@ -30,6 +30,9 @@ class Metrics:
         self._commands = Counter("tidemark_replica_commands", "Commands received", ["kind"], **own)
         self._responses = Counter("tidemark_replica_responses", "Responses sent", ["kind"], **own)
         self._steps = Histogram("tidemark_replica_step_seconds", "Steps committed", buckets=STEP_BUCKETS, **own)
+        self._cold_reads = Counter(
+            "tidemark_replica_cold_reads", "Files of state that the process of a step had not open", **own
+        )
         self._hydrations = Counter("tidemark_replica_hydrations", "Dataflows hydrated", **own)
         self._collections = Gauge("tidemark_replica_collections", "Exports installed", ["hydrated"], **own)
         self._peeks = Gauge("tidemark_replica_peeks", "Peeks not yet answered", **own)
@@ -47,8 +50,9 @@ class Metrics:
     def response(self, response: Response) -> None:
         self._responses.labels(type(response).__name__).inc()
 
-    def step(self, seconds: float) -> None:
+    def step(self, seconds: float, cold_reads: int) -> None:
         self._steps.observe(seconds)
+        self._cold_reads.inc(cold_reads)
 
     def hydrated(self) -> None:
         self.hydrations += 1

@@ -6,6 +6,7 @@ The dataflow itself is `render.contract.SteppedDataflow`: steps that are planned
 from __future__ import annotations
 
 import threading
+from functools import cached_property
 from pathlib import Path
 
 from tidemark_protocol.check import check_dataflow
@@ -16,6 +17,7 @@ from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
+from tidemark_replica.render.homes import Homes
 from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.spark_session import SparkHolder
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -49,12 +51,18 @@ class Renderer:
                 imported,
                 arrow=self._arrow,
                 workers=self._workers,
+                homes=self._homes,
             )
         except (PlanNotAllowed, NotRendered) as error:
             raise DataflowRefused(str(error)) from error
         with self._lock:
             self._indexes.update(rendered.indexes)
         return rendered
+
+    @cached_property
+    def _homes(self) -> Homes | None:
+        """Of the dataflows, once Spark has started."""
+        return Homes.of(self._spark.get())
 
     def arrangements(self) -> tuple[Manifest, ...]:
         """Of all dataflows, as they are now; from any thread."""

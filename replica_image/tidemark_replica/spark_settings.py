@@ -13,6 +13,9 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # A step goes to its home if there is room, and else anywhere at once: what it finds open there is worth less than a
+    # wait, which would end with the next of Spark's looks, one a second (render/homes.py, docs/performance.md).
+    "spark.locality.wait": "0",
     # What follows keeps failing expressions failing where they stand, and nowhere else (docs/rendering.md).
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",

@@ -31,6 +31,7 @@ from tidemark_replica.render import runner as runner_module
 from tidemark_replica.render import stage as stage_module
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.frames import StageFrame, pipelines_of
+from tidemark_replica.render.homes import Home
 from tidemark_replica.render.pipeline import Pipeline
 from tidemark_replica.render.runner import Work, believed
 from tidemark_replica.render.shapes import Exchanging, Shapes
@@ -52,7 +53,7 @@ class InProcessRunner:
     jobs = 0
     stage: type[Stage] = Stage
 
-    def __init__(self, session: Any, tag: str, shapes: Shapes) -> None:
+    def __init__(self, session: Any, tag: str, shapes: Shapes, home: Home) -> None:
         self.shapes = shapes
 
     def begin(self) -> None:

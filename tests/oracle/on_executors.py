@@ -4,10 +4,13 @@ driver JVM ── executor 1 (killed while a task hangs in it)
            └─ executor 2 (the task is run again here)
 
 agree      cases of the oracle
+at_home    steps of several dataflows land where their state is open (`at_home`)
+lost       the home of some of them dies
 survive    a small step, one task: the executor that has it dies
 exchange   a large delta, exchanged among both: one of them dies as it reads
 
-What happened is said on standard output; what the JVMs say while they end is of no interest.
+Several, parted by commas, are done one after the other by one driver. What happened is said on standard output; what
+the JVMs say while they end is of no interest.
 """
 
 from __future__ import annotations
@@ -18,10 +21,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.at_home import at_home, lost
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
@@ -41,8 +46,9 @@ SURVIVE = "join after reduce"
 
 def main(what: str, folder: Path) -> None:
     spark = start_spark("local-cluster[2,1,1024]", "1g", folder)
-    {"agree": agree, "survive": survive, "exchange": partial(exchange, "reading")}[what](spark, folder)
-    print("done", flush=True)
+    for part in what.split(","):
+        PARTS[part](spark, folder / part)
+        print("done:", part, flush=True)
     spark.stop()
 
 
@@ -112,6 +118,15 @@ def check_files(made: World) -> None:
     made.store.sweep(())
     left = {str(p.relative_to(made.store.directory)) for p in made.store.directory.glob("*/*") if p.is_file()}
     assert left == named, left ^ named
+
+
+PARTS: Mapping[str, Callable[[Any, Path], None]] = {
+    "agree": agree,
+    "at_home": at_home,
+    "lost": lost,
+    "survive": survive,
+    "exchange": partial(exchange, "reading"),
+}
 
 
 def jvm_of(spark: Any) -> int:

@@ -213,7 +213,8 @@ class BatchCache:
         self._random_access = random_access
         self._open: OrderedDict[str, tuple[Segment, ...]] = OrderedDict()
         self._small = SmallBatches()
-        self._misses = 0
+        self.opened = 0
+        """How many batches it had to open so far: cold reads."""
 
     def segments(self, ref: BatchRef, layout: Layout) -> tuple[Segment, ...]:
         """The batch's segments, mapped now or before."""
@@ -221,8 +222,8 @@ class BatchCache:
         if found is not None:
             self._open.move_to_end(ref.file)
             return found
-        self._misses += 1
-        if self._misses % 64 == 0:
+        self.opened += 1
+        if self.opened % 64 == 0:
             self._let_go_of_deleted()
         segments = open_batch(self._directory, ref, layout, random_access=self._random_access)
         self._add(ref.file, segments)

@@ -9,8 +9,8 @@ Every collection inside a dataflow is one tagged stream: `c0 ... cn-1, __time, _
 
 Reading order: `contract` (how it is driven), `scalar` and `mfp` (expressions that cannot fail a job), `pipeline`,
 `frames` and `flow` (Python calls and Catalyst between them), `lower*` and `reduce`, `fragments` (a plan cut into jobs),
-`prepare`, `stage`, `slots` and `leaves` (in the workers), `description`, `runner`, `spark_runner`, `run`, `dataflow`
-(a step), `peek`.
+`prepare`, `stage`, `slots` and `leaves` (in the workers), `description`, `runner`, `spark_runner`, `homes`, `run`,
+`dataflow` (a step), `peek`.
 """
 
 from tidemark_replica.render.build import build

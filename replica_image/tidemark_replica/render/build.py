@@ -16,6 +16,7 @@ from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
+from tidemark_replica.render.homes import Home, Homes
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
 from tidemark_replica.render.merging import Merging
@@ -37,13 +38,14 @@ def build(
     workers: StepWorkers | None = None,
     rows_most: float = ROWS_MOST,
     exchanging: Exchanging | None = None,
+    homes: Homes | None = None,
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
     `indexes` are the imported ones, by the import's id; `arrow` False leaves every expression
     to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at most
     `rows_most` updates; without them every step is Spark jobs. `exchanging` says when those have several tasks, by
-    default as many as Spark has cores for.
+    default as many as Spark has cores for; `homes` where those that have one task prefer to be.
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
@@ -52,7 +54,8 @@ def build(
     prepared = [_prepared(session, f) for f in fragments.fragments]
     layouts = {**fragments.arrangements, **{i.arrangement: i.layout for i in arranged.values()}}
     exchanging = exchanging or Exchanging(session.sparkContext.defaultParallelism)
-    spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging))
+    home = Home(homes, description.name)
+    spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging), home)
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
     merging = Merging(session, store, folder)
     folder.mkdir(parents=True)  # only now, when nothing can be refused any more

@@ -87,6 +87,8 @@ class StepOutcome:
     """How many Spark jobs it took."""
     spent: Mapping[int, int] = field(default_factory=dict)
     """By operator, the microseconds that it worked."""
+    cold_reads: int = 0
+    """How many batches its processes had to open, as they had neither opened nor written them before."""
 
     @property
     def batches(self) -> Iterator[BatchRef]:

@@ -153,9 +153,9 @@ class RenderedDataflow:
         finally:
             self.running, self._progress = None, None
             self._runner.end()
-        return StepOutcome(
-            step, done.written, tuple(done.merges), self._deltas(step, done.published), folder, done.jobs, done.spent
-        )
+        deltas = self._deltas(step, done.published)
+        merges = tuple(done.merges)
+        return StepOutcome(step, done.written, merges, deltas, folder, done.jobs, done.spent, done.cold_reads)
 
     def progress(self) -> Progress | None:
         """How far the hydration under way is; None while there is none. On any thread; reads a few small files."""

@@ -124,6 +124,8 @@ class Report:
     published: Mapping[str, Published]
     fed_back: tuple[FedBack, ...] = ()
     spent: Spent = Spent()
+    cold_reads: int = 0
+    """How many batches were opened for it: those that its process had not opened, or not written, before."""
 
     def write(self, folder: Path, stage: str, share: int = 0) -> None:
         value = {
@@ -133,6 +135,7 @@ class Report:
             "published": {name: [p.files, p.rows, p.times] for name, p in self.published.items()},
             "fed_back": [[f.name, f.file, f.iterations] for f in self.fed_back],
             "spent": self.spent.to_json(),
+            "cold_reads": self.cold_reads,
         }
         path = folder / report_name(stage, share, self.attempt)
         draft = f"{path}.tmp"  # an attempt is cut short at any time, and others look for reports meanwhile
@@ -146,7 +149,8 @@ class Report:
         merges = tuple(map(_merge_from_json, value["merges"]))
         published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
         fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
-        return Report(value["attempt"], written, merges, published, fed_back, Spent.from_json(value["spent"]))
+        spent, cold_reads = Spent.from_json(value["spent"]), value["cold_reads"]
+        return Report(value["attempt"], written, merges, published, fed_back, spent, cold_reads)
 
 
 def report_name(stage: str, share: int, attempt: int | str) -> str:

@@ -56,6 +56,7 @@ class StepRun:
         self._progress: HydrationProgress | None = None
         self._operators = operators
         self.spent: Counter[int] = Counter()
+        self.cold_reads = 0
 
     def watch(self, progress: HydrationProgress) -> None:
         """What becomes of it is to be told."""
@@ -87,6 +88,7 @@ class StepRun:
 
         report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, begins))
         self.spent.update(self._operators.counted(shape, report.spent))
+        self.cold_reads += report.cold_reads
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
@@ -104,7 +106,9 @@ class StepRun:
         def run(at: int, description: Path) -> Report:
             part = prepared.parts[at]
             what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
-            return self._runner.run(Work(part, description, rows, 0, self._at_once, what))
+            report = self._runner.run(Work(part, description, rows, 0, self._at_once, what))
+            self.cold_reads += report.cold_reads
+            return report
 
         fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
         began = perf_counter()

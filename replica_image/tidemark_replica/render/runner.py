@@ -146,4 +146,5 @@ def _together(reports: Sequence[Report]) -> Report:
             published[name] = published[name].and_(part) if name in published else part
     merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
     spent = reduce(Spent.and_, (report.spent for report in reports))
-    return Report(reports[0].attempt, written, merges, published, fed_back, spent)
+    cold_reads = sum(report.cold_reads for report in reports)
+    return Report(reports[0].attempt, written, merges, published, fed_back, spent, cold_reads)

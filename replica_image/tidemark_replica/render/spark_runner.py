@@ -12,8 +12,9 @@ from typing import Any
 from tidemark_replica.render.description import PROPERTY, Report
 from tidemark_replica.render.errors import StepCancelled, StepFailed
 from tidemark_replica.render.frames import pipelines_of
+from tidemark_replica.render.homes import Home
 from tidemark_replica.render.runner import Work, believed
-from tidemark_replica.render.shapes import Shapes
+from tidemark_replica.render.shapes import Shape, Shapes
 
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _CANCEL_SECONDS = 0.05
@@ -22,8 +23,8 @@ _CANCEL_SECONDS = 0.05
 class SparkRunner:
     """Runs prepared plans for one dataflow; see `runner.Runner`."""
 
-    def __init__(self, session: Any, tag: str, shapes: Shapes) -> None:
-        self._context, self._tag, self._shapes = session.sparkContext, tag, shapes
+    def __init__(self, session: Any, tag: str, shapes: Shapes, home: Home) -> None:
+        self._context, self._tag, self._shapes, self._home = session.sparkContext, tag, shapes, home
         self._idle = threading.Event()
         self._idle.set()
         self._cancelled = threading.Event()
@@ -49,7 +50,7 @@ class SparkRunner:
         self.jobs += 1
         shape = self._shapes.of(work)
         work.begins(shape.stage, shape.tasks)
-        self._run(work, shape.plan)
+        self._run(work, shape)
         return believed(work.description.parent, pipelines_of(shape.stage), work.what, shape.tasks)
 
     def cancel(self) -> None:
@@ -61,7 +62,7 @@ class SparkRunner:
         self._ended = True
         self.cancel()
 
-    def _run(self, work: Work, plan: Any) -> None:
+    def _run(self, work: Work, shape: Shape) -> None:
         what = work.what
         if self._cancelled.is_set():
             raise StepCancelled(f"{what} was cancelled")
@@ -69,7 +70,7 @@ class SparkRunner:
         context.setLocalProperty(PROPERTY, str(work.description))
         context.addJobTag(self._tag)
         try:
-            plan.execute().count()
+            self._home.of(shape.plan.execute(), shape.tasks).count()
         except Exception as cause:
             if self._cancelled.is_set():
                 raise StepCancelled(f"{what} was cancelled") from cause

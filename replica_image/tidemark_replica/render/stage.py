@@ -79,6 +79,7 @@ class Stage:
         self._folder, self._attempt, self._slots = description.parent, attempt, slots
         self._description = Description.read(description)
         self._context = _context(self._description, description, share)
+        self._open = self._context.cache.opened
         self._looked = time.monotonic()
         self._published: dict[str, Published] = {}
         self._spools: dict[str, Path] = {}
@@ -135,16 +136,16 @@ class Stage:
         self.finish(name).write(self._folder, name, self._context.share.index)
 
     def finish(self, name: str) -> Report:
-        """Merge what a step merges itself, and say what was written, and how long the operators of stage `name` were at
-        work."""
+        """Merge what a step merges itself, and say what was written, how long the operators of stage `name` were at
+        work, and how many batches were not open yet."""
         self._slots.finish()
         done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
         merges = list(own_merges(self._context, self._description.busy, done, self._clock))
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
-        spent = self._clock.spent(name)
-        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent)
+        spent, cold_reads = self._clock.spent(name), self._context.cache.opened - self._open
+        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent, cold_reads)
 
     def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
         return self._slots.read(node.slot)

@@ -1,0 +1,52 @@
+"""Which executor is a dataflow's home."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tidemark_replica.render.homes import Executor, Homes, home_of
+
+NAMES = [f"namespace/view{number}" for number in range(3000)]
+FIVE = [Executor(str(number), "10.0.0.1") for number in range(5)]
+
+
+def test_every_executor_has_its_share() -> None:
+    """Of 3,000 dataflows, 600 each but for chance."""
+    at = Counter(home_of(name, FIVE) for name in NAMES)
+    assert set(at) == set(FIVE)
+    assert all(500 < members < 700 for members in at.values()), at
+
+
+def test_who_is_at_home_elsewhere_stays_when_an_executor_goes() -> None:
+    """And those of the one that went are spread over all that are left."""
+    gone, *left = FIVE
+    moved: Counter[Executor | None] = Counter()
+    for name in NAMES:
+        before, after = home_of(name, FIVE), home_of(name, left)
+        if before == gone:
+            moved[after] += 1
+        else:
+            assert after == before
+    assert set(moved) == set(left)
+
+
+def test_one_that_comes_takes_from_the_others_and_nobody_else_moves() -> None:
+    """In whatever order they are told."""
+    *before, come = FIVE
+    after = {name: home_of(name, FIVE[::-1]) for name in NAMES}
+    assert all(home in (come, home_of(name, before)) for name, home in after.items())
+    assert come in after.values()
+
+
+def test_without_executors_there_is_no_home() -> None:
+    """As long as none has come."""
+    assert home_of("view", []) is None
+
+
+@pytest.mark.spark
+def test_in_the_drivers_own_process_nothing_has_a_home(spark: Any) -> None:
+    """And nothing is asked at any step."""
+    assert Homes.of(spark) is None
