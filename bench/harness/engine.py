@@ -26,6 +26,7 @@ from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, errors, row_columns
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
+from tidemark_replica.render.homes import Homes
 from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -87,9 +88,10 @@ class View:
         workers: StepWorkers | None = None,
         rows_most: float = ROWS_MOST,
         exchanging: Exchanging | None = None,
+        homes: Homes | None = None,
     ) -> None:
         """`workers` take small steps, as in a replica; without them every step is Spark jobs. `exchanging`: when these
-        have several tasks, if not as in a replica."""
+        have several tasks, if not as in a replica; `homes`: where those in one task prefer to be."""
         self._sources = {GlobalId(name): source for name, source in sources.items()}
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
@@ -101,10 +103,11 @@ class View:
             workers=workers,
             rows_most=rows_most,
             exchanging=exchanging,
+            homes=homes,
         )
         self._as_of = description.as_of
-        self.jobs = 0
-        """Spark jobs of the last step."""
+        self.jobs, self.cold_reads = 0, 0
+        """Of the last step: Spark jobs, and files of state that had to be opened."""
         (self._index,) = self._dataflow.indexes.values()
 
     def hydrate(self) -> StepTimes:
@@ -148,7 +151,7 @@ class View:
         self._dataflow.commit(outcome)
         marks.append(time.perf_counter())
         outcome.release()
-        self.jobs = outcome.jobs
+        self.jobs, self.cold_reads = outcome.jobs, outcome.cold_reads
         self._dataflow.compact(self._index.id, Frontier.at(upper - 1))
         return StepTimes(*((end - begin) * 1e3 for begin, end in pairwise(marks)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
+from tidemark_replica.render.homes import Homes
 from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -36,6 +37,8 @@ class Engine:
     """Updates of a step that they take."""
     exchanging: Exchanging | None = None
     """When a step has several tasks; None: as in a replica."""
+    homes: Homes | None = None
+    """Where the steps of a view of some name prefer to be."""
 
     @property
     def shape(self) -> str:
@@ -75,15 +78,16 @@ class Rounds:
 class Run:
     """One view under way over one world."""
 
-    def __init__(self, engine: Engine, world: World, query: Query, key: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, world: World, query: Query, key: tuple[str, ...] | None = None, name: str = "bench"
+    ) -> None:
         self.world, self.query = world, query
         home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        description = describe(engine.plan, query.sql, shards, world.now, key)
-        self.view = View(
-            engine.session, home, description, sources, engine.workers, engine.rows_most, engine.exchanging
-        )
+        description = replace(describe(engine.plan, query.sql, shards, world.now, key), name=name)
+        how = engine.workers, engine.rows_most, engine.exchanging, engine.homes
+        self.view = View(engine.session, home, description, sources, *how)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
         self.measured = Measured(query, engine.shape, world.label, hydration, rows)

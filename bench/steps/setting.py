@@ -65,11 +65,11 @@ class Setting:
 
 
 @contextmanager
-def setting(options: Options) -> Iterator[Setting]:
+def setting(options: Options, master: str = "local[2]") -> Iterator[Setting]:
     """A session and a planner for as long as the block lasts."""
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
         folder = Path(scratch)
-        spark, workers = SparkHolder(lambda: start_spark("local[2]", "1g", folder)), StepWorkers()
+        spark, workers = SparkHolder(lambda: start_spark(master, "1g", folder)), StepWorkers()
         try:
             with planner(folder) as plan:
                 task = Engine(spark.get(), plan)
