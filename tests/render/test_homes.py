@@ -10,7 +10,7 @@ import pytest
 from tidemark_replica.render.homes import Executor, Homes, home_of
 
 NAMES = [f"namespace/view{number}" for number in range(3000)]
-FIVE = [Executor(str(number), "10.0.0.1") for number in range(5)]
+FIVE = [Executor(str(number)) for number in range(5)]
 
 
 def test_every_executor_has_its_share() -> None:

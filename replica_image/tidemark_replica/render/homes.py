@@ -18,28 +18,19 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NewType
 
 LOOK_SECONDS = 1.0
 """How old it may be what is known of executors. One that has gone since costs no time: Spark prefers nothing then."""
 
 
-@dataclass(frozen=True)
-class Executor:
-    """As Spark calls it; one that is started in the place of another has an id of its own."""
-
-    id: str
-    host: str
-
-    @property
-    def location(self) -> str:
-        """In the words of Spark's preferred locations."""
-        return f"executor_{self.host}_{self.id}"
+Executor = NewType("Executor", str)
+"""Its id, as Spark has it; one that is started in the place of another has an id of its own."""
 
 
 def home_of(name: str, executors: Iterable[Executor]) -> Executor | None:
     """Whose home the executor is that has the greatest hash with the name (rendezvous hashing)."""
-    return max(executors, key=lambda e: blake2b(f"{name}/{e.id}".encode(), digest_size=8).digest(), default=None)
+    return max(executors, key=lambda e: blake2b(f"{name}/{e}".encode(), digest_size=8).digest(), default=None)
 
 
 class Homes:
@@ -82,18 +73,14 @@ class Homes:
         self._looked = time.monotonic()
 
     def _registered(self) -> list[Executor]:
-        """Those whose storage the driver knows: it forgets those that it has lost."""
-        known = self._context._jsc.sc().env().blockManager().master().getMemoryStatus().keysIterator()
-        found = []
-        while known.hasNext():
-            id = known.next()
-            if not id.isDriver():
-                found.append(Executor(id.executorId(), id.host()))
-        return found
+        """Those to which Spark's scheduler gives tasks."""
+        said: str = self._context._jsc.sc().getExecutorIds().mkString(",")
+        return [Executor(id) for id in said.split(",") if id]
 
     def _one_that_prefers(self, executor: Executor) -> Any:
+        """By its id. The host, which Spark would take next, is left out: nothing is open there."""
         jvm = self._context._jvm
-        locations = jvm.PythonUtils.toSeq([executor.location])
+        locations = jvm.PythonUtils.toSeq([f"executor_none_{executor}"])
         elements = jvm.PythonUtils.toSeq([jvm.scala.Tuple2(0, locations)])
         return self._context._jsc.sc().makeRDD(elements, jvm.scala.reflect.ClassTag.Any()).toJavaRDD()
 
