@@ -34,7 +34,7 @@ class TwoDataflows:
 
     def __init__(self, folder: Path, table: Table) -> None:
         self.loop = loop = Loop()
-        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
         around = loop.surroundings(self.renderer, session, folder)
         descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}

@@ -46,7 +46,7 @@ class Homes:
     def of(session: Any) -> Homes | None:
         """None where there are no executors but the driver."""
         context = session.sparkContext
-        return None if context._jsc.isLocal() else Homes(context)
+        return None if context.master == "local" or context.master.startswith("local[") else Homes(context)
 
     def executors(self) -> tuple[Executor, ...]:
         """That are there, or were a moment ago."""
