@@ -32,7 +32,7 @@ from bench.steps.setting import Options, Setting, setting
 from tests.bounds import until
 from tidemark_replica.render.homes import Homes, home_of
 from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.spark_session import SETTINGS
+from tidemark_replica.spark_settings import SETTINGS
 
 EXECUTORS, THREADS, EACH = 2, 4, 2
 WAIT = "spark.locality.wait"

@@ -5,7 +5,7 @@
     dataflow c ──> executor 1
 
 A wish, not a condition. Spark takes a task to the executor that its RDD prefers if there is room at that moment, and
-elsewhere at once if not (`spark.locality.wait`, see `spark_session`): state is in the store that all executors share.
+elsewhere at once if not (`spark.locality.wait`, see `spark_settings`): state is in the store that all executors share.
 A prepared plan prefers nothing, and is not planned anew for its home: its RDD is multiplied by an RDD of one element
 that does prefer, of which there is one for each executor. A job in several tasks has all executors for its home.
 """
