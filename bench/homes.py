@@ -71,6 +71,8 @@ def _figures(at: Setting) -> Figures:
             world.tick()
             measuring.one_by_one("anywhere", anywhere)
             measuring.one_by_one("at_home", at_home)
+        for number in range(options.warm_up + options.steps):
+            measuring.counts = number >= options.warm_up
             for wait in WAITS:
                 world.tick()
                 measuring.at_once("anywhere_at_once", anywhere)
