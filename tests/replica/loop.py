@@ -43,5 +43,5 @@ class Loop:
     def surroundings(self, renderer: Renderer, session: Any, folder: Path) -> Surroundings:
         """What drivers of dataflows are given; copies go below `folder`."""
         say = self.said.append
-        clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder))
+        clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         return Surroundings(renderer, self.handles, self.watch, self.jobs, self.jobs, say, Metrics(), clients)
