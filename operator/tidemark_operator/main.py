@@ -187,6 +187,7 @@ async def run(options: Options) -> int:
         try:
             if not await _leads(leadership, stop):
                 return 0
+            options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
             kube.fence = leadership.check
             tasks.start("leadership", leadership.keep())
             return await _lead(await _world(kube, options, leadership, fleet, identity), options, tasks, stop)

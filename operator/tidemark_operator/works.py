@@ -13,8 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import grpc
-
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import LEASES, ApiError, Kube
 from tidemark_operator.kube.leadership import LEASE
@@ -40,9 +38,16 @@ async def somebody_leads(kube: Kube, namespace: str) -> str:
 
 
 async def planner_answers(address: str) -> None:
-    """Cancelled by who gives up."""
-    async with grpc.aio.insecure_channel(address) as channel:
-        await channel.channel_ready()
+    """It takes a connection; what is said on one is for the operator alone. Cancelled by who gives up."""
+    host, _, port = address.rpartition(":")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            writer.close()
+            return
 
 
 async def check(kubeconfig: Path | None, namespace: str, planner: str, seconds: float) -> str:

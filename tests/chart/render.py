@@ -52,7 +52,6 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             "commonLabels": {"team": "data"},
             "commonAnnotations": {"contact": "data@example.com"},
             "operator": {
-                "image": {"digest": f"sha256:{'0123456789abcdef' * 4}"},
                 "podLabels": {"team": "other", "app.kubernetes.io/component": "mine"},
                 "podAnnotations": {"a": "b"},
                 "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
@@ -60,6 +59,8 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                     {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
                 ],
             },
+            "replica": {"image": {"digest": f"sha256:{'0123456789abcdef' * 4}"}},
+            "replicaNamespaces": ["team-b"],
             "metrics": {
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
                 "rules": {"enabled": True},

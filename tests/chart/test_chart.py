@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
+from tests.orchestrator.pods import SETTINGS, large
+from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
 from tidemark_operator.main import parse
+from tidemark_operator.orchestrator.kubernetes.driver import pod_template
+from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 
@@ -111,17 +116,48 @@ def test_each_container_is_bounded_and_only_who_asks_the_api_server_has_a_token(
 def test_services_budgets_and_policies_select_the_pods_they_are_for(case: str) -> None:
     """Whatever labels a user adds."""
     labels = {name: pod["metadata"]["labels"] for name, pod in zip(NAMES, pods(kept(case)), strict=True)}
+    roles = {ROLE: DRIVER}, {ROLE: EXECUTOR}
     for body in kept(case):
         selector = body.get("spec", {}).get("selector") or body.get("spec", {}).get("podSelector")
         if selector is None:
             continue
         wanted = selector.get("matchLabels", selector)
+        if wanted in roles:
+            continue  # pods of the operator's making
         component = body["metadata"]["labels"]["app.kubernetes.io/component"]
         chosen = [name for name, have in labels.items() if wanted.items() <= have.items()]
         assert chosen == [component], f"{body['kind']} {body['metadata']['name']}"
 
 
 NAMES = ("operator", "planner", "test")
+
+
+def test_policies_of_replicas_name_their_ports_and_roles() -> None:
+    """The pods are the operator's making, the policies the chart's."""
+    [container] = pod_template(large(), SETTINGS)["spec"]["containers"]
+    ports = {port["name"] for port in container["ports"]}
+    policies = {
+        b["spec"]["podSelector"]["matchLabels"][ROLE]: b["spec"]["ingress"]
+        for b in kept("watched")
+        if b["kind"] == "NetworkPolicy" and b["metadata"]["namespace"] == "team-b"
+    }
+
+    assert policies.keys() == {DRIVER, EXECUTOR}
+    assert {port["port"] for rule in policies[DRIVER] for port in rule["ports"]} == ports
+
+
+def test_the_planner_has_the_certificate_that_the_operator_makes() -> None:
+    """Both know it by name; mounted whole, so that it is renewed in the pod."""
+    planner = next(
+        pod["spec"] for pod in pods(kept("default")) if pod["spec"]["serviceAccountName"] == "tidemark-planner"
+    )
+    [container] = planner["containers"]
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "tls"]
+    [volume] = [each for each in planner["volumes"] if each["name"] == "tls"]
+
+    assert volume["secret"]["secretName"] == PLANNER
+    assert (mount["mountPath"], mount.get("subPath")) == (MOUNT_PATH, None)
+    assert f"--tls-dir={MOUNT_PATH}" in container["args"]
 
 
 def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
@@ -143,6 +179,8 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     assert options.lease_namespace == NAMESPACE
     assert options.namespaces == (("team-a", "team-b") if case == "confined" else ())
     assert options.planner == "tidemark-planner:7070"
+    image = {"watched": f"tidemark/replica@sha256:{'0123456789abcdef' * 4}"}.get(case, "tidemark/replica:0.1.0-dev")
+    assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else ())
     assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
     instance = options.default_instance
     assert (instance and (instance.namespace, instance.name, instance.location)) == (

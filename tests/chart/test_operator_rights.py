@@ -47,6 +47,7 @@ def log(rights: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     path, kubeconfig = tmp_path / "log", kubeconfig_of(rights, "tidemark-operator", tmp_path)
     options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(tmp_path / "state"), "--lease-namespace", NAMESPACE]
     options += ["--namespace", "team-a", "--namespace", "team-b", "--planner", "127.0.0.1:1"]
+    options += ["--orchestrator", "kubernetes", "--replica-image", "none"]
     options += ["--default-instance", "team-a/default", "--default-location", "/data"]
     with path.open("w") as output:
         operator = subprocess.Popen([sys.executable, "-m", "tidemark_operator", *options], stdout=output, stderr=output)

@@ -7,13 +7,18 @@ import pytest
 from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, rights
 from tests.chart.render import NAMESPACE, kept
 from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.certificates.names import AUTHORITY
+from tidemark_operator.certificates.names import PLANNER as PLANNER_SECRET
 
 __all__ = ["cluster", "rights"]
 
 pytestmark = pytest.mark.cluster
 
 OPERATOR, PLANNER, TEST = account("tidemark-operator"), account("tidemark-planner"), account("tidemark-test")
+DRIVER, EXECUTOR = account("tidemark-driver", "team-a"), account("tidemark-executor", "team-a")
+ALL = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
+OTHERS = ("secrets", "configmaps", "services", "persistentvolumeclaims")
 LEASE = "leases.coordination.k8s.io"
 
 
@@ -28,6 +33,19 @@ MAY = [
     *of(OPERATOR, ("update",), "/finalizers"),
     *(May(OPERATOR, verb, "controllerrevisions.apps") for verb in ("get", "list", "watch", "create", "delete")),
     May(OPERATOR, "create", "events.events.k8s.io"),
+    *(May(OPERATOR, verb, "statefulsets.apps") for verb in ("list", "create", "patch", "delete")),
+    *(May(OPERATOR, verb, "poddisruptionbudgets.policy") for verb in ("list", "create", "patch", "delete")),
+    *(May(OPERATOR, verb, kind) for verb in ("create", "patch") for kind in ("services", "configmaps")),
+    *(May(OPERATOR, verb, "secrets") for verb in ("get", "create", "update")),
+    May(OPERATOR, "list", "pods"),
+    May(OPERATOR, "create", "secrets", NAMESPACE),
+    *(
+        May(OPERATOR, verb, f"secrets:{name}", NAMESPACE)
+        for verb in ("get", "update")
+        for name in (AUTHORITY, PLANNER_SECRET)
+    ),
+    # what Spark's driver asks for, and what its executors do not
+    *(May(DRIVER, verb, "pods") for verb in ("create", "get", "list", "watch", "delete", "deletecollection")),
     May(OPERATOR, "create", LEASE, NAMESPACE),
     *(May(OPERATOR, verb, f"{LEASE}:tidemark-operator", NAMESPACE) for verb in ("get", "update")),
     # asked for with defaultInstance, where it is to be and nowhere else
@@ -39,10 +57,23 @@ MAY_NOT = [
     *of(OPERATOR, ("update", "delete", "deletecollection")),
     *of(OPERATOR, ("get", "list", "watch"), namespace="default"),
     *of(OPERATOR, ("get", "create"), "/data"),
-    *(May(OPERATOR, verb, "secrets") for verb in ("get", "list", "watch", "create", "patch")),
+    *(May(OPERATOR, verb, "secrets") for verb in ("list", "watch", "patch", "delete", "deletecollection")),
+    *(May(OPERATOR, verb, kind) for verb in ("get", "list", "delete") for kind in ("configmaps", "services")),
     *(May(OPERATOR, verb, "pods") for verb in CHANGES),
     *(May(OPERATOR, "create", f"pods/{sub}") for sub in ("exec", "attach", "portforward", "ephemeralcontainers")),
-    *(May(OPERATOR, verb, "secrets", NAMESPACE) for verb in ("get", "list")),
+    *(May(OPERATOR, verb, "secrets", NAMESPACE) for verb in ("get", "list", "update", "delete")),
+    *(May(OPERATOR, verb, "secrets", "team-c") for verb in ("get", "create")),
+    *(May(DRIVER, verb, "pods") for verb in ("update", "patch")),
+    *(May(DRIVER, verb, "pods", "team-b") for verb in ALL),
+    *(May(DRIVER, "create", f"pods/{sub}") for sub in ("exec", "attach", "eviction")),
+    *(
+        May(DRIVER, verb, kind)
+        for verb in ALL
+        for kind in ("secrets", "configmaps", "services", "persistentvolumeclaims")
+    ),
+    *of(DRIVER, ("get", "list")),
+    *(May(EXECUTOR, verb, kind) for verb in ALL for kind in ("pods", "secrets", "configmaps")),
+    *of(EXECUTOR, ("get", "list")),
     *(May(OPERATOR, verb, f"{LEASE}:other", NAMESPACE) for verb in ("get", "update", "delete")),
     May(OPERATOR, "delete", f"{LEASE}:tidemark-operator", NAMESPACE),
     May(OPERATOR, "create", "serviceaccounts/token", NAMESPACE),

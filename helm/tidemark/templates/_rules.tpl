@@ -17,5 +17,29 @@
   verbs: [get, list, watch, create, patch, update, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
+  # list: why a replica has no pod
+  verbs: [create, patch, list]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [list, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, configmaps]
   verbs: [create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  # certificates of replicas, which have names of their own; and what Spark authenticates by, which is only made
+  resources: [secrets]
+  verbs: [get, create, update]
+{{- end }}
+
+{{/* All that Spark's driver asks of the API server, found by taking verbs away. */}}
+{{- define "tidemark.driverRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create, get, list, watch, delete, deletecollection]
 {{- end }}
