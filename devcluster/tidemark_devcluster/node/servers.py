@@ -88,6 +88,8 @@ def controller_manager(binaries: NodeBinaries) -> Command:
         "--secure-port=0",
         f"--service-account-private-key-file={LAYOUT.service_account_key}",
         f"--root-ca-file={LAYOUT.certificate}",
+        # it makes this folder, elsewhere unless told
+        f"--flex-volume-plugin-dir={INSIDE}/kubelet/plugins",
         "--use-service-account-credentials=true",
         "--profiling=false",
     )
