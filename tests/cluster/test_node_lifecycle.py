@@ -15,6 +15,13 @@ from tidemark_devcluster.node import family, link
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.cluster import OneNode
 
+# where servers of Kubernetes and containerd keep things unless they are told otherwise
+ELSEWHERE = [
+    Path(path)
+    for path in ("/var/lib/kubelet", "/var/lib/cni", "/opt/containerd", "/usr/libexec/kubernetes")
+    if not Path(path).exists()
+]
+
 
 def traces(node: OneNode) -> list[str]:
     """What the host shows of a node: interfaces, mounts, cgroups, processes."""
@@ -24,7 +31,8 @@ def traces(node: OneNode) -> list[str]:
     listed = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
     processes = [line for line in listed.splitlines() if own in line]
     found = link.find_own(node.place)
-    return mounts + groups + processes + ([found.link] if found else [])
+    elsewhere = [str(path) for path in ELSEWHERE if path.exists()]
+    return mounts + groups + processes + elsewhere + ([found.link] if found else [])
 
 
 @pytest.fixture

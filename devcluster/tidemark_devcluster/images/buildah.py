@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_devcluster.errors import ImageFailed
+from tidemark_devcluster.layout import write_private
 from tidemark_devcluster.node.needs import find
 from tidemark_devcluster.progress import Progress
 
@@ -76,7 +77,12 @@ class Buildah:
             str(self.storage / "run"),
             "--storage-driver=overlay",
         ]
-        environment = dict(self.environ) | {"BUILDAH_ISOLATION": "chroot"}
+        settings = self.storage / "containers.conf"
+        if not settings.is_file():
+            self.storage.mkdir(parents=True, exist_ok=True)
+            # it makes this folder, for networks that builds of ours do not have, in /etc unless told otherwise
+            write_private(settings, f'[network]\nnetwork_config_dir = "{self.storage / "cni"}"\n')
+        environment = dict(self.environ) | {"BUILDAH_ISOLATION": "chroot", "CONTAINERS_CONF": str(settings)}
         with self.log.open("ab") as said:
             answer = subprocess.run(
                 [find("buildah"), *root, *arguments],
