@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidemark_operator.orchestrator.interface import Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.resources.pods import RESERVED
+from tidemark_replica.options import parse
 
 FIXTURES = Path(__file__).parent / "manifests"
 CASES = {"small": small(), "large": large()}
@@ -74,6 +76,22 @@ def test_only_drivers_of_executors_have_a_token() -> None:
     assert [spec["automountServiceAccountToken"] for spec in pods(large())] == [True, False]
     without = [body for body in manifests(large()) if body["kind"] != "Secret"]
     assert "spark-knows-it-by-this" not in json.dumps(without)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_replica_understands_what_its_pod_tells_it(case: str) -> None:
+    """The program's own reading of the arguments; Kubernetes fills in what is of the pod."""
+    (container,) = pods(CASES[case])[0]["containers"]
+    program, *arguments = container["args"]
+    fields = {each["name"] for each in container["env"] if "valueFrom" in each}
+    options = parse(arguments)
+    named = {name for _, value in options.spark_conf for name in re.findall(r"\$\((\w+)\)", value)}
+
+    assert program == "tidemark_replica"
+    assert options.tls is not None
+    assert dict(options.spark_conf) == executors.spark_conf(CASES[case], SETTINGS)
+    assert named <= fields
+    assert options.master == ("local[2]" if case == "small" else executors.MASTER)
 
 
 def test_without_executors_spark_is_told_nothing() -> None:
