@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidemark_operator.kube.client import INSTANCES, REPLICAS, Body, Resource
+from tidemark_operator.kube.client import INSTANCES, OURS, REPLICAS, Body, Resource
 from tidemark_operator.kube.objects import STATEFUL_SETS
 from tidemark_operator.orchestrator.interface import Owner
 from tidemark_operator.orchestrator.kubernetes import driver, executors
@@ -95,11 +95,12 @@ def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any]) 
 
 
 def _owned_by(resource: Resource, owner: Owner) -> dict[str, Any]:
+    """Who blocks the deletion of its owner needs a right on that: on our own kinds the operator has it."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "name": owner.name,
         "uid": owner.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
+        "blockOwnerDeletion": resource in OURS,
     }
