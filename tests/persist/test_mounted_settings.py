@@ -115,7 +115,6 @@ WRONG = {
     "secret": ({"AWS_SECRET_ACCESS_KEY": "x" * 40}, Trouble.DENIED),
     "user": ({"AWS_ACCESS_KEY_ID": "AKIANOBODY"}, Trouble.DENIED),
     "endpoint": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, Trouble.UNREACHABLE),
-    "name": ({"AWS_ENDPOINT_URL": "http://nowhere.invalid"}, Trouble.UNREACHABLE),
 }
 
 
