@@ -70,8 +70,14 @@ def launch_options(packages: Path) -> list[str]:
     """The options of the JVM that Spark's own launcher gives a driver, such as which modules to open."""
     home = packages / "pyspark"
     launcher = [JAVA, "-cp", f"{home}/jars/*", "org.apache.spark.launcher.Main", SUBMIT, "pyspark-shell"]
-    environment = {"PATH": os.environ["PATH"], "SPARK_HOME": str(home), "JAVA_HOME": "/opt/java"}
-    said = subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True).stdout
+    (core,) = (home / "jars").glob("spark-core_*.jar")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "SPARK_HOME": str(home),
+        "JAVA_HOME": "/opt/java",
+        "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
+    }
+    said = subprocess.run(launcher, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     words = [word.strip() for word in said.split("\0") if word.strip()]
     options = words[words.index("-cp") + 2 : words.index(SUBMIT)]
     return [option for option in options if not option.startswith("-Xmx")]
