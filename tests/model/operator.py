@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.model.replica import Shards, SimShard
+from tests.model.world import TABLES
 from tests.replica.plans import COLUMNS, copies, shard
 from tidemark_operator.catalogue.closure import as_replaced
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
@@ -212,6 +213,8 @@ class Operator:
                 raise Waiting("WaitingForInputs", spec.reads)
             source, imports = None, exporter.revision.description.index_exports[0].id
             reads = (Parent("Dataflow", spec.reads),)
+        elif spec.reads not in TABLES:  # dropped before this was planned, so that nobody knew of a reader
+            raise Waiting("WaitingForInputs", spec.reads)
         description = copies(
             f"{name}/{number}",
             0,
