@@ -30,6 +30,7 @@ from tidemark_replica.render import prepare
 from tidemark_replica.render.description import PROPERTY
 from tidemark_replica.render.pipeline import Pipeline
 from tidemark_replica.render.runner import Work
+from tidemark_replica.render.shapes import Shape
 from tidemark_replica.render.slots import Feed, Slots
 from tidemark_replica.render.spark_runner import SparkRunner
 from tidemark_replica.render.stage import Stage
@@ -107,12 +108,12 @@ def _together(steps: Steps) -> None:
 @contextmanager
 def _gathered(count: int) -> Iterator[None]:
     """Work is kept until there is so much of it; then it is one job."""
-    waiting: list[tuple[Work, Any]] = []
+    waiting: list[tuple[Work, Shape]] = []
     contexts: list[Any] = []
 
     def job() -> None:
         context = contexts[0]
-        plans = [plan.execute().toJavaRDD() for _, plan in waiting]
+        plans = [shape.plan.execute().toJavaRDD() for _, shape in waiting]
         rdds = context._gateway.new_array(context._jvm.org.apache.spark.api.java.JavaRDD, len(plans))
         for at, plan in enumerate(plans):
             rdds[at] = plan
@@ -122,8 +123,8 @@ def _gathered(count: int) -> Iterator[None]:
 
     meeting = threading.Barrier(count, job, WAIT_SECONDS)
 
-    def run(runner: SparkRunner, work: Work, plan: Any) -> None:
-        waiting.append((work, plan))
+    def run(runner: SparkRunner, work: Work, shape: Shape) -> None:
+        waiting.append((work, shape))
         contexts.append(runner._context)
         meeting.wait()
 
