@@ -87,8 +87,11 @@ def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Cal
         instance.flush()
         await replica.until(lambda: len(replica.streams[0]) > 4)
 
+        instance.replicas[R1].greeted_ms = 0
+        ended_ms = now_ms()
         getattr(replica, end)()
         await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert instance.replicas[R1].greeted_ms >= ended_ms
 
         first, second = (stream[0] for stream in replica.streams)
         assert isinstance(first, c.Hello)

@@ -10,7 +10,7 @@ import pytest
 from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at
 from tests.resources.manifests import body
 from tidemark_operator.fleet.running import RunningInstance
-from tidemark_operator.handlers.processes import BEHIND_MS, Processes, is_level
+from tidemark_operator.handlers.processes import BEHIND_MS, PATIENCE_MS, Processes, is_level
 from tidemark_operator.handlers.world import World as Handlers
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import REPLICAS
@@ -22,15 +22,21 @@ OLD, NEW = ReplicaId("r1.aaaaaaaa"), ReplicaId("r1.bbbbbbbb")
 FAR = 100_000
 
 
-def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId) -> bool:
+def running(world: World, *online: ReplicaId, since: int = 0) -> RunningInstance:
+    """Both shapes are to be reached; those online were greeted, the others are silent, `since`."""
+    replicas = {r: SimpleNamespace(online=r in online, silent_since_ms=since, greeted_ms=since) for r in (OLD, NEW)}
+    return cast(RunningInstance, SimpleNamespace(core=world.instance, online=online, replicas=replicas))
+
+
+def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId, now_ms: int = 0) -> bool:
     """Both with the same dataflow, each as far as it says."""
     world = World(upper=FAR)
     world.install()
-    world.connect(OLD, NEW)
+    world.connect(*online)
     for replica, time in ((OLD, old), (NEW, new)):
-        if time is not None:
+        if time is not None and replica in online:
             world.report(replica, time)
-    return is_level(cast(RunningInstance, SimpleNamespace(core=world.instance, online=online)), OLD, NEW)
+    return is_level(running(world, *online), OLD, NEW, now_ms)
 
 
 @pytest.mark.parametrize(
@@ -41,21 +47,54 @@ def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId) -> boo
         (at(FAR), at(FAR - BEHIND_MS - 1), False),
         (at(FAR), None, False),
         (at(FAR), at(300), False),
-        (None, at(400), True),
-        (None, None, True),
+        (at(300), at(400), True),
+        (at(300), None, True),
         (EMPTY, EMPTY, True),
         (EMPTY, at(FAR), False),
     ],
 )
 def test_level_is_all_that_the_old_one_has(old: Frontier | None, new: Frontier | None, expected: bool) -> None:
-    """Hydrated, and not far behind; what the old one has not hydrated itself is not waited for."""
+    """Hydrated, and not far behind; what the old one has not hydrated itself, and says so, is not waited for."""
     assert level(old, new, OLD, NEW) is expected
 
 
+def test_crash_of_the_operator_amid_a_surge_takes_nothing_over() -> None:
+    """The new shape is the first to answer, or the old one has not told the new operator yet what it has."""
+    assert not level(None, at(FAR), NEW)
+    assert not level(None, None, OLD, NEW)
+    assert not level(None, at(FAR), OLD, NEW, now_ms=PATIENCE_MS)
+
+
+def test_a_connection_that_breaks_for_a_moment_is_no_end_of_the_old_shape() -> None:
+    """After the last word of the old one, and until it has told everything anew, the new one waits."""
+    world = World(upper=FAR)
+    world.install()
+    world.connect(OLD, NEW)
+    world.report(OLD, at(FAR))
+
+    world.instance.disconnect(OLD)
+    assert not is_level(running(world, NEW), OLD, NEW, 1_000)
+    world.connect(OLD)
+    assert not is_level(running(world, OLD, NEW, since=2_000), OLD, NEW, 3_000)
+    world.report(OLD, at(FAR))
+    world.report(NEW, at(FAR))
+    assert is_level(running(world, OLD, NEW, since=2_000), OLD, NEW, 3_000)
+
+
+def test_an_old_shape_that_is_broken_for_good_holds_nothing_back() -> None:
+    """Nobody reads anything of what has been silent for long, and what it never tells of it does not have."""
+    assert level(None, None, NEW, now_ms=PATIENCE_MS + 1)
+    assert level(None, None, OLD, NEW, now_ms=PATIENCE_MS + 1)
+
+
 def test_one_that_does_not_answer_never_takes_over() -> None:
-    """And of an old one that does not answer nobody reads anything any more."""
-    assert not level(at(FAR), at(FAR), OLD)
-    assert level(at(FAR), None, NEW)
+    """Nor does one whose old shape nobody has tried to reach yet."""
+    unseen = World(upper=FAR)
+    unseen.connect(NEW)
+    alone = cast(RunningInstance, SimpleNamespace(core=unseen.instance, online=[NEW], replicas={}))
+
+    assert not level(at(FAR), at(FAR), OLD, now_ms=PATIENCE_MS + 1)
+    assert not is_level(alone, OLD, NEW, PATIENCE_MS + 1)
 
 
 def test_one_export_that_is_behind_holds_the_whole_replica_back() -> None:
@@ -64,12 +103,12 @@ def test_one_export_that_is_behind_holds_the_whole_replica_back() -> None:
     world.install()
     world.connect(OLD, NEW)
     world.report(OLD, at(FAR))
-    running = cast(RunningInstance, SimpleNamespace(core=world.instance, online=[OLD, NEW]))
+    both = running(world, OLD, NEW)
 
     world.report(NEW, at(FAR), INDEX)
-    assert not is_level(running, OLD, NEW)
+    assert not is_level(both, OLD, NEW, 0)
     world.report(NEW, at(FAR), VIEW)
-    assert is_level(running, OLD, NEW)
+    assert is_level(both, OLD, NEW, 0)
 
 
 def test_connections_follow_the_processes_that_are_there() -> None:

@@ -52,14 +52,15 @@ T = TypeVar("T")
 
 @dataclass
 class ReplicaState:
-    """What is known of a replica's connection. `silent_since_ms` 0: it answers. `recorded`: who is written down to be
-    hydrating there."""
+    """What is known of a replica's connection. `silent_since_ms` 0: it answers. `greeted_ms`: when it last began to.
+    `recorded`: who is written down to be hydrating there."""
 
     connection: ReplicaConnection
     task: asyncio.Task[None]
     wake: asyncio.Event
     online: bool = False
     silent_since_ms: int = 0
+    greeted_ms: int = 0
     description: Description | None = None
     last_error: str = ""
     recorded: tuple[str, ...] = ()
@@ -251,7 +252,7 @@ class RunningInstance:
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
             self.core.shards.described(shard)
-        state.recorded = self._listener.greeted(self, replica, description.incarnation)
+        state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
         self._notify(self.core.connect(replica, connection, now_ms(), state.recorded))
         self.core.dataflows.seed({c.id: bounded(c.write, now_ms()) for c in description.collections})

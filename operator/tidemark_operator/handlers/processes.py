@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 
 from tidemark_operator.controller.collection import Collection
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.reconcile_instance import align_replicas
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
@@ -28,14 +28,17 @@ LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 BEHIND_MS = 10_000
 """So far a new shape may be behind the old one when it takes over: both move with every tick, and are never level."""
+PATIENCE_MS = 60_000
+"""So long an old shape may be silent, as when its node restarts or the operator does, before it counts as out; and so
+long it may take to tell a new connection what it has."""
 Shapes = tuple[tuple[str, str], ...]
 
 
 class Processes:
-    """`changed` is called with the ComputeReplica whose processes are others than before."""
+    """`changed` is called with the ComputeReplica whose processes are others than before. `clock`: milliseconds."""
 
-    def __init__(self, world: World, changed: Callable[[Key], None]) -> None:
-        self._world, self._changed = world, changed
+    def __init__(self, world: World, changed: Callable[[Key], None], clock: Callable[[], int] = now_ms) -> None:
+        self._world, self._changed, self._clock = world, changed, clock
         self._seen: dict[Key, Shapes] = {}
 
     async def run(self) -> None:
@@ -64,23 +67,32 @@ class Processes:
         except ResourceError:
             return
         running = self._world.running(key.namespace, replica.instance)
-        if running is not None and is_level(running, replica_id(key.name, old), replica_id(key.name, new)):
+        before, after = replica_id(key.name, old), replica_id(key.name, new)
+        if running is not None and is_level(running, before, after, self._clock()):
             LOG.info("replica %s: shape %s takes the place of %s", key.path, new, old)
             self._world.orchestrator.take_over(uid)
 
 
-def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId) -> bool:
-    """Whether `new` answers and has all that `old` has; of an old one that does not answer nobody has anything."""
-    if new not in running.online:
+def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: int) -> bool:
+    """Whether `new` answers and has all that `old` has. What an old one has is not known before it has said so, to this
+    operator and on this connection; what it has not said for long, it does not have."""
+    before = running.replicas.get(old)
+    if new not in running.online or before is None:
         return False
-    if old not in running.online:
-        return True
-    return all(_is_as_far(collection, old, new) for collection in running.core.dataflows.collections())
+    if not before.online:
+        return now_ms - before.silent_since_ms > PATIENCE_MS
+    settled = now_ms - before.greeted_ms > PATIENCE_MS
+    return all(_is_as_far(collection, old, new, settled) for collection in running.core.dataflows.collections())
 
 
-def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId) -> bool:
+def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: bool) -> bool:
+    """`settled`: the old one has had its time to tell."""
     before, after = collection.replicas.get(old), collection.replicas.get(new)
-    if collection.dropped or before is None or not before.hydrated or before.write is None:
+    if collection.dropped:
+        return True
+    if before is None or before.input is None:  # the first report says where it is, hydrated or not
+        return settled
+    if not before.hydrated or before.write is None:
         return True
     if after is None or not after.hydrated or after.write is None:
         return False
