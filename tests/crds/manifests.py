@@ -49,6 +49,13 @@ def files(**table: Any) -> dict[str, Any]:
     return manifest("DataSource", spec)
 
 
+def files_in(path: str) -> dict[str, Any]:
+    """The same, of another directory."""
+    document = files()
+    document["spec"]["files"]["path"] = path
+    return document
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]]) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     spec = {"instance": "default", "views": [{"name": v, "sql": "SELECT 1 AS a"} for v in views], "exports": exports}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, SPECS, bent, files, long_form, manifest
+from tests.crds.manifests import ABSENT, SPECS, bent, files, files_in, long_form, manifest
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.instance import ComputeInstance
@@ -98,6 +98,12 @@ def test_a_wide_files_source_fits_the_cost_of_its_rules(kubectl: Kubectl) -> Non
 def test_values_at_the_edge_are_taken(changes: dict[str, Any], kubectl: Kubectl) -> None:
     """And read back by the view, whatever they are."""
     DataSource.parse(kubectl.create(bent("DataSource", changes)))
+
+
+@pytest.mark.parametrize("path", ["/tmp/in", "/data/etc", "/etcetera", "/running", "file:///var/lib/run"])
+def test_a_path_that_only_looks_like_the_pods_own_is_taken(path: str, kubectl: Kubectl) -> None:
+    """By schema and view alike."""
+    DataSource.parse(kubectl.create(files_in(path)))
 
 
 def test_as_of_is_exact_to_the_last_millisecond(kubectl: Kubectl) -> None:

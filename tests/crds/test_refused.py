@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, files, long_form, manifest
+from tests.crds.manifests import ABSENT, bent, files, files_in, long_form, manifest
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
 
 COLUMN = {"name": "a", "type": "INT"}
+OWN = ("/etc/tidemark/tls", "//etc", "file:///run/secrets", "/var/run/", "/scratch")
 
 REPLICAS = [
     (manifest("ComputeReplica", name="r" * 41), "metadata.name: .* must be at most 40 characters"),
@@ -74,6 +75,7 @@ SOURCES = [
     (bent("DataSource", {"suspend": "yes"}), "spec.suspend: "),
     (manifest("DataSource", name="a.b"), "metadata.name: .* must be a DNS label"),
     (manifest("DataSource", {"instance": "i", "files": {"path": "/in", "tables": []}}), "spec.files.tables: "),
+    *((files_in(path), "spec.files.path: .* is a folder of the pod itself") for path in OWN),
     (files(name="Flights"), r"spec.files.tables\[0\].name: .* should match"),
     (files(name="a_b"), r"spec.files.tables\[0\].name: .* should match"),
     (files(format="avro"), r"spec.files.tables\[0\].format: Unsupported value"),

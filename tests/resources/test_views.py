@@ -14,6 +14,7 @@ from tidemark_operator.resources.digest import spec_digest
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_protocol.own_folders import OWN_FOLDERS
 from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.settings import LogLevel
 from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
@@ -161,6 +162,38 @@ def test_what_csv_means_where_nothing_is_said_is_told_to_the_reader(
     assert isinstance(source, FilesSource)
 
     assert {option.name: option.value for option in source.tables[0].options} == told
+
+
+def read_from(path: str, below: str) -> dict[str, Any]:
+    return data_source({"files": {"path": path, "tables": [{"name": "t", "format": "csv", "path": below}]}})
+
+
+@pytest.mark.parametrize("path", ["/tmp/x", "/etcetera", "/data/etc", "/var/lib/tidemark", "/runs"])
+def test_files_are_read_from_anywhere_else(path: str) -> None:
+    """Names are compared whole, and from the root on."""
+    source = DataSource.parse(read_from(path, "etc")).source
+
+    assert isinstance(source, FilesSource)
+    assert source.tables[0].path == f"{path}/etc"
+
+
+@pytest.mark.parametrize(
+    ("path", "below", "said"),
+    [
+        *((f"{folder}/a", "b", f"spec.files.path: '{folder}/a' is in {folder}, whose files") for folder in OWN_FOLDERS),
+        ("/etc", "b", "spec.files.path: '/etc' is in /etc"),
+        ("//etc//x", "b", "spec.files.path: '//etc//x' is in /etc"),
+        ("file:///%65tc/x/", "b", "spec.files.path: '/etc/x' is in /etc"),
+        ("/var", "run/secrets", "spec.files.tables[0].path: '/var/run/secrets' is in /var/run"),
+        ("/var/", "/run/", "spec.files.tables[0].path: '/var//run' is in /var/run"),
+    ],
+)
+def test_must_never_read_the_pods_own_files(path: str, below: str, said: str) -> None:
+    """A namespace's editor would have the keys of certificates as rows."""
+    with pytest.raises(ResourceError) as error:
+        DataSource.parse(read_from(path, below))
+
+    assert said in str(error.value)
 
 
 BAD: list[tuple[type, dict[str, Any], str]] = [

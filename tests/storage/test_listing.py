@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.listing import FileVersion, KnownFiles, is_complete, list_files
+from tidemark_replica.storage.files.listing import (
+    FileVersion,
+    KnownFiles,
+    Listing,
+    is_complete,
+    list_files,
+    version_of,
+)
 
 
 def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
@@ -17,13 +24,60 @@ def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x\n")
     (tmp_path / "g.csv").mkdir()
 
-    assert [f.name for f in list_files(str(tmp_path), "*.csv")] == ["a.csv"]
+    assert names(list_files(str(tmp_path), "*.csv")) == ["a.csv"]
 
 
 def test_a_missing_directory_is_said_so(tmp_path: Path) -> None:
     """With its name."""
     with pytest.raises(SourceUnusable, match="nowhere"):
-        list(list_files(str(tmp_path / "nowhere"), "*"))
+        list_files(str(tmp_path / "nowhere"), "*")
+
+
+def names(listing: Listing) -> list[str]:
+    return sorted(file.name for file in listing.files)
+
+
+def test_must_never_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
+    """Nor one to a link that does; links within it are files like others, and so is what a linked directory holds."""
+    landing, secret = tmp_path / "landing", tmp_path / "landing-of-another" / "tls.key"
+    for folder in (landing / "..data", secret.parent):
+        folder.mkdir(parents=True)
+    secret.write_text("key\n")
+    (landing / "..data" / "inner").write_text("1\n")
+    (landing / "plain.csv").write_text("1\n")
+    (landing / "inner.csv").symlink_to("..data/inner")
+    (landing / "out.csv").symlink_to(secret)
+    (landing / "twice.csv").symlink_to("out.csv")
+    (landing / "up.csv").symlink_to("../landing-of-another/tls.key")
+    (tmp_path / "current").symlink_to(landing)
+
+    for directory in (landing, tmp_path / "current"):
+        listing = list_files(str(directory), "*.csv")
+        assert names(listing) == ["inner.csv", "plain.csv"]
+        assert sorted(listing.strays) == ["out.csv", "twice.csv", "up.csv"]
+
+
+def test_must_never_read_a_link_that_took_the_place_of_a_bound_file(tmp_path: Path) -> None:
+    """Though it is as long and as old."""
+    landing, secret = tmp_path / "landing", tmp_path / "tls.key"
+    landing.mkdir()
+    for path in (landing / "a.csv", secret):
+        path.write_text("1\n")
+        os.utime(path, ns=(7, 7))
+    [bound] = list_files(str(landing), "*").files
+    assert version_of(str(landing), "a.csv") == bound
+    (landing / "a.csv").unlink()
+    (landing / "a.csv").symlink_to(secret)
+
+    assert version_of(str(landing), "a.csv") is None
+
+
+def test_must_never_list_a_directory_that_leads_to_the_pods_own_files(tmp_path: Path) -> None:
+    """Whoever writes to a volume can make such a link in it."""
+    (tmp_path / "in").symlink_to("/etc")
+
+    with pytest.raises(SourceUnusable, match="it leads into /etc, whose files are the pod's own"):
+        list_files(str(tmp_path / "in"), "*")
 
 
 COMPLETE = {
@@ -72,7 +126,7 @@ def test_names_that_are_not_utf8_are_listed(tmp_path: Path) -> None:
     with open(path, "wb") as file:
         file.write(b"1\n")
     known = KnownFiles()
-    listed = list(list_files(str(tmp_path), "*.csv"))
+    listed = list_files(str(tmp_path), "*.csv").files
     known.add(listed)
 
     assert known.split(listed) == ([], 0)

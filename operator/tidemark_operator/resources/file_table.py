@@ -7,6 +7,7 @@ from enum import Enum
 from tidemark_operator.resources.columns import parse_columns
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
+from tidemark_operator.resources.locations import readable
 from tidemark_protocol.storage import FilesTable, Option
 
 
@@ -38,11 +39,11 @@ _OPTIONS = {
 def parse_file_table(fields: Fields, directory: str) -> FilesTable:
     """The table of one entry of `spec.files.tables`; its path is relative to `directory`."""
     format = fields.choice("format", FileFormat)
-    below = fields.text("path", "")
+    below = fields.text("path", "").rstrip("/")
     return FilesTable(
         name=fields.text("name"),
         format=format.value,
-        path=f"{directory}/{below.rstrip('/')}" if below else directory,
+        path=readable(fields.at("path"), f"{directory}/{below}") if below else directory,
         pattern=fields.text("pattern", "*"),
         columns=parse_columns(fields) if fields.has("columns") else None,
         options=_options(fields.child("options"), format),

@@ -2,6 +2,7 @@
 
 /var/lib/tidemark/  ->  /var/lib/tidemark        file:///data/a%20b  ->  /data/a b        for files and shards
 s3://bucket/tables/ ->  s3://bucket/tables                                                for shards alone
+/etc/tidemark/tls   ->  refused                                                           for files: they are the pod's
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
+from tidemark_protocol.own_folders import own_folder
 
 _S3 = "s3://"
 # what S3 calls safe: no such name means anything in a URL, so a location is the same in all tools
@@ -20,9 +22,18 @@ _SEGMENT = re.compile(r"[A-Za-z0-9!_.*()=-]+")
 
 def local_path(fields: Fields, name: str) -> str:
     """The path at `name`, without a slash at its end."""
-    text = fields.text(name)
+    text, at = fields.text(name), fields.at(name)
     need = "must be an absolute path or a file:/// URL (files are not read from object stores by this version)"
-    return _checked_path(fields.at(name), text, need)
+    return readable(at, _checked_path(at, text, need))
+
+
+def readable(at: str, path: str) -> str:
+    """The path, if files may be read there."""
+    if folder := own_folder(path):
+        raise InvalidValue(
+            at, f"{path!r:.200} is in {folder}, whose files are the pod's own; put files elsewhere, such as /data"
+        )
+    return path
 
 
 def shard_location(fields: Fields, name: str) -> str:

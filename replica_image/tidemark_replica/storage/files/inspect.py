@@ -31,7 +31,7 @@ def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ..
 
 def _inferred(session: SparkSession, table: FilesTable) -> tuple[Column, ...]:
     """The schema of the first file by name. Spark's inference for text, the footer for parquet."""
-    names = sorted(f.name for f in list_files(table.path, table.pattern) if f.size)
+    names = sorted(f.name for f in list_files(table.path, table.pattern).files if f.size)
     whole = next((n for n in names if is_complete(os.path.join(table.path, n), table.format)), None)
     if whole is None:
         raise SourceNotReady(

@@ -1,6 +1,7 @@
 """What lies in a directory, and which of it is new, settled and complete.
 
     listed ──► hidden or temporary?      left out, for good
+           ──► a link out of here?       left out, and told: who writes files must not say what else is read
            ──► known, same size and age? read already
            ──► known, but changed?       not read again; counted and told (`changed`)
            ──► changed since last look?  waits: someone is still writing
@@ -15,12 +16,13 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from tidemark_protocol.own_folders import own_folder
 from tidemark_replica.storage.errors import SourceUnusable
 
 Hashes = npt.NDArray[np.uint64]
@@ -39,12 +41,23 @@ class FileVersion:
     modified_ns: int
 
 
-def list_files(directory: str, pattern: str) -> Iterator[FileVersion]:
+@dataclass(frozen=True)
+class Listing:
+    files: list[FileVersion] = field(default_factory=list)
+    strays: list[str] = field(default_factory=list)
+    """Names of symbolic links that lead out of the directory."""
+
+
+def list_files(directory: str, pattern: str) -> Listing:
     """The files of the directory that match the pattern, but for hidden and unfinished ones. Raises SourceUnusable."""
+    root, listing = _root_of(directory), Listing()
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if not _is_candidate(entry.name, pattern):
+                    continue
+                if entry.is_symlink() and _leads_out(root, entry.path):
+                    listing.strays.append(entry.name)
                     continue
                 try:
                     if not entry.is_file():
@@ -52,18 +65,34 @@ def list_files(directory: str, pattern: str) -> Iterator[FileVersion]:
                     stat = entry.stat()
                 except FileNotFoundError:
                     continue  # removed while we looked
-                yield FileVersion(entry.name, stat.st_size, stat.st_mtime_ns)
+                listing.files.append(FileVersion(entry.name, stat.st_size, stat.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise SourceUnusable(f"cannot list {directory}: {error.strerror}") from None
+    return listing
 
 
 def version_of(directory: str, name: str) -> FileVersion | None:
-    """The file as it is now; None when it is gone."""
+    """The file as it is now; None when it is gone, also where a link out of the directory took its place."""
+    path = os.path.join(directory, name)
     try:
-        stat = os.stat(os.path.join(directory, name))
+        stat = os.stat(path)
     except FileNotFoundError:
         return None
+    if os.path.islink(path) and _leads_out(_root_of(directory), path):
+        return None
     return FileVersion(name, stat.st_size, stat.st_mtime_ns)
+
+
+def _root_of(directory: str) -> str:
+    """Where it really is; it may be a link itself, but not to the pod's own files. Raises SourceUnusable."""
+    root = os.path.realpath(directory)
+    if folder := own_folder(root):
+        raise SourceUnusable(f"cannot list {directory}: it leads into {folder}, whose files are the pod's own")
+    return root
+
+
+def _leads_out(root: str, link: str) -> bool:
+    return not os.path.realpath(link).startswith(f"{root}/")
 
 
 def is_complete(path: str, format: str) -> bool:

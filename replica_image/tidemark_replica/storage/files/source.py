@@ -116,8 +116,10 @@ class FilesIngestion:
 
     def _settled(self, table: FilesTable) -> list[FileVersion]:
         """The files to bind now, oldest first, at most `max_files_per_tick`."""
-        listed = list(list_files(table.path, table.pattern))
-        new, self._changed[table.name] = self._known[table.name].split(listed)
+        listing = list_files(table.path, table.pattern)
+        for name in listing.strays:
+            self._waiting[name] = "not read, it is a link out of its directory"
+        new, self._changed[table.name] = self._known[table.name].split(listing.files)
         before = self._last_seen[table.name]
         self._last_seen[table.name] = {f.name: f for f in new}
         settled: list[FileVersion] = []
