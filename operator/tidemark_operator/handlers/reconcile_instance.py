@@ -1,7 +1,8 @@
 """ComputeInstance and ComputeReplica: which processes run, and which are connected to which instance.
 
 The processes that should run are computed from all ComputeReplicas at once, so a replica whose resource is gone, whose
-instance is gone, or that is suspended is stopped, whatever event was missed.
+instance is gone, or that is suspended is stopped, whatever event was missed. What is there, but not in a way that this
+version can read, is left as it is: nobody has asked for its end.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
-from tidemark_operator.orchestrator.interface import replica_id
+from tidemark_operator.orchestrator.interface import replica_id, resource_of
 from tidemark_operator.resources.errors import ResourceError
+from tidemark_operator.resources.meta import Meta
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ReplicaId
@@ -29,9 +31,9 @@ async def reconcile_instance(world: World, key: Key) -> None:
 def prepare_instance(world: World, key: Key) -> None:
     """The instance is there, or gone, without a connection to any replica yet."""
     instance = world.instance(key.namespace, key.name)
-    if instance is None:
+    if world.cache.get(key) is None:
         world.fleet.remove(key.namespace, key.name)
-    else:
+    elif instance is not None:
         running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
         running.core.precautions.concurrency = instance.hydration_concurrency
         running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
@@ -55,20 +57,22 @@ async def _prepare(world: World, key: Key, replica: ComputeReplica) -> None:
 
 def align_replicas(world: World) -> None:
     """Processes and connections are those that the resources ask for."""
-    wanted = _wanted(world)
+    wanted, unread = _wanted(world), _unread(world)
     for replica in wanted:
         if world.peers.is_prepared(replica.meta):
             instance = world.instance(replica.meta.namespace, replica.instance)
             world.orchestrator.ensure(replica_spec(replica, instance))
-    world.peers.retain([replica.meta for replica in wanted])
-    world.orchestrator.retain({str(replica.meta.uid) for replica in wanted})
+    kept = [*(replica.meta for replica in wanted), *unread]
+    world.peers.retain(kept)
+    world.orchestrator.retain({str(meta.uid) for meta in kept})
     for key, _ in world.cache.all(INSTANCES):
         running = world.running(key.namespace, key.name)
         if running is None:
             continue
         here = [r for r in wanted if (r.meta.namespace, r.instance) == (key.namespace, key.name)]
         addresses = {id: how for replica in here for id, how in _addresses(world, replica).items()}
-        for gone in [replica for replica in running.replicas if replica not in addresses]:
+        left = {meta.name for meta in unread if meta.namespace == key.namespace}
+        for gone in [id for id in running.replicas if id not in addresses and resource_of(id)[0] not in left]:
             running.detach(gone)
         for id, (address, dialer) in addresses.items():
             running.attach(id, address, dialer)
@@ -94,4 +98,22 @@ def _wanted(world: World) -> list[ComputeReplica]:
         runs = instance is not None and not instance.suspend and not replica.suspend and not replica.meta.deleting
         if runs and world.orchestrator.refusal(replica_spec(replica, instance)) is None:
             found.append(replica)
+    return found
+
+
+def _unread(world: World) -> list[Meta]:
+    """Replicas that are there and not going, but cannot be read, or their instance cannot: one that a later version of
+    the operator has served, perhaps, or that was written past the schema."""
+    found = []
+    for key, body in world.cache.all(REPLICAS):
+        meta = Meta.parse(body)
+        try:
+            replica = ComputeReplica.parse(body)
+        except ResourceError:
+            runs = True
+        else:
+            there = world.cache.get(Key(INSTANCES, key.namespace, replica.instance)) is not None
+            runs = there and world.instance(key.namespace, replica.instance) is None and not replica.suspend
+        if runs and not meta.deleting:
+            found.append(meta)
     return found
