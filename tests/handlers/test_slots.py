@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tests.bounds import BOUND
 from tests.handlers.revisions import dataflow, rev
 from tidemark_operator.catalogue.registry import Registry
@@ -16,6 +18,7 @@ from tidemark_operator.handlers.slots import Slots
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
 from tidemark_protocol.ids import ReplicaId
 
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
@@ -148,5 +151,40 @@ def test_shapes_of_one_replica_are_written_down_beside_each_other() -> None:
 
         new = {"incarnation": "i2", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
         assert writing.stored == [(key, {"hydratingIn": {"a": known, "b": new}})]
+
+    asyncio.run(scenario())
+
+
+EXITS: list[tuple[str, Exit | None, bool]] = [
+    ("", None, True),
+    ("a", None, False),
+    *((shape, Exit(None, 7, "Terminated"), False) for shape in ("", "a")),
+    *((shape, Exit(137, 7, "OOMKilled"), True) for shape in ("", "a")),
+    *((shape, Exit(1, 7), True) for shape in ("", "a")),
+]
+
+
+@pytest.mark.parametrize(("shape", "last", "died"), EXITS)
+def test_a_pod_of_whose_end_nothing_is_known_was_deleted_and_a_process_may_have_died(
+    shape: str, last: Exit | None, died: bool
+) -> None:
+    """A drain of the node while no operator looked is nobody's fault; of a process, the doubt counts as a death."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        replica = ReplicaId(f"r1.{shape}") if shape else R1
+        body = of._world.cache.get(Key(REPLICAS, "ns", "r1"))
+        assert body is not None
+        body["status"] = {"hydratingIn": {"a": body["status"]["hydrating"]}} if shape else body["status"]
+        seen = Observation(Phase.RUNNING, "a", "i2", last_exit=last, shape=shape)
+        cast(Any, of._world.orchestrator).observe = lambda uid: (seen,)
+        running.replicas = {replica: None}
+        of.greeted(cast(RunningInstance, running), replica, "i2")
+        running.owners[replica] = (D1,)
+        of.changed(cast(RunningInstance, running), replica)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
+
+        assert writing.deaths() == ([[replica]] if died else [])
 
     asyncio.run(scenario())

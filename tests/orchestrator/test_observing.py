@@ -78,14 +78,17 @@ def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exi
     assert exit.reason in ("OOMKilled", "Killed", "Terminated", "Crashed", "Completed")
 
 
-def test_a_pod_that_was_told_to_go_has_not_died() -> None:
-    """An eviction or a drain is nobody's fault; a node that is lost, or memory that is, may be somebody's."""
+def test_a_pod_that_is_gone_while_it_ran_has_not_died() -> None:
+    """Told to go or not, as of the last look: its own death would have left the pod. One that was seen has."""
     told = {"deletionTimestamp": "2026-01-01T00:00:20Z"}
 
     assert vanished(pod(running(), **told), 7) == Exit(None, 7, "Terminated")
-    assert vanished(pod(running()), 7) == Exit(None, 7, "Killed")
+    assert vanished(pod(running()), 7) == Exit(None, 7, "Terminated")
+    assert vanished(pod(container(ended(1))), 7) == Exit(1, AT)
     assert vanished(pod(container(ended(137, "OOMKilled")), **told), 7) == Exit(137, AT, "OOMKilled")
-    assert observe("a", "s", pod(running()), before=Exit(None, 7, "Killed")).last_exit == Exit(None, 7, "Killed")
+    assert observe("a", "s", pod(running()), before=Exit(None, 7, "Terminated")).last_exit == Exit(
+        None, 7, "Terminated"
+    )
 
 
 def test_the_last_refusal_of_a_pod_is_told() -> None:

@@ -174,10 +174,11 @@ class Slots:
         self._unsaved.add(state.key)
 
     def _died(self, uid: str, shape: str) -> bool:
-        """Whether the process before ended by itself."""
+        """Whether the process before ended by itself. Where nothing is known of its end: a pod says how its container
+        ended for as long as it is there, so the pod was deleted; a process whose home is lost may have died."""
         observed = [each for each in self._world.orchestrator.observe(uid) if each.shape == shape]
         last = observed[0].last_exit if observed else None
-        return last is None or last.reason in ("Crashed", "Killed", "OOMKilled")
+        return not shape if last is None else last.reason in ("Crashed", "Killed", "OOMKilled")
 
     def _recorded(self, running: RunningInstance, record: Record) -> Iterator[tuple[DataflowState, ActiveRevision]]:
         for state in self._world.registry.dataflows(running.namespace):

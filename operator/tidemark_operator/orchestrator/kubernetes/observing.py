@@ -94,14 +94,15 @@ def milliseconds(timestamp: str | None) -> int | None:
 
 
 def vanished(pod: Body, at_ms: int) -> Exit:
-    """A pod that is gone while it should run. Told to end (an eviction, a drain, somebody's delete), that is no death
-    of its own."""
+    """A pod that is gone while it should run. A container that dies is started again in the same pod, so one that ran
+    until its pod was gone was ended with it (an eviction, a drain, a lost node, somebody's delete): that is no death of
+    its own. A look may miss that the pod was told to."""
     told = pod["metadata"].get("deletionTimestamp")
     container = _container(pod)
     ended = (container.get("state") or {}).get("terminated")
     if ended and (ended.get("reason") == "OOMKilled" or not told):
         return _exit(ended)
-    return Exit(None, at_ms, "Terminated" if told else "Killed")
+    return Exit(None, at_ms, "Terminated")
 
 
 def _container(pod: Body) -> dict[str, Any]:
