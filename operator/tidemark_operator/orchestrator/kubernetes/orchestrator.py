@@ -80,7 +80,8 @@ class KubernetesOrchestrator:
 
     def take_over(self, key: str) -> None:
         if wanted := self._wanted.get(key):
-            self._taken_over.add((key, wanted.shape))
+            # the shapes before it have nothing any more, should one of them be wanted again
+            self._taken_over = {shape for shape in self._taken_over if shape[0] != key} | {(key, wanted.shape)}
             self._asked.set()
 
     def observe(self, key: str) -> tuple[Observation, ...]:

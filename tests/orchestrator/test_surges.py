@@ -1,0 +1,44 @@
+"""Surges of surges, and their belongings, at a real API server with a real StatefulSet controller."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.orchestrator.clusters import Cluster, of, until
+from tests.orchestrator.pods import SETTINGS, SMALL
+from tidemark_operator.kube.client import Kube
+from tidemark_operator.orchestrator.kubernetes.names import member
+
+pytestmark = pytest.mark.cluster
+
+
+def test_an_edit_that_is_taken_back_after_the_takeover_keeps_what_serves(cluster: Cluster) -> None:
+    """The shape that is wanted again took over once, but has nothing of it left when it comes back."""
+    spec = cluster.replica(SMALL)
+    shapes = [replace(spec, cores=cores) for cores in (2, 3, 4)]
+    first, second, third = (member(shape, SETTINGS).name for shape in shapes)
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, shapes[0])
+        await orchestrator.step()
+        orchestrator.ensure(shapes[1])
+        await orchestrator.step()
+        orchestrator.take_over(spec.key)
+        await until(orchestrator, lambda: f"statefulset.apps/{first}" not in cluster.made())
+        orchestrator.ensure(shapes[2])
+        await until(orchestrator, lambda: f"statefulset.apps/{third}" in cluster.made())
+
+        orchestrator.take_over(spec.key)
+        orchestrator.ensure(shapes[1])
+        await orchestrator.step()
+
+        there = json.loads(cluster.kubectl("get", "statefulsets", "-o", "json"))["items"]
+        going = {each["metadata"]["name"]: "deletionTimestamp" in each["metadata"] for each in there}
+        assert going == {second: False, third: False}
+        orchestrator.take_over(spec.key)
+        await until(orchestrator, lambda: f"statefulset.apps/{third}" not in cluster.made())
+
+    cluster.run(scenario)
