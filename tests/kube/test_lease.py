@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import pytest
 
 from tests.bounds import BOUND
 from tidemark_operator.kube.client import Body
-from tidemark_operator.kube.lease import PROCESS, Seen
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.lease import PROCESS, Seen, now_seconds
 from tidemark_operator.kube.whereabouts import has_ended, here
 
 
@@ -35,6 +38,9 @@ HISTORIES: dict[str, tuple[list[tuple[float, Body | None]], bool]] = {
     "nobody looked for long, and it was renewed": ([(0, lease()), (1e6, lease(renewed="2"))], False),
     "without a duration": ([(0, {"metadata": {}, "spec": {"holderIdentity": "a"}}), (14, lease())], False),
     "without a word": ([(0, {"metadata": {}})], True),
+    "deleted under its holder": ([(0, lease()), (10, None), (20, None)], False),
+    "deleted under its holder, who is late by then": ([(0, lease()), (10, None), (20.1, None)], True),
+    "deleted, and made anew by its holder": ([(0, lease()), (9, None), (18, lease()), (28, lease())], False),
 }
 
 
@@ -51,6 +57,27 @@ def test_a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_lasts(history
 
     assert found[-1] is expected
     assert not any(found[:-1])
+
+
+def test_a_lease_that_was_let_go_of_and_then_deleted_is_free_at_once() -> None:
+    """Nobody writes any more; there is nothing to wait for."""
+    seen = Seen("me", lambda: 0.0)
+    looks = [lease(), lease(holder=""), None]
+
+    assert [seen.is_free(body, has_ended=lambda _: False) for body in looks] == [False, True, True]
+
+
+def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has such a clock: a leader that woke up would count the sleep as nothing, and write."""
+    clocks = {time.CLOCK_BOOTTIME: 7.0, time.CLOCK_MONOTONIC: 3.0}
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "clock_gettime", clocks.__getitem__)
+        asleep_too = now_seconds()
+        patched.delattr(time, "CLOCK_BOOTTIME")
+        elsewhere = now_seconds()
+
+    assert (asleep_too, elsewhere) == (7.0, 3.0)
+    assert inspect.signature(Leadership).parameters["clock"].default is now_seconds
 
 
 def test_a_lease_is_free_at_once_when_the_process_that_holds_it_has_ended() -> None:

@@ -5,22 +5,22 @@
 
 Two fences, since a process may stand still for as long as it likes and go on without knowing. Towards replicas it is
 the term (`leaseTransitions`): a replica serves the client of the highest. Towards the API server it is time: who has
-not renewed for FRESH_SECONDS, by a clock that never goes back, writes nothing until a renewal has shown that nobody
-else took the Lease, which could have happened LEASE_SECONDS after the last. The API server's resource version makes
-each change of the Lease atomic. Should it have been deleted, replicas remember: the next term is raised above theirs.
+not renewed for FRESH_SECONDS, by a clock that never goes back and does not stop in sleep, writes nothing until a
+renewal has shown that nobody else took the Lease, which could have happened LEASE_SECONDS after the last. The API
+server's resource version makes each change of the Lease atomic. Should it have been deleted, replicas remember: the
+next term is raised above theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.kube.client import LEASES, ApiError, Body, Conflict, Kube
-from tidemark_operator.kube.lease import PROCESS, Seen, holder_of, spec_of, term_of
+from tidemark_operator.kube.lease import PROCESS, Seen, holder_of, now_seconds, spec_of, term_of
 from tidemark_operator.kube.whereabouts import has_ended, here
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 3.0
 class Leadership:
     """The term of this process, 0 until it leads. Only ever raised."""
 
-    def __init__(self, kube: Kube, namespace: str, identity: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kube: Kube, namespace: str, identity: str, clock: Callable[[], float] = now_seconds) -> None:
         self._kube, self._namespace, self._identity, self._clock = kube, namespace, identity, clock
         self._lease: Body | None = None
         self._renewed = 0.0
