@@ -15,6 +15,7 @@ from tests.orchestrator.api_faults import Faults, through_faults
 from tests.orchestrator.clusters import Cluster, of
 from tests.orchestrator.pods import LARGE, SETTINGS
 from tidemark_operator.kube.client import ApiError
+from tidemark_operator.orchestrator.kubernetes.executors import template_name
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
 
@@ -48,7 +49,8 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
         async with through_faults(cluster.plane, cluster.namespace, faults) as kube:
             # a minute at each look: what is backed off from is due again
             orchestrator = of(kube, spec, clock=itertools.count(step=60).__next__)
-            needed = {f"{kind}/{name}" for kind in ("configmap", "secret", "service", "statefulset.apps")}
+            needed = {f"{kind}/{name}" for kind in ("secret", "service", "statefulset.apps")}
+            needed |= {f"configmap/{template_name(member(spec, SETTINGS), SETTINGS)}"}
             needed |= {f"pod/{name}-0", f"poddisruptionbudget.policy/tidemark-i-{spec.name}"}
             await through(orchestrator, lambda: set(cluster.made()) == needed)
             orchestrator.drop(spec.key)

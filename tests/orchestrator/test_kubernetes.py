@@ -12,7 +12,7 @@ from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Phase
-from tidemark_operator.orchestrator.kubernetes import templates
+from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.resources.replica import UpdateStrategy
 
@@ -30,7 +30,7 @@ def test_a_replica_with_executors_has_all_that_its_pod_needs(cluster: Cluster) -
         await until(first, lambda: pod in cluster.made())
         assert cluster.made() == sorted(
             [
-                f"configmap/{name}",
+                f"configmap/{executors.template_name(member(spec, SETTINGS), SETTINGS)}",
                 pod,
                 f"poddisruptionbudget.policy/tidemark-i-{spec.name}",
                 f"secret/{name}",
@@ -62,14 +62,14 @@ def test_crash_between_the_writes_of_a_replica_leaves_one(cluster: Cluster) -> N
         objects = Objects(kube)
         made = await objects.apply(templates.stateful_set(wanted, SETTINGS))
         await of(kube, spec).step()
-        for kind in ("service", "configmap"):
-            cluster.kubectl("delete", kind, wanted.name)
+        template = executors.template_name(wanted, SETTINGS)
+        cluster.kubectl("delete", f"service/{wanted.name}", f"configmap/{template}")
         service, *_ = templates.belongings(wanted, SETTINGS, made["metadata"]["uid"])
         await objects.apply(service)
         orchestrator = of(kube, spec)
         await until(orchestrator, lambda: f"pod/{wanted.name}-0" in cluster.made())
 
-        assert f"configmap/{wanted.name}" in cluster.made()
+        assert f"configmap/{template}" in cluster.made()
         assert len(await objects.list(STATEFUL_SETS)) == 1
         assert {m["metadata"]["uid"] for m in await objects.list(STATEFUL_SETS)} == {made["metadata"]["uid"]}
 

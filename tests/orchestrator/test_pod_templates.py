@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.orchestrator.pods import SETTINGS, large, small
 from tidemark_operator.orchestrator.interface import Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import Member
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.resources.pods import RESERVED
 from tidemark_replica.options import parse
 
@@ -98,6 +100,25 @@ def test_without_executors_spark_is_told_nothing() -> None:
     """And there is no config map, no secret and no port for them."""
     assert executors.spark_conf(small(), SETTINGS) == {}
     assert [body["kind"] for body in manifests(small())] == ["StatefulSet", "Service", "PodDisruptionBudget"]
+
+
+def test_another_template_of_executors_is_another_config_map() -> None:
+    """A later version of the operator, or another setting: the driver that runs keeps the one that it was started with,
+    and the next pod has the new one."""
+
+    def template(settings: Settings) -> tuple[str, str]:
+        """What there is, and what the driver's pod asks for."""
+        (there,) = [body for body in templates.belongings(large(), settings, "u") if body["kind"] == "ConfigMap"]
+        spec = templates.stateful_set(large(), settings)["spec"]["template"]["spec"]
+        (asked,) = [volume["configMap"]["name"] for volume in spec["volumes"] if "configMap" in volume]
+        return there["metadata"]["name"], asked
+
+    before, after = template(SETTINGS), template(replace(SETTINGS, executor_account="another"))
+
+    assert before[0] == before[1]
+    assert after[0] == after[1]
+    assert before != after
+    assert template(replace(SETTINGS, pull_policy="Always")) == before
 
 
 def test_an_executors_memory_is_divided_without_a_remainder() -> None:

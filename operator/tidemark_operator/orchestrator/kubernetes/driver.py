@@ -11,6 +11,7 @@ from tidemark_operator.orchestrator.kubernetes.executors import (
     MASTER,
     resources,
     spark_conf,
+    template_name,
 )
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, POD_SECURITY
@@ -26,7 +27,7 @@ FIELDS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "P
 def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
     """Of the one pod of a replica."""
     with_executors = bool(member.spec.pod.executors.instances)
-    volumes, mounts = driver_volumes(member)
+    volumes, mounts = driver_volumes(member, template_name(member, settings))
     spec: dict[str, Any] = {
         # only to make executors are rights needed
         "automountServiceAccountToken": with_executors,

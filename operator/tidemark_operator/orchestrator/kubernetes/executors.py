@@ -6,6 +6,8 @@ that they go with it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from tidemark_operator.orchestrator.interface import Requests
@@ -24,6 +26,7 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 MIB = 1 << 20
+TEMPLATE_DIGITS = 8
 # losses within ten minutes after which the driver gives up, and Kubernetes starts it again ever more rarely: a set-up
 # that cannot work makes no pods without end
 LEAST_FAILURES, FAILURES_PER_EXECUTOR = 32, 16
@@ -112,6 +115,18 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
             "volumes": volumes,
         },
     }
+
+
+def template_text(member: Member, settings: Settings) -> str:
+    """The template as a file."""
+    return json.dumps(pod_template(member, settings), indent=1, sort_keys=True)
+
+
+def template_name(member: Member, settings: Settings) -> str:
+    """Of the ConfigMap. Another text is another one: what a running driver makes executors from does not change with a
+    later version of the operator."""
+    digest = hashlib.sha256(template_text(member, settings).encode()).hexdigest()
+    return f"{member.name}-{digest[:TEMPLATE_DIGITS]}"
 
 
 def resources(cores: int, memory_bytes: int, requests: Requests) -> dict[str, Any]:

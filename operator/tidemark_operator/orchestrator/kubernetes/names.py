@@ -1,6 +1,7 @@
 """What the objects of a replica are called, and what they say of themselves.
 
-    ComputeReplica r1 ─┬─ shape 3f9c0a12 ─► StatefulSet, Service, ConfigMap, Secret r1-3f9c0a12, pod r1-3f9c0a12-0
+    ComputeReplica r1 ─┬─ shape 3f9c0a12 ─► StatefulSet, Service, Secret r1-3f9c0a12, pod r1-3f9c0a12-0
+                       │                    ConfigMap r1-3f9c0a12-DIGEST: of what is in it
                        └─ shape b17e44d0 ─► ...
 
 The shape is a hash of what was asked for and not of the manifests made of it: a later version of the operator, whose

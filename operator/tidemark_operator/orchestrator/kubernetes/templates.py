@@ -8,7 +8,6 @@ The StatefulSet comes first and owns the rest: with it everything goes, whenever
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from tidemark_operator.kube.client import INSTANCES, OURS, REPLICAS, Body, Resource
@@ -47,8 +46,8 @@ def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
     owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
     found = [{**_object("v1", "Service", member, owner), "spec": _service(member)}]
     if member.spec.pod.executors.instances:
-        text = json.dumps(executors.pod_template(member, settings), indent=1, sort_keys=True)
-        found.append({**_object("v1", "ConfigMap", member, owner), "data": {TEMPLATE_FILE: text}})
+        template = _object("v1", "ConfigMap", member, owner, executors.template_name(member, settings))
+        found.append({**template, "data": {TEMPLATE_FILE: executors.template_text(member, settings)}})
     return found
 
 
@@ -84,9 +83,9 @@ def _service(member: Member) -> dict[str, Any]:
     }
 
 
-def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any]) -> Body:
+def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any], name: str = "") -> Body:
     metadata = {
-        "name": member.name,
+        "name": name or member.name,
         "namespace": member.spec.namespace,
         "labels": member.labels(DRIVER),
         "ownerReferences": [owner],

@@ -49,8 +49,8 @@ def store_settings(member: Member) -> Volumes:
     return [{"name": STORE_VARIABLE, "value": STORE}] if member.spec.pod.credentials else []
 
 
-def driver_volumes(member: Member) -> tuple[Volumes, Volumes]:
-    """Of the driver."""
+def driver_volumes(member: Member, template: str) -> tuple[Volumes, Volumes]:
+    """Of the driver; `template`: the ConfigMap with that of its executors."""
     volumes, mounts = shared_volumes(member)
     volumes.append(secret("tls", replica_secret(member.spec.name)))
     mounts.append(mount("tls", MOUNT_PATH, read_only=True))
@@ -59,6 +59,6 @@ def driver_volumes(member: Member) -> tuple[Volumes, Volumes]:
         volumes.append(ephemeral("scratch", pod.scratch.bytes))
         mounts.append(mount("scratch", SCRATCH))
     if pod.executors.instances:
-        volumes.append({"name": "executor", "configMap": {"name": member.name}})
+        volumes.append({"name": "executor", "configMap": {"name": template}})
         mounts.append(mount("executor", TEMPLATES, read_only=True))
     return volumes, mounts
