@@ -45,6 +45,7 @@ from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
+from tidemark_operator.kube.starting import asked_again
 from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
@@ -269,7 +270,7 @@ class Background:
 async def _world(kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str) -> World:
     """Only for who leads: the orchestrator takes what runs as its own."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
-    await orchestrator.adopt()
+    await asked_again("what runs", orchestrator.adopt)
     return World(
         kube=kube,
         cache=Cache(),

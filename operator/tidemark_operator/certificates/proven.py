@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Collection
 
 from tidemark_operator.certificates.dialing import Dialer, Mutual
@@ -12,13 +10,10 @@ from tidemark_operator.certificates.names import PLANNER as PLANNERS
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import Place, Store
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.client import ApiError
+from tidemark_operator.kube.starting import asked_again
 from tidemark_operator.resources.meta import Meta
 from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
 
-LOG = logging.getLogger(__name__)
-AGAIN_SECONDS = 1.0
-START_TRIES = 30
 Forget = Callable[[Collection[Place]], None]
 
 
@@ -35,15 +30,7 @@ class Proven:
     async def start(cls, store: Store, forget: Forget = lambda _: None) -> Proven:
         """There is an authority, and the planner has a certificate of it. Raises OperatorError; an API server that only
         stumbles is asked again for a while."""
-        for _ in range(START_TRIES - 1):
-            try:
-                return cls(await _started(store), forget)
-            except ApiError as error:
-                if not error.passes:
-                    raise
-                LOG.warning("asking again for certificates: %s", error)
-            await asyncio.sleep(AGAIN_SECONDS)
-        return cls(await _started(store), forget)
+        return cls(await asked_again("certificates", lambda: _started(store)), forget)
 
     def dialer(self, peer: Identity) -> Dialer:
         return Mutual(peer, self._keeper.material)
