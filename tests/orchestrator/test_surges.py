@@ -42,3 +42,27 @@ def test_an_edit_that_is_taken_back_after_the_takeover_keeps_what_serves(cluster
         await until(orchestrator, lambda: f"statefulset.apps/{third}" not in cluster.made())
 
     cluster.run(scenario)
+
+
+def test_an_operator_that_begins_leaves_the_budget_of_what_runs(cluster: Cluster) -> None:
+    """It knows what is kept before it knows in which shape; a drain in between would end all replicas at once. The
+    budget goes with the last of them."""
+    spec = cluster.replica(SMALL)
+    asked = ("get", "poddisruptionbudgets", "-o", "jsonpath={.items[*].metadata.uid}")
+
+    async def scenario(kube: Kube) -> None:
+        await of(kube, spec).step()
+        before = cluster.kubectl(*asked)
+        assert before
+
+        second = of(kube)
+        second.retain([spec.key])
+        await second.step()
+        second.ensure(spec)
+        await second.step()
+
+        assert cluster.kubectl(*asked) == before
+        second.drop(spec.key)
+        await until(second, lambda: cluster.made() == [])
+
+    cluster.run(scenario)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.kubernetes.names import Member, shape_label
+from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member, shape_label
 from tidemark_operator.resources.replica import UpdateStrategy
 
 Shape = tuple[str, str]
@@ -41,6 +41,11 @@ class Found:
     @property
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
+
+    @property
+    def instance(self) -> str:
+        """Its uid."""
+        return str((self.body["metadata"].get("labels") or {}).get(INSTANCE_UID, ""))
 
     @property
     def going(self) -> bool:

@@ -14,10 +14,10 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping, Set
 from dataclasses import replace
 
-from tidemark_operator.kube.client import ApiError, Invalid, Kube
+from tidemark_operator.kube.client import ApiError, Body, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing, templates
@@ -48,7 +48,7 @@ class KubernetesOrchestrator:
         self._taken_over: set[Shape] = set()
         self._refused: dict[Shape, Trouble] = {}
         self._applied: dict[Shape, float] = {}
-        self._budgets: frozenset[str] | None = None
+        self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
         self._backoff: Backoff[Shape] = Backoff()
 
@@ -158,26 +158,30 @@ class KubernetesOrchestrator:
         return True
 
     async def _bound_disruptions(self) -> None:
-        """One budget per instance that has replicas, and none for others."""
+        """One budget per instance that has replicas, and none for others. What is there has its budget before anybody
+        has said that it is wanted: a drain does not wait for an operator that begins."""
         now = self._clock()
         instances: dict[str, tuple[str, Owner]] = {}
         for each in self._wanted.values():
             instances[each.spec.instance.uid] = (each.spec.namespace, each.spec.instance)
-        fresh = instances.keys() == self._budgets and now - self._budgeted < APPLY_AGAIN_SECONDS
+        running = frozenset(each.instance for each in self._looking.found)
+        asked = (frozenset(instances), running)
+        fresh = asked == self._budgets and now - self._budgeted < APPLY_AGAIN_SECONDS
         if fresh or not self._backoff.is_due(BUDGETS, now):
             return
         try:
-            for namespace, instance in instances.values():
-                await self._objects.apply(templates.disruption_budget(namespace, instance))
+            budgets = {u: templates.disruption_budget(*where) for u, where in instances.items()}
+            for budget in budgets.values():
+                await self._objects.apply(budget)
             for there in await self._objects.list(DISRUPTION_BUDGETS, OURS):
-                if there["metadata"]["labels"].get(INSTANCE_UID) not in instances:
+                if not _bounds(there, budgets, running):
                     await self._objects.delete(DISRUPTION_BUDGETS, there)
         except ApiError as error:
             LOG.warning("disruption budgets: %s", error)
             self._backoff.failed(BUDGETS, now)
             return
         self._backoff.done(BUDGETS)
-        self._budgets, self._budgeted = frozenset(instances), now
+        self._budgets, self._budgeted = asked, now
 
     def _forget(self) -> None:
         """What is neither wanted nor there any more."""
@@ -187,3 +191,11 @@ class KubernetesOrchestrator:
         self._refused = {shape: why for shape, why in self._refused.items() if shape in known}
         self._applied = {shape: at for shape, at in self._applied.items() if shape in known}
         self._backoff.keep({*known, BUDGETS})
+
+
+def _bounds(there: Body, wanted: Mapping[str, Body], running: Set[str]) -> bool:
+    """Whether a budget is needed. Of an instance there is one alone: the API server evicts no pod that two are over."""
+    instance = there["metadata"]["labels"].get(INSTANCE_UID, "")
+    if instance in wanted:
+        return bool(there["metadata"]["name"] == wanted[instance]["metadata"]["name"])
+    return instance in running
