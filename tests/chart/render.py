@@ -61,6 +61,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
             "replica": {"image": {"digest": f"sha256:{'0123456789abcdef' * 4}"}},
             "replicaNamespaces": ["team-b"],
+            "userRoles": {"create": False},
             "metrics": {
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
                 "rules": {"enabled": True},

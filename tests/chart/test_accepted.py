@@ -184,6 +184,7 @@ REFUSED: list[tuple[str, str]] = [
     ("planner: {image: {tag: a}}", "image"),
     ("replica: {resources: {}}", "resources"),
     ("replicaNamespaces: team-a", "replicaNamespaces"),
+    ("userRoles: {enabled: false}", "enabled"),
     ("planner: {serviceAccount: {create: false}}", "serviceAccount"),
     ("imagePullPolicy: always", "imagePullPolicy"),
     ("imagePullSecrets: [pull]", "imagePullSecrets"),
@@ -211,6 +212,15 @@ def test_helm_refuses_what_is_not_in_the_schema(values: str, said: str) -> None:
 
     assert "schema" in error.value.stderr
     assert said in error.value.stderr
+
+
+@pytest.mark.slow
+def test_a_second_release_for_other_namespaces_has_nothing_of_the_whole_cluster() -> None:
+    """Helm refuses to install what another release owns."""
+    values = {"watchNamespaces": ["team-b"], "userRoles": {"create": False}, "crds": {"install": False}}
+    bodies = documents(template(values))
+
+    assert {body["metadata"].get("namespace") for body in bodies} == {NAMESPACE, "team-b"}
 
 
 @pytest.mark.slow

@@ -169,6 +169,15 @@ def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_roles_of_users_are_made_unless_another_release_has_them(case: str) -> None:
+    """Their names are the cluster's, so a second release with them could not be installed."""
+    there = {body["metadata"]["name"] for body in kept(case) if body["kind"] == "ClusterRole"}
+    roles = {"tidemark-view", "tidemark-edit", "tidemark-read-data"}
+
+    assert there & roles == (set() if case == "watched" else roles)
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_operator_understands_its_arguments(case: str) -> None:
     """The chart and the program are of one version."""
     operator = next(pod for pod in pods(kept(case)) if pod["spec"]["serviceAccountName"] == "tidemark-operator")
