@@ -51,7 +51,7 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
             orchestrator = of(kube, spec, clock=itertools.count(step=60).__next__)
             needed = {f"{kind}/{name}" for kind in ("secret", "service", "statefulset.apps")}
             needed |= {f"configmap/{template_name(member(spec, SETTINGS), SETTINGS)}"}
-            needed |= {f"pod/{name}-0", f"poddisruptionbudget.policy/tidemark-i-{spec.name}"}
+            needed |= {f"pod/{name}-0", f"poddisruptionbudget.policy/tidemark-instance-i-{spec.name}"}
             await through(orchestrator, lambda: set(cluster.made()) == needed)
             orchestrator.drop(spec.key)
             tries.clear()

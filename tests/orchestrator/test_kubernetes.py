@@ -32,7 +32,7 @@ def test_a_replica_with_executors_has_all_that_its_pod_needs(cluster: Cluster) -
             [
                 f"configmap/{executors.template_name(member(spec, SETTINGS), SETTINGS)}",
                 pod,
-                f"poddisruptionbudget.policy/tidemark-i-{spec.name}",
+                f"poddisruptionbudget.policy/tidemark-instance-i-{spec.name}",
                 f"secret/{name}",
                 f"service/{name}",
                 f"statefulset.apps/{name}",
@@ -85,7 +85,7 @@ def test_what_is_dropped_leaves_nothing(cluster: Cluster) -> None:
         await until(first, lambda: sum("pod/" in name for name in cluster.made()) == 2)
         second = of(kube, small)
         kept = member(small, SETTINGS).name
-        await until(second, lambda: all(kept in name or "tidemark-i-r1" in name for name in cluster.made()))
+        await until(second, lambda: all(kept in name or "tidemark-instance-i-r1" in name for name in cluster.made()))
         await until(second, lambda: second.observe(large.key) == ())
         second.drop(small.key)
         await until(second, lambda: cluster.made() == [])

@@ -10,6 +10,8 @@ import pytest
 from tests.orchestrator.clusters import Cluster, of, until
 from tests.orchestrator.pods import SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
+from tidemark_operator.kube.objects import Objects
+from tidemark_operator.orchestrator.kubernetes import templates
 from tidemark_operator.orchestrator.kubernetes.names import member
 
 pytestmark = pytest.mark.cluster
@@ -64,5 +66,20 @@ def test_an_operator_that_begins_leaves_the_budget_of_what_runs(cluster: Cluster
         assert cluster.kubectl(*asked) == before
         second.drop(spec.key)
         await until(second, lambda: cluster.made() == [])
+
+    cluster.run(scenario)
+
+
+def test_an_instance_has_one_budget_whatever_earlier_versions_called_it(cluster: Cluster) -> None:
+    """Two over one pod, and the API server refuses each eviction."""
+    spec = cluster.replica(SMALL)
+    earlier = templates.disruption_budget(cluster.namespace, spec.instance)
+    earlier["metadata"]["name"] = f"tidemark-{spec.instance.name}"
+
+    async def scenario(kube: Kube) -> None:
+        await Objects(kube).apply(earlier)
+        await of(kube, spec).step()
+        names = cluster.kubectl("get", "poddisruptionbudgets", "-o", "jsonpath={.items[*].metadata.name}")
+        assert names == f"tidemark-instance-{spec.instance.name}"
 
     cluster.run(scenario)

@@ -63,7 +63,7 @@ def disruption_budget(namespace: str, instance: Owner) -> Body:
     """At most one driver of an instance at a time is evicted; executors may come and go."""
     labels = {**MANAGED, INSTANCE: instance.name, INSTANCE_UID: instance.uid}
     metadata = {
-        "name": f"tidemark-{instance.name}",
+        "name": f"tidemark-instance-{instance.name}",
         "namespace": namespace,
         "labels": labels,
         "ownerReferences": [_owned_by(INSTANCES, instance)],
