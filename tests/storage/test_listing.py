@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tidemark_protocol.ids import Time
+from tidemark_protocol.storage import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.listing import (
     FileVersion,
@@ -16,6 +20,7 @@ from tidemark_replica.storage.files.listing import (
     list_files,
     version_of,
 )
+from tidemark_replica.storage.files.source import FilesIngestion
 
 
 def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
@@ -55,6 +60,21 @@ def test_must_never_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
         listing = list_files(str(directory), "*.csv")
         assert names(listing) == ["inner.csv", "plain.csv"]
         assert sorted(listing.strays) == ["out.csv", "twice.csv", "up.csv"]
+
+
+def test_must_say_which_link_is_not_read_and_never_bind_it(tmp_path: Path) -> None:
+    """However often it is looked at; beside it, a file is bound at the second look."""
+    (tmp_path / "in").mkdir()
+    for path in (tmp_path / "in" / "a.csv", tmp_path / "tls.key"):
+        path.write_text("1\n")
+    (tmp_path / "in" / "out.csv").symlink_to(tmp_path / "tls.key")
+    spec = FilesSource((FilesTable("t", "csv", str(tmp_path / "in")),))
+    source = FilesIngestion(spec, cast(SparkSession, None))
+    bound = [source.discover(Time(tick)).column("file").to_pylist() for tick in (1, 2, 3)]
+
+    assert bound == [[], ["a.csv"], ["a.csv"]], "what was found is bound once it is confirmed"
+    assert source.warning() == "out.csv: not read, it is a link out of its directory"
+    assert source.counters()["waiting_files"] == 1
 
 
 def test_must_never_read_a_link_that_took_the_place_of_a_bound_file(tmp_path: Path) -> None:
