@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.orchestrator.clusters import Cluster, of, until
-from tests.orchestrator.pods import SETTINGS, SMALL
+from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import Objects
 from tidemark_operator.orchestrator.kubernetes import templates
@@ -81,5 +81,32 @@ def test_an_instance_has_one_budget_whatever_earlier_versions_called_it(cluster:
         await of(kube, spec).step()
         names = cluster.kubectl("get", "poddisruptionbudgets", "-o", "jsonpath={.items[*].metadata.name}")
         assert names == f"tidemark-instance-{spec.instance.name}"
+
+    cluster.run(scenario)
+
+
+def test_the_secret_of_a_stateful_set_that_is_gone_is_not_taken_for_the_new_one_s(cluster: Cluster) -> None:
+    """It would go, and the pod wait for another; so one is made as soon as the name is free."""
+    spec = cluster.replica(LARGE)
+    name = member(spec, SETTINGS).name
+    cluster.kubectl("create", "configmap", "another")
+    alive = json.loads(cluster.kubectl("get", "configmap", "another", "-o", "json"))["metadata"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "another", "uid": alive["uid"]}
+    left = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "ownerReferences": [owner]}}
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(left))
+
+    def uid(kind: str) -> str:
+        return cluster.kubectl("get", kind, "-o", f"jsonpath={{.items[?(@.metadata.name=='{name}')].metadata.uid}}")
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, spec)
+        before = uid("secrets")
+        await orchestrator.step()
+        assert uid("secrets") == before
+        cluster.kubectl("delete", "secret", name)
+        await until(orchestrator, lambda: uid("secrets"))
+
+        secret = json.loads(cluster.kubectl("get", "secret", name, "-o", "json"))
+        assert [each["uid"] for each in secret["metadata"]["ownerReferences"]] == [uid("statefulsets")]
 
     cluster.run(scenario)

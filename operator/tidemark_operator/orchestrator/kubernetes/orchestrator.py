@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Set
 from dataclasses import replace
 
-from tidemark_operator.kube.client import ApiError, Body, Invalid, Kube
+from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing, templates
@@ -137,11 +137,19 @@ class KubernetesOrchestrator:
     async def _apply(self, wanted: Member) -> None:
         made = await self._objects.apply(templates.stateful_set(wanted, self._settings))
         uid = made["metadata"]["uid"]
-        secret = templates.spark_secret(wanted, uid, secrets.token_hex(32))
-        if secret and await self._kube.get_secret(wanted.spec.namespace, wanted.name) is None:
-            await self._kube.create_secret(wanted.spec.namespace, secret)
+        if secret := templates.spark_secret(wanted, uid, secrets.token_hex(32)):
+            await self._make_once(secret, uid)
         for body in templates.belongings(wanted, self._settings, uid):
             await self._objects.apply(body)
+
+    async def _make_once(self, secret: Body, set_uid: str) -> None:
+        """Raises Conflict where one is left of a StatefulSet that was deleted: it goes soon, whoever relies on it."""
+        namespace, name = secret["metadata"]["namespace"], secret["metadata"]["name"]
+        there = await self._kube.get_secret(namespace, name)
+        if there is None:
+            await self._kube.create_secret(namespace, secret)
+        elif set_uid not in [owner["uid"] for owner in there["metadata"].get("ownerReferences") or ()]:
+            raise Conflict(409, f"Secret {namespace}/{name} is not of this StatefulSet: one is made when it is gone")
 
     async def _attempt(self, shape: Shape, work: Awaitable[None]) -> bool:
         """Whether it is done. What is refused for good is told; the rest is tried again."""
