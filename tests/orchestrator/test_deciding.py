@@ -76,3 +76,18 @@ def test_recreate_waits_until_the_old_one_is_gone() -> None:
     assert (first.apply, first.delete) == ((), (OLD,))
     assert (then.apply, then.delete) == ((), ())
     assert decide({KEY: RECREATED}, [], frozenset()).apply == (RECREATED,)
+
+
+def test_a_resource_that_is_made_anew_waits_for_what_its_predecessor_leaves() -> None:
+    """The API server would refuse a StatefulSet of that name, and the refusal stand in a condition."""
+    left = there(NEW.shape, key="deleted")
+    going = there(NEW.shape, key="deleted", going=True)
+    elsewhere = replace(left, body={"metadata": left.body["metadata"] | {"namespace": "another"}})
+
+    assert (decide({KEY: NEW}, [left], frozenset()).apply, decide({KEY: NEW}, [left], frozenset()).delete) == (
+        (),
+        (left,),
+    )
+    assert decide({KEY: NEW}, [going], frozenset()).apply == ()
+    assert decide({KEY: NEW}, [elsewhere], frozenset(), {"deleted"}).apply == (NEW,)
+    assert decide({KEY: NEW}, [there("old", key="deleted")], frozenset()).apply == (NEW,)

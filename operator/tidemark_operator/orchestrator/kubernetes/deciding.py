@@ -6,6 +6,8 @@
     not wanted        -                    delete                delete
     kept              -                    -                     -         not known yet in which shape
 
+A resource that was deleted and made anew waits until the name is free.
+
 Of several other shapes the oldest serves, and the rest, which never came so far, go at once.
 """
 
@@ -74,14 +76,18 @@ def decide(
     """`wanted` and `kept` by uid; `taken_over`: shapes that have taken the place of those before."""
     apply, delete = [], []
     of: dict[str, list[Found]] = {}
+    named: dict[tuple[str, str], str] = {}
     for each in found:
         of.setdefault(each.key, []).append(each)
+        named[each.namespace, each.name] = each.key
     for key in of.keys() - wanted.keys() - kept:
         delete += of[key]
     for key, member in wanted.items():
         others = [each for each in of.get(key, []) if each.shape != member.shape]
         serving = server(member, others, taken_over)
         delete += [each for each in others if each is not serving]
+        if named.get((member.spec.namespace, member.name), key) != key:
+            continue  # that of a resource of the same name, which was deleted, is still there
         mine = any(each.shape == member.shape for each in of.get(key, []))
         if mine or not others or strategy(member) is UpdateStrategy.SURGE:
             apply.append(member)
