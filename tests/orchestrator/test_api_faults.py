@@ -12,8 +12,8 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.orchestrator.api_faults import Faults, through_faults
-from tests.orchestrator.clusters import Cluster, of
-from tests.orchestrator.pods import LARGE, SETTINGS
+from tests.orchestrator.clusters import Cluster, of, one, until
+from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.orchestrator.kubernetes.executors import template_name
 from tidemark_operator.orchestrator.kubernetes.names import member
@@ -58,5 +58,24 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
             await through(orchestrator, lambda: cluster.made() == [])
             for status in STATUSES:
                 assert any(told.startswith(str(status)) for told in faults.told)
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_events_that_cannot_be_listed_keep_nothing_from_being_done(cluster: Cluster) -> None:
+    """Of a replica whose pod cannot be made nobody knows why; the other one runs."""
+    stuck, good = cluster.replica(LARGE), cluster.replica(SMALL)
+    cluster.kubectl("delete", "serviceaccount", SETTINGS.driver_account)
+    faults = Faults(lambda method, path: (403, False) if path.endswith("/events") else None)
+    pod = f"pod/{member(good, SETTINGS).name}-0"
+
+    async def scenario() -> None:
+        async with through_faults(cluster.plane, cluster.namespace, faults) as kube:
+            orchestrator = of(kube, stuck)
+            await until(orchestrator, lambda: faults.told)
+            orchestrator.ensure(good)
+            orchestrator.retain([stuck.key, good.key])
+            await until(orchestrator, lambda: pod in cluster.made())
+            assert one(orchestrator, stuck).trouble is None
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))

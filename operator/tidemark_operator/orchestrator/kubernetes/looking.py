@@ -7,15 +7,17 @@ a driver's pod that was there before, and is not now ─► how it ended
 
 from __future__ import annotations
 
+import logging
 import time
 
-from tidemark_operator.kube.client import EVENTS, Body
+from tidemark_operator.kube.client import EVENTS, ApiError, Body
 from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing
 from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, found_in
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, MANAGED, ROLE, address, shape_label
 
+LOG = logging.getLogger(__name__)
 ASK_WHY_SECONDS = 10.0
 OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 
@@ -73,9 +75,14 @@ class Looking:
                 self._asked.pop(shape, None)
             elif now - self._asked.get(shape, -ASK_WHY_SECONDS) >= ASK_WHY_SECONDS:
                 self._asked[shape] = now
-                fields = f"regarding.uid={each.uid},reason=FailedCreate"
-                events = await self._objects.list(EVENTS, fields=fields, namespace=each.namespace)
-                self._refusals[shape] = observing.refusal(events)
+                try:
+                    self._refusals[shape] = await self._refusal(each)
+                except ApiError as error:  # it only tells why: nothing else waits for it
+                    LOG.warning("why there is no pod of %s/%s is not known: %s", each.namespace, each.name, error)
+
+    async def _refusal(self, found: Found) -> Trouble | None:
+        fields = f"regarding.uid={found.uid},reason=FailedCreate"
+        return observing.refusal(await self._objects.list(EVENTS, fields=fields, namespace=found.namespace))
 
     def _forget(self) -> None:
         there = {(each.key, each.shape) for each in self.found} | self._drivers.keys()
