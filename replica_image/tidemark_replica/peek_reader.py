@@ -6,8 +6,8 @@ batches, as they are read ──finished──► Spool ──► PeekRows, wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +64,15 @@ class PeekReader:
         spool = Spool(self._stash, limits.spill_above)
         with ExitStack() as on_failure:
             on_failure.callback(spool.close)
-            rows = _written(spool, peek, self._batches_of(peek, most), stopped)
+            with closing(self._batches_of(peek, most)) as batches:
+                rows = _written(spool, peek, batches, stopped)
             if spool.on_disk:
                 on_failure.pop_all()
                 return Stashed(spool, rows)
             return PeekRows(spool.in_memory(), rows)
 
-    def _batches_of(self, peek: Peek, most_bytes: int) -> Iterator[Any]:
+    def _batches_of(self, peek: Peek, most_bytes: int) -> Generator[Any, None, None]:
+        """Holds what it reads until it is closed, or at its end."""
         reading = Reading(self._session, most_bytes, self._batches, self._arrow)
         if isinstance(peek.target, ShardTarget):
             return read_shard(reading, peek.target.shard, peek)

@@ -13,7 +13,7 @@ An answer may be as large as its asker allows; one that has to be in memory at o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,8 +113,9 @@ class Reading:
     arrow: bool = True
 
 
-def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Iterator[Any]:
-    """The rows of an index, before its order and offset; raises ViewInError, ResultTooLarge, OutOfFrontier."""
+def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
+    """The rows of an index, before order and offset; it is pinned until their end, or `close`. Raises ViewInError,
+    ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
@@ -123,13 +124,13 @@ def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Iterator[Any]
         yield from _read(reading, source, here, _schema(index.columns), peek)
 
 
-def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> Iterator[Any]:
+def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
     """The same of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
     return _read(reading, source, source, shard.schema, peek)
 
 
-def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> Iterator[Any]:
+def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> Generator[Any, None, None]:
     """`here`: the same contents as `source`, for this process."""
     _check(schema, peek)
     columns = projection_of(peek.mfp)
