@@ -4,10 +4,14 @@
 2   wrong arguments, or an address or scratch folder that cannot be used
 10  another instance configuration was asked for: start me again
 11  the Spark driver's JVM died: start me again
+12  the command loop was stuck: start me again (`watchdog.py`)
+
+SIGUSR1 writes where every thread is to the standard error.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -38,6 +42,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         return 0 if replica.run() else EXIT_SPARK_DIED
     except ConfigChanged as change:

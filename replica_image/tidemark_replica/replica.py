@@ -37,6 +37,7 @@ from tidemark_replica.stash import Stash
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
 from tidemark_replica.store_watch import StoreWatch
+from tidemark_replica.watchdog import Watchdog
 from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
@@ -76,6 +77,7 @@ class Replica:
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
+        Watchdog(lambda: self._worker.rounds).start()
         return self._worker.run()
 
     def stop(self) -> None:

@@ -33,6 +33,8 @@ class Worker:
         self._client: Client | None = None
         self._collected: list[Command] | None = None
         self._stopping = False
+        self.rounds = 0
+        """How often `run` has come round: several times a second, whatever happens."""
 
     def stop(self) -> None:
         """May be called from a signal handler or another thread."""
@@ -42,6 +44,7 @@ class Worker:
         """True when stopped, False when Spark died; raises ConfigChanged."""
         maintenance = time.monotonic()
         while not self._stopping:
+            self.rounds += 1
             event = self._mailbox.take(maintenance)
             if event is not None:
                 self.handle(event)

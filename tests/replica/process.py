@@ -47,9 +47,15 @@ class ReplicaProcess:
         self.process.wait(BOUND)
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """SIGTERM; the exit code. One that does not end is killed, and says where it was."""
         self.process.terminate()
-        return self.process.wait(BOUND)
+        try:
+            return self.process.wait(BOUND)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGUSR1)
+            time.sleep(1)
+            self.kill()
+            raise AssertionError(f"the replica did not end:\n{self.log_text()[-20_000:]}") from None
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -1,0 +1,72 @@
+"""A replica whose command loop is stuck ends, and says where it was; one that has been busy goes on."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.replica.process import ScriptedClient, epochs
+from tidemark_protocol.commands import InstanceConfig
+from tidemark_replica import watchdog
+from tidemark_replica.watchdog import EXIT_STUCK, Watchdog
+
+STUCK = """
+import sys, threading
+from tidemark_replica import watchdog, worker
+from tidemark_replica.__main__ import main
+
+def stuck_in_the_middle_of_a_command(self, event):
+    threading.Event().wait()
+
+watchdog.LOOKS, watchdog.PAUSE_SECONDS = 5, 0.05
+worker.Worker.handle = stuck_in_the_middle_of_a_command
+sys.exit(main())
+"""
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(watchdog, "LOOKS", 10)
+
+
+def test_a_loop_that_stays_away_is_stuck() -> None:
+    stuck = threading.Event()
+    Watchdog(lambda: 7, stuck.set).start()
+    assert stuck.wait(BOUND)
+
+
+def test_a_loop_that_comes_round_now_and_then_is_not() -> None:
+    """Once in nine looks: a thousand looks later nothing has been said; then it stays away."""
+    looks, stuck = itertools.count(), threading.Event()
+    at: list[int] = []
+
+    def rounds() -> int:
+        at.append(next(looks))
+        assert not stuck.is_set()
+        return min(at[-1], 1000) // 9
+
+    Watchdog(rounds, stuck.set).start()
+    assert stuck.wait(BOUND)
+    assert at[-1] > 1000
+
+
+def test_crash_a_stuck_replica_ends_and_its_log_says_where_it_was(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="tm-") as sockets, (tmp_path / "log").open("wb") as log:
+        address = f"unix://{sockets}/s/replica.sock"
+        command = [sys.executable, "-c", STUCK, "--listen", address, "--scratch", str(tmp_path / "scratch")]
+        with subprocess.Popen(command, stdout=log, stderr=log) as process:
+            client = ScriptedClient(address)
+            client.greet(next(epochs()), InstanceConfig("default", str(tmp_path / "shards")))
+            assert process.wait(BOUND) == EXIT_STUCK
+            client.close()
+    said = (tmp_path / "log").read_text()
+    assert "the command loop has not come round for 5 looks" in said
+    assert "in stuck_in_the_middle_of_a_command" in said
