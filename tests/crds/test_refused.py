@@ -31,6 +31,10 @@ REPLICAS = [
         bent("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/tmp/x"}]}),
         "mountPath: .* is a folder of the pod itself",
     ),
+    (
+        bent("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/run/secrets"}]}),
+        "mountPath: .* is a folder of the pod itself",
+    ),
     (bent("ComputeReplica", {"updateStrategy": "Rolling"}), "spec.updateStrategy: Unsupported value"),
 ]
 INSTANCES = [

@@ -50,6 +50,7 @@ BAD = [
     ({"executors": {"instances": 1}}, "spec.scratch.claimName: executors read arrangements that others wrote"),
     ({"executors": {"instances": 101}}, "spec.executors.instances: must be from 0 to 100"),
     ({"volumes": [{"claimName": "c", "mountPath": "/tmp/x"}]}, "spec.volumes[0].mountPath: /tmp/x is the pod's own"),
+    ({"volumes": [{"claimName": "c", "mountPath": "/run"}]}, "spec.volumes[0].mountPath: /run is the pod's own"),
     ({"volumes": [{"claimName": "c", "mountPath": "data"}]}, "must be a plain absolute path"),
     ({"volumes": [{"claimName": "c", "mountPath": "/a/../b"}]}, "must be a plain absolute path"),
     ({"resources": {"requests": {"cpu": "1.5"}}}, "spec.resources.requests.cpu: must be an amount such as 500m or 2"),

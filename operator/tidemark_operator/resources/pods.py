@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.quantities import cores, memory_bytes, size_bytes
+from tidemark_protocol.own_folders import OWN_FOLDERS
 
 MOST_EXECUTORS = 100
 MOST_VOLUMES = 16
-RESERVED = ("/tmp", "/local", "/scratch", "/etc", "/opt", "/usr", "/proc", "/sys", "/dev", "/var/run")
+RESERVED = (*OWN_FOLDERS, "/tmp", "/opt", "/usr")
 _CPU = re.compile(r"[0-9]{1,6}m?")
 _MEMORY = re.compile(r"[0-9]{1,8}(Mi|Gi|Ti)")
 _PATH = re.compile(r"/[A-Za-z0-9._@+-]+(/[A-Za-z0-9._@+-]+)*")
