@@ -14,6 +14,10 @@ from typing import Protocol
 from tidemark_operator.resources.replica import UpdateStrategy
 from tidemark_protocol.ids import ReplicaId
 
+STORE_SETTINGS = "TIDEMARK_STORE_SETTINGS"
+"""By which a replica is told where the entries of its Secret are: a folder as Kubernetes mounts one
+(tidemark_persist/mounted.py)."""
+
 
 @dataclass(frozen=True)
 class Owner:

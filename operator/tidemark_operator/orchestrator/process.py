@@ -27,7 +27,7 @@ from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import Place
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.child import Child, Shape
-from tidemark_operator.orchestrator.interface import Observation, ReplicaSpec
+from tidemark_operator.orchestrator.interface import STORE_SETTINGS, Observation, ReplicaSpec
 from tidemark_operator.orchestrator.record import Home
 from tidemark_operator.resources.replica import UpdateStrategy
 
@@ -47,8 +47,6 @@ WHO = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
 )  # fmt: skip
-SETTINGS = "TIDEMARK_STORE_SETTINGS"
-"""Where a replica reads what the Secret says: a folder as Kubernetes mounts one (tidemark_persist/mounted.py)."""
 
 
 class ProcessOrchestrator:
@@ -160,7 +158,7 @@ class ProcessOrchestrator:
         if not replica.pod.credentials:
             return Shape(command, {**environment, **self._who}, socket)
         folder = str(self.stores.path(Place(replica.pod.credentials, replica.namespace)))
-        return Shape(command, {**environment, SETTINGS: folder}, socket, told=(folder,))
+        return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, told=(folder,))
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.certificates.names import MOUNT_PATH, replica_secret
+from tidemark_operator.orchestrator.interface import STORE_SETTINGS
 from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
 
 TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
 AUTHENTICATION, TEMPLATES, STORE = "/etc/tidemark/spark", "/etc/tidemark/executor", "/etc/tidemark/store"
-STORE_VARIABLE = "TIDEMARK_STORE_SETTINGS"
-"""Whose value is the folder: tidemark_persist/mounted.py."""
 TEMPLATE_FILE, SECRET_FILE = "pod.yaml", "secret"
 # Spark takes volumes of this name for its own files, and makes none without an end
 SPARK_LOCAL = "spark-local-dir-1"
@@ -46,7 +45,7 @@ def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
 
 def store_settings(member: Member) -> Volumes:
     """The environment that says where the Secret's entries are, to all who read or write shards."""
-    return [{"name": STORE_VARIABLE, "value": STORE}] if member.spec.pod.credentials else []
+    return [{"name": STORE_SETTINGS, "value": STORE}] if member.spec.pod.credentials else []
 
 
 def driver_volumes(member: Member, template: str) -> tuple[Volumes, Volumes]:
