@@ -217,8 +217,7 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
     try:
         await operator.start()
         if options.default_instance is not None:
-            with world.kube.patient():
-                await options.default_instance.ensure(world.kube)
+            await options.default_instance.ensure(world.kube)
         await gateway.start()
         for name, work in _work(operator, world):
             tasks.start(name, work)

@@ -5,14 +5,11 @@ Only made, never changed and never removed: from then on it is its users'.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.kube.client import AGAIN_SECONDS, INSTANCES, ApiError, Kube
-
-LOG = logging.getLogger(__name__)
+from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
+from tidemark_operator.kube.starting import asked_again
 
 
 @dataclass(frozen=True)
@@ -33,16 +30,16 @@ class DefaultInstance:
 
     async def ensure(self, kube: Kube) -> None:
         """Raises OperatorError where the API server takes no such instance."""
-        body = {
-            "metadata": {"name": self.name, "namespace": self.namespace},
-            "spec": {"storage": {"location": self.location}},
-        }
-        while await kube.get(INSTANCES, self.namespace, self.name) is None:
-            try:
-                await kube.create(INSTANCES, self.namespace, body)
-            except ApiError as error:
-                if not error.passes:
-                    named = f"--default-instance {self.namespace}/{self.name}"
-                    raise OperatorError(f"{named} cannot be made: {error}") from None
-                LOG.warning("asking again: %s", error)
-                await asyncio.sleep(AGAIN_SECONDS)
+        named = f"--default-instance {self.namespace}/{self.name}"
+        try:
+            await asked_again(named, lambda: self._make(kube))
+        except ApiError as error:
+            raise OperatorError(f"{named} cannot be made: {error}") from None
+
+    async def _make(self, kube: Kube) -> None:
+        if await kube.get(INSTANCES, self.namespace, self.name) is not None:
+            return
+        metadata = {"name": self.name, "namespace": self.namespace}
+        await kube.create(
+            INSTANCES, self.namespace, {"metadata": metadata, "spec": {"storage": {"location": self.location}}}
+        )

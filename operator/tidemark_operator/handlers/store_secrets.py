@@ -57,7 +57,7 @@ class StoreSecrets:
                 self._troubles.pop((namespace, name), None)
             else:
                 self._troubles[namespace, name] = trouble
-        self._files.retain([Place(name, namespace) for namespace, name in named])
+        await asyncio.to_thread(self._files.retain, [Place(name, namespace) for namespace, name in named])
 
     def _named(self) -> set[tuple[str, str]]:
         found = set()

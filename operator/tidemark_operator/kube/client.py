@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -124,27 +125,10 @@ class Kube:
         """All of the namespaces that this operator looks after, or of one; page by page."""
         bodies: list[Body] = []
         for place in (namespace,) if namespace else self.namespaces or ("",):
-            bodies += await self._listed(resource, place, label_selector)
+            bodies += await all_pages(partial(self._page, resource, place, label_selector))
         # items of a list do not say what they are
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         return [{**kind, **item} for item in bodies]
-
-    async def _listed(self, resource: Resource, namespace: str, selector: str | None) -> Sequence[Body]:
-        """From the beginning again where the list that was begun is too old to be gone on with."""
-        items: list[Body] = []
-        token = None
-        while True:
-            try:
-                page = await self._page(resource, namespace, selector, token)
-            except ApiError as error:
-                if token is None or error.status != 410:
-                    raise
-                items, token = [], None
-                continue
-            items += page.get("items") or []
-            token = page.get("metadata", {}).get("continue")
-            if not token:
-                return items
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
         """Raises Conflict if it exists."""
@@ -272,6 +256,25 @@ def _place(resource: Resource, namespace: str) -> dict[str, str]:
         "namespace": namespace,
         "plural": resource.plural,
     }
+
+
+async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
+    """Items of a list, whose pages are asked for by the token of the one before; from the beginning again where the
+    list that was begun is too old to be gone on with."""
+    items: list[Body] = []
+    token = None
+    while True:
+        try:
+            page = await ask(token)
+        except ApiError as error:
+            if token is None or error.status != 410:
+                raise
+            items, token = [], None
+            continue
+        items += page.get("items") or []
+        token = page.get("metadata", {}).get("continue")
+        if not token:
+            return items
 
 
 async def _call(call: Any, **arguments: Any) -> Body:

@@ -8,10 +8,11 @@ The client's call for objects of any kind knows of groups alone, and the core ha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from tidemark_operator.kube.client import PAGE, ApiError, Body, Conflict, Kube, Resource, called
+from tidemark_operator.kube.client import PAGE, ApiError, Body, Conflict, Kube, Resource, all_pages, called
 
 FIELD_MANAGER = "tidemark-operator"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -42,20 +43,12 @@ class Objects:
         """Of all namespaces that this operator looks after, or of one; page by page."""
         found: list[Body] = []
         for place in (namespace,) if namespace else self._kube.namespaces or ("",):
-            token = ""
-            while True:
-                asked = [
-                    ("limit", str(PAGE)),
-                    ("labelSelector", labels),
-                    ("fieldSelector", fields),
-                    ("continue", token),
-                ]
-                page = await self._ask("GET", _folder(resource, place), [each for each in asked if each[1]])
-                found += page.get("items") or []
-                token = page.get("metadata", {}).get("continue") or ""
-                if not token:
-                    break
+            found += await all_pages(partial(self._page, resource, place, labels, fields))
         return found
+
+    async def _page(self, resource: Resource, namespace: str, labels: str, fields: str, token: str | None) -> Body:
+        asked = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": token or ""}
+        return await self._ask("GET", _folder(resource, namespace), [each for each in asked.items() if each[1]])
 
     async def delete(self, resource: Resource, body: Body) -> None:
         """Of this very object, and before it is gone all that it owns; one that is gone already is fine."""

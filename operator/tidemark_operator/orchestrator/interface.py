@@ -169,7 +169,7 @@ class Orchestrator(Protocol):
         """Drops every replica but these: also those that an earlier operator started."""
 
     def observe(self, key: str) -> tuple[Observation, ...]:
-        """Its processes: the one that serves, then the one that is to take its place, if any. None: there is nothing
+        """Its processes: the one that serves, then the one that is to take its place, if any. Empty: there is nothing
         of it."""
 
     def take_over(self, key: str) -> None:
