@@ -92,6 +92,17 @@ def test_an_unknown_shard_is_never_compacted() -> None:
     assert shards.due_compactions(NOW) == []
 
 
+def test_a_shard_that_nobody_has_given_a_lag_is_never_compacted() -> None:
+    """Its owner's instance cannot be read, perhaps: a replica of another one may be told nothing by a guess."""
+    shards = ShardBook()
+    shards.register(S, "file:///s")
+    shards.observe(S, at(1_000_000_000), at(0))
+    assert shards.due_compactions(NOW) == []
+
+    shards.register(S, "file:///s", 100)
+    assert [c.id for c in shards.due_compactions(NOW)] == [S]
+
+
 def test_an_unreadable_shard_keeps_what_was_known() -> None:
     """Describe gives minimal numbers for it; they are not believed."""
     shards = book(at(1000), since=500)

@@ -1,76 +1,18 @@
-"""Which processes are kept, whatever stands in their resources."""
+"""Which processes are kept, and what holds of an instance, whatever stands in their resources."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
 
-from tests.controller.heard import Heard
+from tests.handlers.worlds import ANOTHER, ONE, READABLE, UNREADABLE, Somewhere
 from tests.resources.manifests import body
-from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.handlers.reconcile_instance import align_replicas, prepare_instance
-from tidemark_operator.handlers.world import World
-from tidemark_operator.kube.cache import Cache, key_of
-from tidemark_operator.kube.client import INSTANCES, REPLICAS
-from tidemark_operator.kube.leadership import Leadership
-from tidemark_operator.orchestrator.interface import Observation, Phase, ReplicaSpec
-
-READABLE, UNREADABLE = {"storage": {"location": "/data"}}, {"storage": {"location": "a scheme of tomorrow"}}
-ONE, ANOTHER = {"instance": "default"}, {"instance": "default", "updateStrategy": "Tomorrow"}
-
-
-class Asked:
-    """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last."""
-
-    def __init__(self) -> None:
-        self.kept: set[str] = set()
-
-    def refusal(self, replica: ReplicaSpec) -> str | None:
-        return None
-
-    def ensure(self, replica: ReplicaSpec) -> None: ...
-
-    def retain(self, keys: Collection[str]) -> None:
-        self.kept = set(keys)
-
-    def observe(self, key: str) -> tuple[Observation, ...]:
-        return (Observation(Phase.RUNNING, "unix:///nowhere/at/all"),) if key in self.kept else ()
-
-
-class Somewhere:
-    """An operator's world with one ComputeInstance, `default`, and one ComputeReplica, `r1`."""
-
-    def __init__(self) -> None:
-        leadership = Leadership(cast(Any, None), "ns", "me")
-        self.cache, self.orchestrator, self.fleet, self.writes = Cache(), Asked(), Fleet(leadership), 0
-        self.fleet.listener = cast(Any, Heard())
-        none = cast(Any, None)
-        orchestrator = cast(Any, self.orchestrator)
-        self.world = World(none, self.cache, Registry(), self.fleet, orchestrator, none, none, none, leadership)
-
-    def put(self, instance: dict[str, Any] | None, replica: dict[str, Any] | None, **metadata: Any) -> None:
-        """As they stand now; None: deleted."""
-        self.writes += 1
-        described = [(INSTANCES, "ComputeInstance", "default", instance), (REPLICAS, "ComputeReplica", "r1", replica)]
-        for resource, kind, name, spec in described:
-            written = body(kind, spec or {}, name, uid=f"u-{name}", resourceVersion=str(self.writes), **metadata)
-            key = key_of(resource, written)
-            if spec is None:
-                self.cache.remove(key)
-            else:
-                self.cache.put(key, written)
-            if resource is INSTANCES:
-                prepare_instance(self.world, key)
-        align_replicas(self.world)
-
-    @property
-    def connected(self) -> list[str]:
-        running = self.fleet.get("ns", "default")
-        return [] if running is None else list(running.replicas)
+from tidemark_operator.controller.read_policy import KEEP_ALL_MS
+from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
+from tidemark_operator.kube.cache import key_of
+from tidemark_operator.kube.client import DATAFLOWS
 
 
 @pytest.mark.parametrize(
@@ -104,6 +46,41 @@ def test_what_cannot_be_read_goes_on_as_it_was(
         finally:
             await before.fleet.close()
             await after.fleet.close()
+
+    asyncio.run(scenario())
+
+
+LAGGING = READABLE | {"readPolicy": {"lag": "10m"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lag"),
+    [
+        (LAGGING, UNREADABLE, 600_000),
+        (LAGGING, READABLE, 60_000),
+        (LAGGING, READABLE | {"readPolicy": {"lag": "0s"}}, 0),
+        (UNREADABLE, UNREADABLE, None),
+        (LAGGING, None, None),
+    ],
+)
+def test_an_instance_that_cannot_be_read_keeps_its_read_policy(
+    before: dict[str, Any], now: dict[str, Any] | None, lag: int | None
+) -> None:
+    """History that was promised is not let go by a guess."""
+
+    async def scenario() -> None:
+        somewhere = Somewhere()
+        somewhere.put(before, ONE)
+        somewhere.put(now, ONE)
+        facts = somewhere.world.instance_facts("ns", "default")
+        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), cast(Any, None))
+        dataflow = body("Dataflow", {"instance": "default", "sql": "SELECT 1 AS a", "index": {"key": ["a"]}}, "d")
+        state = reconciler.adopt(key_of(DATAFLOWS, dataflow), dataflow)
+        reconciler.read_spec(state, dataflow)
+        assert somewhere.world.lag_ms("ns", "default") == lag
+        assert state.lag_ms == (KEEP_ALL_MS if lag is None else lag)
+        assert (facts.found, bool(facts.unreadable)) == (now is not None, now is UNREADABLE)
+        await somewhere.fleet.close()
 
     asyncio.run(scenario())
 

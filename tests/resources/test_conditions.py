@@ -73,6 +73,12 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Progressing=True/InstanceNotFound",
     ),
     (
+        "an instance that cannot be read: what runs goes on",
+        replace(SERVING, instance=replace(INSTANCE, unreadable="spec.storage.location: of tomorrow")),
+        "InstanceFound=False/InstanceUnreadable Planned=True/Planned Scheduled=True/Scheduled Hydrated=True/Hydrated "
+        "Ready=False/InstanceUnreadable Progressing=True/InstanceUnreadable",
+    ),
+    (
         "the planner has not answered",
         DataflowFacts(INSTANCE, Planning()),
         "Planned=Unknown/Planning Scheduled=False/Planning Ready=False/Planning Progressing=True/Planning",

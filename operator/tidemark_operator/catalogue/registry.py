@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tidemark_operator.controller.ingestion import Ingester
 from tidemark_operator.controller.quarantine import Suspicion
+from tidemark_operator.controller.read_policy import KEEP_ALL_MS
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import ActiveRevision, Parent
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
@@ -99,7 +100,7 @@ class DataflowState:
     suspended: bool = False
     deleting: bool = False
     requested_as_of: int | None = None
-    lag_ms: int = 0
+    lag_ms: int = KEEP_ALL_MS
     reached: dict[GlobalId, Frontier] = field(default_factory=dict)
     suspicions: dict[str, Suspicion] = field(default_factory=dict)
     release: str = ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from tidemark_protocol.frontier import Frontier
 
-DEFAULT_LAG_MS = 60_000
+KEEP_ALL_MS = 1 << 62
+"""The lag of what nobody has given one yet: nothing of it is let go."""
 MAX_AHEAD_MS = 30_000
 
 

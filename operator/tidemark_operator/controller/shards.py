@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidemark_operator.controller.read_policy import DEFAULT_LAG_MS, bounded, trailing
+from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, trailing
 from tidemark_protocol.commands import AllowShardCompaction
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import ShardId, WriterTerm
@@ -34,7 +34,7 @@ class Shard:
 
     id: ShardId
     location: str
-    lag_ms: int = DEFAULT_LAG_MS
+    lag_ms: int = KEEP_ALL_MS
     frontiers: FrontierPair | None = None
     term: WriterTerm = WriterTerm(0)
     error: str | None = None

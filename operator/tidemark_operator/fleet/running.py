@@ -78,12 +78,13 @@ class RunningInstance:
         listener: Listener,
         backlog: Backlog | None = None,
     ) -> None:
-        """`backlog`: of all instances' subscribes."""
+        """`backlog`: of all instances' subscribes. `lag_ms`: the instance's read policy, as it was read last."""
         self.namespace, self.name, self.config = namespace, config.instance, config
         precautions = Precautions(standing=lambda owner: listener.standing(self, owner), recorded=True)
         self.core = Instance(shards, precautions)
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES
+        self.lag_ms: int | None = None
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts = Lags(), Counts()

@@ -13,7 +13,6 @@ from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
 from tidemark_operator.controller.quarantine import Death, Suspicion, unless_released
-from tidemark_operator.controller.read_policy import DEFAULT_LAG_MS
 from tidemark_operator.errors import PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
@@ -63,8 +62,9 @@ class DataflowReconciler:
         left = {mark.name: unless_released(state.suspicions.get(mark.name), state.release) for mark in state.marks}
         state.suspicions = {name: suspicion for name, suspicion in left.items() if suspicion is not None}
         state.requested_as_of, state.spec_digest = dataflow.as_of, spec_digest(dataflow)
-        lag = self._world.lag_ms(state.key.namespace, dataflow.instance)
-        state.lag_ms = dataflow.read_policy.lag_ms if dataflow.read_policy else lag or DEFAULT_LAG_MS
+        own, instances = dataflow.read_policy, self._world.lag_ms(state.key.namespace, dataflow.instance)
+        lag = own.lag_ms if own is not None else instances
+        state.lag_ms = state.lag_ms if lag is None else lag
         return dataflow
 
     async def load(self, state: DataflowState, body: Body) -> None:

@@ -35,6 +35,7 @@ def prepare_instance(world: World, key: Key) -> None:
         world.fleet.remove(key.namespace, key.name)
     elif instance is not None:
         running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
+        running.lag_ms = instance.read_policy.lag_ms
         running.core.precautions.concurrency = instance.hydration_concurrency
         running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
 

@@ -48,7 +48,7 @@ class StoreSecrets:
 
     async def look(self) -> None:
         """Brings all folders up to date, and removes those that no instance names any more."""
-        named = self._named()
+        named, all_read = self._named()
         for key in self._troubles.keys() - named:
             self._troubles.pop(key)
         for namespace, name in sorted(named):
@@ -57,18 +57,21 @@ class StoreSecrets:
                 self._troubles.pop((namespace, name), None)
             else:
                 self._troubles[namespace, name] = trouble
-        await asyncio.to_thread(self._files.retain, [Place(name, namespace) for namespace, name in named])
+        if all_read:
+            await asyncio.to_thread(self._files.retain, [Place(name, namespace) for namespace, name in named])
 
-    def _named(self) -> set[tuple[str, str]]:
-        found = set()
+    def _named(self) -> tuple[set[tuple[str, str]], bool]:
+        """And whether these are all: replicas of an instance that cannot be read go on with what it named before."""
+        found, all_read = set(), True
         for key, body in self._cache.all(INSTANCES):
             try:
                 instance = ComputeInstance.parse(body)
             except ResourceError:
+                all_read = False
                 continue
             if instance.credentials:
                 found.add((key.namespace, instance.credentials))
-        return found
+        return found, all_read
 
     async def _bring(self, place: Place) -> SecretTrouble | None:
         where = f"Secret {place.namespace}/{place.name}"

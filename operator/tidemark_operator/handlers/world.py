@@ -43,11 +43,15 @@ class World:
 
     def instance(self, namespace: str, name: str) -> ComputeInstance | None:
         """The ComputeInstance as it is wanted; None if there is none, or none that can be read."""
+        found = self._instance(namespace, name)
+        return found if isinstance(found, ComputeInstance) else None
+
+    def _instance(self, namespace: str, name: str) -> ComputeInstance | ResourceError | None:
         body = self.cache.get(Key(INSTANCES, namespace, name))
         try:
             return ComputeInstance.parse(body) if body else None
-        except ResourceError:
-            return None
+        except ResourceError as error:
+            return error
 
     def replicas(self, namespace: str, instance: str) -> list[ComputeReplica]:
         """ComputeReplicas that name the instance and are not being deleted."""
@@ -67,11 +71,13 @@ class World:
         return [replica_id(replica.meta.name, each.shape) for each in observed] or [replica_id(replica.meta.name, "")]
 
     def instance_facts(self, namespace: str, name: str) -> InstanceFacts:
-        instance, running = self.instance(namespace, name), self.running(namespace, name)
+        found, running = self._instance(namespace, name), self.running(namespace, name)
+        instance = found if isinstance(found, ComputeInstance) else None
         return InstanceFacts(
             namespace=Namespace(namespace),
             name=InstanceName(name),
-            found=instance is not None,
+            found=found is not None,
+            unreadable=str(found) if isinstance(found, ResourceError) else "",
             suspended=instance is not None and instance.suspend,
             replicas=len(self.replicas(namespace, name)),
             online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
@@ -80,6 +86,9 @@ class World:
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:
-        """The instance's read policy; None where there is no instance."""
-        found = self.instance(namespace, instance)
-        return found.read_policy.lag_ms if found else None
+        """The instance's read policy, as it was read last; None where it never was: what others have must not be let go
+        by a guess."""
+        found, running = self.instance(namespace, instance), self.running(namespace, instance)
+        if found is not None:
+            return found.read_policy.lag_ms
+        return running.lag_ms if running is not None else None

@@ -37,6 +37,8 @@ class InstanceFacts:
     namespace: Namespace
     name: InstanceName
     found: bool
+    unreadable: str = ""
+    """Why this version cannot read it: what is known of it is from before."""
     suspended: bool = False
     replicas: int = 0
     online: int = 0
@@ -67,6 +69,13 @@ def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
 
 
 def instance_found(facts: InstanceFacts) -> Verdict:
+    if facts.unreadable:
+        return no(
+            INSTANCE_FOUND,
+            "InstanceUnreadable",
+            f"ComputeInstance {facts.name} cannot be read by this version of the operator ({facts.unreadable}). What "
+            "runs goes on by what was read of it before; no replica is started. Correct it, or upgrade the operator",
+        )
     if facts.found:
         return yes(INSTANCE_FOUND, "Found")
     return no(

@@ -1,0 +1,70 @@
+"""An operator's world in a few words: resources as they stand, processes where nobody answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from tests.controller.heard import Heard
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.handlers.reconcile_instance import align_replicas, prepare_instance
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Cache, key_of
+from tidemark_operator.kube.client import INSTANCES, REPLICAS
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.orchestrator.interface import Observation, Phase, ReplicaSpec
+
+READABLE, UNREADABLE = {"storage": {"location": "/data"}}, {"storage": {"location": "a scheme of tomorrow"}}
+ONE, ANOTHER = {"instance": "default"}, {"instance": "default", "updateStrategy": "Tomorrow"}
+
+
+class Asked:
+    """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last."""
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+
+    def refusal(self, replica: ReplicaSpec) -> str | None:
+        return None
+
+    def ensure(self, replica: ReplicaSpec) -> None: ...
+
+    def retain(self, keys: Collection[str]) -> None:
+        self.kept = set(keys)
+
+    def observe(self, key: str) -> tuple[Observation, ...]:
+        return (Observation(Phase.RUNNING, "unix:///nowhere/at/all"),) if key in self.kept else ()
+
+
+class Somewhere:
+    """An operator's world with one ComputeInstance, `default`, and one ComputeReplica, `r1`."""
+
+    def __init__(self) -> None:
+        leadership = Leadership(cast(Any, None), "ns", "me")
+        self.cache, self.orchestrator, self.fleet, self.writes = Cache(), Asked(), Fleet(leadership), 0
+        self.fleet.listener = cast(Any, Heard())
+        none = cast(Any, None)
+        orchestrator = cast(Any, self.orchestrator)
+        self.world = World(none, self.cache, Registry(), self.fleet, orchestrator, none, none, none, leadership)
+
+    def put(self, instance: dict[str, Any] | None, replica: dict[str, Any] | None, **metadata: Any) -> None:
+        """As they stand now; None: deleted."""
+        self.writes += 1
+        described = [(INSTANCES, "ComputeInstance", "default", instance), (REPLICAS, "ComputeReplica", "r1", replica)]
+        for resource, kind, name, spec in described:
+            written = body(kind, spec or {}, name, uid=f"u-{name}", resourceVersion=str(self.writes), **metadata)
+            key = key_of(resource, written)
+            if spec is None:
+                self.cache.remove(key)
+            else:
+                self.cache.put(key, written)
+            if resource is INSTANCES:
+                prepare_instance(self.world, key)
+        align_replicas(self.world)
+
+    @property
+    def connected(self) -> list[str]:
+        running = self.fleet.get("ns", "default")
+        return [] if running is None else list(running.replicas)
