@@ -184,6 +184,9 @@ class DataflowReconciler:
                 state.waiting = (str(waiting),)
             else:
                 state.pending_waiting = str(waiting)
+            if state.active is None or state.edited:
+                # what was said before, of the planner or of the inputs, is over
+                state.plan = Planning(str(waiting))
             return True
         except PlannerUnavailable as error:
             if state.active is None or state.edited:

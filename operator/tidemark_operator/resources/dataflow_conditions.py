@@ -28,7 +28,7 @@ TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRES
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The planner has been asked, or cannot be reached; `message` tells which."""
+    """The planner has been asked, or cannot be reached, or its plan waits to be stored; `message` tells which."""
 
     message: str = "the planner has been asked"
 
