@@ -24,7 +24,8 @@ from tidemark_protocol.storage import IngestionDescription
 
 @dataclass
 class SourceState:
-    """`pinned`: its tables and shards, as stored. `ingester`: as stored in status."""
+    """`pinned`: its tables and shards, as stored. `ingester`: as stored in status. `refused`: why none of it is
+    read, whatever replicas say."""
 
     key: Key
     uid: str
@@ -32,6 +33,7 @@ class SourceState:
     pinned: IngestionDescription | None = None
     ingester: Ingester | None = None
     failure: IngestionFailure | None = None
+    refused: IngestionFailure | None = None
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None
 

@@ -19,6 +19,7 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.own_tables import reads_own_tables
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
@@ -56,7 +57,10 @@ class DataSourceReconciler:
         return state
 
     async def load(self, state: SourceState, source: DataSource) -> None:
-        """Reads what is stored of its tables, if anything is."""
+        """Reads what is stored of its tables, if anything is, and sees whether it may be read."""
+        running = self._world.running(state.key.namespace, state.instance)
+        if running is not None:
+            state.refused = reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
         if state.pinned is None:
             name = revision_name(source.meta, PINNED)
             state.pinned = await self._world.revisions.load(state.key.namespace, name, IngestionDescription)
@@ -89,6 +93,9 @@ class DataSourceReconciler:
         if running is None:
             return None
         await self.load(state, source)
+        if state.refused is not None:
+            running.drop_ingestion(GlobalId(state.uid))
+            return None
         if state.pinned is None and not await self._pin(state, source, running):
             return LOOK_AGAIN_SECONDS
         return await self._ingest(state, source, running)
@@ -119,8 +126,8 @@ class DataSourceReconciler:
     def resume(self, running: RunningInstance) -> None:
         """A replica is about to be told everything: its ingestions are part of that."""
         for state in self._world.registry.sources(running.namespace):
-            suspended = self._is_suspended(state.key)
-            if state.instance == running.name and state.pinned and state.ingester and not suspended:
+            stopped = self._is_suspended(state.key) or state.refused is not None
+            if state.instance == running.name and state.pinned and state.ingester and not stopped:
                 replica = ReplicaId(state.ingester.replica)
                 running.run_ingestion(replica, state.pinned, state.ingester.term)
 

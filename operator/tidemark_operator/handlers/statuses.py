@@ -88,7 +88,7 @@ def _source(world: World, state: SourceState, body: Body, now: status.Now) -> di
         deleting_used_by=_users(world, state.key, body),
         schema_unknown_of=state.schema_unknown_of,
         ingester=state.ingester.replica if state.ingester and reported else None,
-        failure=state.failure,
+        failure=state.refused or state.failure,
         refused_files=files.refused if files else 0,
         warning=report.message if report and report.state == "running" else "",
     )
