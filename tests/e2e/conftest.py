@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.last_words import pytest_runtest_makereport
 from tests.e2e.remotes import fleet, home, network, r1, r2
 from tests.e2e.system import System, running
 from tidemark_devcluster.plane import ControlPlane
 
-__all__ = ["fleet", "home", "network", "r1", "r2", "system"]
+__all__ = ["fleet", "home", "network", "pytest_runtest_makereport", "r1", "r2", "system"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,36 @@
+"""What replicas were at when a test failed: where each of their threads was, and the end of their logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Generator
+
+import pytest
+
+from tests.e2e.remotes import Remote
+
+TOLD = 20_000
+"""Characters of a log."""
+STACKS_SECONDS = 1.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Before fixtures end them."""
+    report = yield
+    if report.when == "call" and report.failed:
+        remotes = [r for r in getattr(item, "funcargs", {}).values() if isinstance(r, Remote)]
+        report.sections += [(f"log of replica {remote.name}", last_words(remote)) for remote in remotes]
+    return report
+
+
+def last_words(remote: Remote) -> str:
+    """A replica answers SIGUSR1 with its stacks, unless it is stopped or gone."""
+    if remote.process.process.poll() is None:
+        os.kill(remote.process.process.pid, signal.SIGUSR1)
+        time.sleep(STACKS_SECONDS)
+    return remote.process.log_text()[-TOLD:]
