@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member, shape_label
+from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member
+from tidemark_operator.orchestrator.kubernetes.ownership import shape_of_set
 from tidemark_operator.resources.replica import UpdateStrategy
 
 Shape = tuple[str, str]
@@ -65,9 +66,9 @@ class Decision:
 
 
 def found_in(stateful_sets: Iterable[Body]) -> list[Found]:
-    """The oldest first."""
-    labelled = [(shape_label(body["metadata"].get("labels") or {}), body) for body in stateful_sets]
-    return sorted((Found(*label, body) for label, body in labelled if label), key=lambda found: found.age)
+    """Those of ours, the oldest first."""
+    ours = [(shape_of_set(body), body) for body in stateful_sets]
+    return sorted((Found(*shape, body) for shape, body in ours if shape), key=lambda found: found.age)
 
 
 def decide(

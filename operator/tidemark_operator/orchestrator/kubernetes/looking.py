@@ -1,6 +1,6 @@
 """What there is of ours at the API server, as of the last look, and what it says of each replica.
 
-StatefulSets, pods ─► Found, drivers and executors by replica and shape
+StatefulSets, their pods and those of these ─► Found, drivers and executors by replica and shape
 a StatefulSet without a pod ─► its events say why
 a driver's pod that was there before, and is not now ─► how it ended
 """
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tidemark_operator.kube.client import EVENTS, ApiError, Body
+from tidemark_operator.kube.client import EVENTS, ApiError, Body, Resource
 from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing
 from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, found_in
-from tidemark_operator.orchestrator.kubernetes.names import DRIVER, MANAGED, ROLE, address, shape_label
+from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
+from tidemark_operator.orchestrator.kubernetes.ownership import controller
 
 LOG = logging.getLogger(__name__)
 ASK_WHY_SECONDS = 10.0
@@ -23,8 +25,9 @@ OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 
 
 class Looking:
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, objects: Objects, concerns: Callable[[Found], bool]) -> None:
+        """What does not `concern` us is as good as not there."""
+        self._objects, self._concerns = objects, concerns
         self.found: list[Found] = []
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
@@ -34,17 +37,12 @@ class Looking:
 
     async def look(self) -> None:
         """Raises ApiError, and then knows what it knew."""
-        found = found_in(await self._objects.list(STATEFUL_SETS, OURS))
-        drivers: dict[Shape, Body] = {}
+        found = [each for each in found_in(await self._objects.list(STATEFUL_SETS, OURS)) if self._concerns(each)]
+        pods = await self._objects.list(PODS, OURS)
+        drivers = dict(_of(pods, STATEFUL_SETS, {each.uid: (each.key, each.shape) for each in found}))
         executors: dict[Shape, list[Body]] = {}
-        for pod in await self._objects.list(PODS, OURS):
-            labels = pod["metadata"].get("labels") or {}
-            if (shape := shape_label(labels)) is None:
-                continue
-            if labels.get(ROLE) == DRIVER:
-                drivers[shape] = pod
-            else:
-                executors.setdefault(shape, []).append(pod)
+        for shape, pod in _of(pods, PODS, {pod["metadata"]["uid"]: shape for shape, pod in drivers.items()}):
+            executors.setdefault(shape, []).append(pod)
         self._note_exits(drivers)
         self.found, self._drivers, self._executors = found, drivers, executors
         await self._ask_why()
@@ -89,3 +87,11 @@ class Looking:
         self._exits = {shape: exit for shape, exit in self._exits.items() if shape in there}
         self._refusals = {shape: why for shape, why in self._refusals.items() if shape in there}
         self._asked = {shape: at for shape, at in self._asked.items() if shape in there}
+
+
+def _of(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:
+    """The pods that one of `owners`, which are of that kind, controls."""
+    for pod in pods:
+        owner = controller(pod, kind)
+        if owner is not None and owner["uid"] in owners:
+            yield owners[owner["uid"]], pod

@@ -22,9 +22,10 @@ from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Ob
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
-from tidemark_operator.orchestrator.kubernetes.deciding import Shape, decide, server
+from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, decide, server
 from tidemark_operator.orchestrator.kubernetes.looking import OURS, Looking
-from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, Member, member
+from tidemark_operator.orchestrator.kubernetes.names import Member, member
+from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class KubernetesOrchestrator:
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds, of any beginning."""
         self._kube, self._objects, self._settings = kube, Objects(kube), settings
-        self._looking, self._clock = Looking(self._objects), clock
+        self._looking, self._clock = Looking(self._objects, self._concerns), clock
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
         self._asked = asyncio.Event()
@@ -51,6 +52,11 @@ class KubernetesOrchestrator:
         self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
         self._backoff: Backoff[Shape] = Backoff()
+
+    def _concerns(self, found: Found) -> bool:
+        """Not what says that it is of a replica of another namespace: nothing is owned across namespaces."""
+        wanted = self._wanted.get(found.key)
+        return wanted is None or wanted.spec.namespace == found.namespace
 
     async def adopt(self) -> None:
         await self._looking.look()
@@ -182,7 +188,8 @@ class KubernetesOrchestrator:
             for budget in budgets.values():
                 await self._objects.apply(budget)
             for there in await self._objects.list(DISRUPTION_BUDGETS, OURS):
-                if not _bounds(there, budgets, running):
+                instance = instance_of_budget(there)
+                if instance is not None and not _bounds(there, instance, budgets, running):
                     await self._objects.delete(DISRUPTION_BUDGETS, there)
         except ApiError as error:
             LOG.warning("disruption budgets: %s", error)
@@ -201,9 +208,8 @@ class KubernetesOrchestrator:
         self._backoff.keep({*known, BUDGETS})
 
 
-def _bounds(there: Body, wanted: Mapping[str, Body], running: Set[str]) -> bool:
+def _bounds(there: Body, instance: str, wanted: Mapping[str, Body], running: Set[str]) -> bool:
     """Whether a budget is needed. Of an instance there is one alone: the API server evicts no pod that two are over."""
-    instance = there["metadata"]["labels"].get(INSTANCE_UID, "")
     if instance in wanted:
         return bool(there["metadata"]["name"] == wanted[instance]["metadata"]["name"])
     return instance in running
