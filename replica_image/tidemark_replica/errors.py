@@ -8,6 +8,7 @@ ReplicaError
 ├── SourceNotReadable   a source whose tables cannot be told
 ├── ScratchInUse        the scratch folder belongs to another process
 ├── AddressNotUsable    the server cannot listen where it was told to
+├── ExecutorsLeft       executors of an earlier process that cannot be deleted
 ├── StashFull           more large answers wait to be fetched than may
 ├── StashGone           an answer that is not kept any more
 └── DataflowRefused     a dataflow that this replica cannot render; it stays at its as_of and harms no other
@@ -52,6 +53,10 @@ class ScratchInUse(ReplicaError):
 
 class AddressNotUsable(ReplicaError):
     """The address is taken, or may not be bound."""
+
+
+class ExecutorsLeft(ReplicaError):
+    """The API server does not delete them, or does not answer."""
 
 
 class StashFull(ReplicaError):

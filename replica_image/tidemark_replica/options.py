@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_protocol.tls.folder import CertificateFolder
+from tidemark_replica.own_pods import K8S
 from tidemark_replica.spark_settings import RELIED_ON
 
 MIB, GIB = 1024**2, 1024**3
@@ -18,10 +19,12 @@ STEP_WORKER_BYTES_MIN = 256 * MIB
 
 @dataclass(frozen=True)
 class Options:
-    """`listen`: `unix:///path` or `host:port`; `scratch`: a folder that is this replica's alone."""
+    """`listen`: `unix:///path` or `host:port`; `scratch`, `spark_files`: folders that are this replica's alone."""
 
     listen: str
     scratch: Path
+    spark_files: Path | None
+    """None: they are in `scratch`."""
     name: str
     master: str
     driver_memory: str
@@ -31,6 +34,8 @@ class Options:
     metrics_port: int | None
     spark_conf: tuple[tuple[str, str], ...]
     """What Spark is told besides, of executors on a cluster."""
+    executor_labels: str
+    """By which the pods of executors are known; empty: there are none."""
     arrow: bool
     step_workers: int
     """Processes beside the driver for small steps, at most; 0: all steps are Spark jobs."""
@@ -51,6 +56,9 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
     parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
+    parser.add_argument(
+        "--spark-files", type=Path, help="folder for Spark's own files, this replica's alone (default: in --scratch)"
+    )
     parser.add_argument("--name", default="replica", help="how the replica is called in logs")
     parser.add_argument("--cores", type=int, default=2, help="processors to use (default: %(default)s)")
     parser.add_argument("--memory", type=int, default=2 * GIB, help="bytes to use in all (default: %(default)s)")
@@ -77,6 +85,12 @@ def parse(arguments: list[str]) -> Options:
         metavar="NAME=VALUE",
         help="tell Spark so, such as of executors on a cluster (repeatable); what replicas rely on stays as it is",
     )
+    parser.add_argument(
+        "--executor-labels",
+        default="",
+        metavar="NAME=VALUE,...",
+        help="executors are pods with these labels: what an earlier process left is deleted before Spark starts",
+    )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this port")
     parser.add_argument("--metrics-host", default="127.0.0.1", help="and this address (default: %(default)s)")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
@@ -85,6 +99,8 @@ def parse(arguments: list[str]) -> Options:
         parser.error("a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700")
     if given.driver_steps < 0:
         parser.error("--driver-steps is a number of processes, or 0")
+    if given.executor_labels and not (given.master or "").startswith(K8S):
+        parser.error(f"--executor-labels are of pods, which are there with --master {K8S}https://...")
     try:
         conf = tuple(setting(text) for text in given.spark_conf)
     except ValueError as error:
@@ -92,6 +108,7 @@ def parse(arguments: list[str]) -> Options:
     return Options(
         listen=given.listen,
         scratch=given.scratch.absolute(),
+        spark_files=given.spark_files.absolute() if given.spark_files else None,
         name=given.name,
         master=given.master or f"local[{given.cores}]",
         driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
@@ -99,6 +116,7 @@ def parse(arguments: list[str]) -> Options:
         metrics_host=given.metrics_host,
         metrics_port=given.metrics_port,
         spark_conf=conf,
+        executor_labels=given.executor_labels,
         arrow=given.evaluator == "arrow",
         step_workers=min(given.driver_steps, given.cores),
         step_worker_bytes=max(given.memory // 8, STEP_WORKER_BYTES_MIN),

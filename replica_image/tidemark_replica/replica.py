@@ -24,6 +24,7 @@ from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.options import Options
+from tidemark_replica.own_pods import OwnPods
 from tidemark_replica.peek_reader import PeekReader
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
@@ -54,6 +55,9 @@ class Replica:
         self._mailbox, self._gate, self._handles = Mailbox(), Gate(), ShardHandles()
         self._describer = Describer(self._mailbox, self._handles, lambda: self._gate.epoch, self._installed)
         self._scratch = Scratch(options.scratch, self._describer.incarnation)
+        self._spark_files = (
+            self._scratch if options.spark_files is None else Scratch(options.spark_files, self._describer.incarnation)
+        )
         self._spark = SparkHolder(self._start_spark)
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
@@ -93,11 +97,15 @@ class Replica:
         self._peek_jobs.shutdown()
         self._spark.stop()
         self._renderer.close()
-        self._scratch.close()
+        for folder in {self._scratch, self._spark_files}:
+            folder.close()
 
     def _start_spark(self) -> Any:
-        options = self._options
-        return start_spark(options.master, options.driver_memory, self._scratch.folder, options.spark_conf)
+        options, scratch = self._options, self._scratch.folder
+        if options.executor_labels:
+            namespace = dict(options.spark_conf).get("spark.kubernetes.namespace", "default")
+            OwnPods(options.master, namespace).delete(options.executor_labels)
+        return start_spark(options.master, options.driver_memory, scratch, options.spark_conf, self._spark_files.folder)
 
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)

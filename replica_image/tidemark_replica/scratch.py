@@ -2,6 +2,9 @@
 
 scratch/lock               held while the process lives
 scratch/<incarnation>/     everything of this process; removed by the next one, or at a clean end
+
+Of the same kind is the folder of Spark's own files, where a pod has a volume for them: a volume outlives a container
+that is killed in it, and its end would be reached.
 """
 
 from __future__ import annotations

@@ -24,8 +24,11 @@ LOG = logging.getLogger(__name__)
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def start_spark(master: str, driver_memory: str, scratch: Path, conf: Iterable[tuple[str, str]] = ()) -> Any:
-    """A new session with its temporary files under `scratch`; blocks for seconds. `conf`: of executors elsewhere."""
+def start_spark(
+    master: str, driver_memory: str, scratch: Path, conf: Iterable[tuple[str, str]] = (), files: Path | None = None
+) -> Any:
+    """A new session with its temporary files under `files`, or `scratch`; blocks for seconds. `conf`: of executors
+    elsewhere."""
     from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -38,7 +41,7 @@ def start_spark(master: str, driver_memory: str, scratch: Path, conf: Iterable[t
     for name, value in allocation(TASKS_KEEP).items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     builder = builder.config("spark.driver.memory", driver_memory)
-    temporary = scratch / "spark"
+    temporary = (files or scratch) / "spark"
     temporary.mkdir(parents=True, exist_ok=True)
     builder = builder.config("spark.local.dir", str(temporary))
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))

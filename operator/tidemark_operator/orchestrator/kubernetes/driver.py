@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidemark_operator.certificates.names import MOUNT_PATH
@@ -54,7 +55,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
         "args": ["tidemark_replica", *_arguments(member, settings)],
-        "env": [*fields, {"name": "SPARK_LOCAL_DIRS", "value": LOCAL}, *store_settings(member)],
+        "env": [*fields, *store_settings(member)],
         "ports": _ports(bool(spec.pod.executors.instances)),
         # it listens before it starts Spark, and until it ends; whether it still answers is what the operator asks
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},
@@ -73,6 +74,7 @@ def _arguments(member: Member, settings: Settings) -> list[str]:
         f"--listen=0.0.0.0:{GRPC_PORT}",
         f"--tls-dir={MOUNT_PATH}",
         f"--scratch={SCRATCH}/{member.name}",
+        f"--spark-files={LOCAL}",
         f"--name={spec.namespace}/{member.name}",
         f"--cores={spec.cores}",
         f"--memory={spec.memory_bytes}",
@@ -81,8 +83,12 @@ def _arguments(member: Member, settings: Settings) -> list[str]:
     ]
     conf = spark_conf(member, settings)
     if conf:
-        arguments.append(f"--master={MASTER}")
+        arguments += [f"--master={MASTER}", f"--executor-labels={_selector(member.executors)}"]
     return [*arguments, *(f"--spark-conf={name}={value}" for name, value in sorted(conf.items()))]
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _ports(with_executors: bool) -> list[dict[str, Any]]:

@@ -55,6 +55,11 @@ class Member:
         """Its driver, and no other pod."""
         return {REPLICA_UID: self.spec.key, SHAPE: self.shape, ROLE: DRIVER}
 
+    @property
+    def executors(self) -> dict[str, str]:
+        """All of its executors, and no other pod."""
+        return {REPLICA_UID: self.spec.key, SHAPE: self.shape, ROLE: EXECUTOR}
+
     def labels(self, role: str) -> dict[str, str]:
         return {
             **MANAGED,

@@ -1,0 +1,66 @@
+"""What is left on a volume by a process that was killed, and who removes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidemark_replica.errors import ScratchInUse
+from tidemark_replica.scratch import Scratch
+
+HOLDS = """
+import sys
+from pathlib import Path
+from tidemark_replica.scratch import Scratch
+scratch = Scratch(Path(sys.argv[1]), sys.argv[2])
+(scratch.folder / "batch.arrow").write_bytes(b"x")
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+def held(folder: Path, incarnation: str) -> subprocess.Popen[str]:
+    """A process that has the folder, and something in it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(folder), incarnation],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "there\n"
+    return process
+
+
+def test_crash_what_a_killed_process_left_is_gone_when_the_next_begins(tmp_path: Path) -> None:
+    """However often; while it lives nobody else has the folder."""
+    for incarnation in ("a", "b"):
+        with held(tmp_path, incarnation) as process:
+            assert (tmp_path / incarnation / "batch.arrow").exists()
+            with pytest.raises(ScratchInUse):
+                Scratch(tmp_path, "c")
+            process.kill()
+            process.communicate()
+
+    scratch = Scratch(tmp_path, "c")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "lock"]
+    assert list(scratch.folder.iterdir()) == []
+    scratch.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+
+
+def test_two_shapes_on_one_claim_leave_each_other_alone(tmp_path: Path) -> None:
+    """While one surges beside the other; and when one of them is killed."""
+    with held(tmp_path / "r1-3f9c0a12", "a") as old:
+        new = Scratch(tmp_path / "r1-b17e44d0", "b")
+        assert (tmp_path / "r1-3f9c0a12" / "a" / "batch.arrow").exists()
+        old.kill()
+        old.communicate()
+        with held(tmp_path / "r1-3f9c0a12", "c") as again:
+            assert new.folder.exists()
+            again.kill()
+            again.communicate()
+    new.close()
