@@ -118,3 +118,18 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
     assert observe_executors(2, [pod(running()), broken]).trouble == Trouble("ErrImagePull", "gone")
     assert observe_executors(2, [failed]).trouble == Trouble("Error", "one ended with exit code 52")
     assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0
+
+
+def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
+    """After its grace and a minute; until then it is stopping as any other."""
+    due = 1767225620000
+    body = pod(running(), deletionTimestamp="2026-01-01T00:00:20Z", name="r1-0") | {"spec": {"nodeName": "n7"}}
+
+    soon, late = (observe("a", "s", body, now_ms=due + after) for after in (59_999, 60_000))
+
+    assert (soon.phase, soon.trouble) == (late.phase, None) == (Phase.STOPPING, None)
+    assert late.trouble is not None
+    assert late.trouble.reason == "NodeLost"
+    assert "2026-01-01T00:00:20Z" in late.trouble.message
+    assert "kubectl delete node n7" in late.trouble.message
+    assert late.trouble.message.endswith("it writes nothing wrong")

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.orchestrator.clusters import Cluster, of, until
+from tests.orchestrator.clusters import Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import Objects
-from tidemark_operator.orchestrator.kubernetes import templates
+from tidemark_operator.orchestrator.kubernetes import observing, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
+from tidemark_operator.resources.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
 
@@ -108,5 +109,29 @@ def test_the_secret_of_a_stateful_set_that_is_gone_is_not_taken_for_the_new_one_
 
         secret = json.loads(cluster.kubectl("get", "secret", name, "-o", "json"))
         assert [each["uid"] for each in secret["metadata"]["ownerReferences"]] == [uid("statefulsets")]
+
+    cluster.run(scenario)
+
+
+def test_a_lost_node_is_said_of_the_shape_that_waits_for_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recreate ends the old shape first, and nobody says that it has ended: a finalizer is in the node's place, and no
+    patience in that of a minute."""
+    monkeypatch.setattr(observing, "LOST_MS", -3_600_000)
+    spec = cluster.replica(SMALL, strategy=UpdateStrategy.RECREATE)
+    old = f"pod/{member(spec, SETTINGS).name}-0"
+    larger = replace(spec, cores=3)
+    new = f"pod/{member(larger, SETTINGS).name}-0"
+
+    async def scenario(kube: Kube) -> None:
+        await until(of(kube, spec), lambda: old in cluster.made())
+        cluster.kubectl("patch", old, "-p", '{"metadata": {"finalizers": ["example.dev/node"]}}')
+        orchestrator = of(kube, larger)
+        await until(orchestrator, lambda: one(orchestrator, larger).trouble)
+        trouble = one(orchestrator, larger).trouble
+        assert trouble is not None
+        assert (trouble.reason, new in cluster.made()) == ("NodeLost", False)
+
+        cluster.kubectl("patch", old, "-p", '{"metadata": {"finalizers": null}}')
+        await until(orchestrator, lambda: new in cluster.made())
 
     cluster.run(scenario)

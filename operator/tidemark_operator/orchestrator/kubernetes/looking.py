@@ -53,11 +53,17 @@ class Looking:
         at = (key, shape)
         workers = observing.observe_executors(executors, self._executors.get(at, [])) if executors else None
         return observing.observe(
-            address(name, namespace), shape, self._drivers.get(at), self._refusals.get(at), workers, self._exits.get(at)
+            address(name, namespace),
+            shape,
+            self._drivers.get(at),
+            self._refusals.get(at),
+            workers,
+            self._exits.get(at),
+            _now_ms(),
         )
 
     def _note_exits(self, drivers: dict[Shape, Body]) -> None:
-        now_ms = int(time.time() * 1000)
+        now_ms = _now_ms()
         for shape, before in self._drivers.items():
             now = drivers.get(shape)
             if now is None or now["metadata"]["uid"] != before["metadata"]["uid"]:
@@ -87,6 +93,10 @@ class Looking:
         self._exits = {shape: exit for shape, exit in self._exits.items() if shape in there}
         self._refusals = {shape: why for shape, why in self._refusals.items() if shape in there}
         self._asked = {shape: at for shape, at in self._asked.items() if shape in there}
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _of(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:

@@ -3,6 +3,7 @@
     no pod       ─► why the StatefulSet could not make it: quota, admission
     Pending      ─► Unschedulable, ImagePullBackOff, ...: the word that `kubectl get pods` shows
     Running      ─► the container, how often it was started again, and how it ended before
+    Terminating  ─► NodeLost, where nobody says for a minute that it has ended
 
 The incarnation is the pod and how often its container was started. What is said here goes into conditions, so it holds
 no secrets: the API server's own reasons and messages.
@@ -21,6 +22,8 @@ MAX_MESSAGE = 512
 # a container that waits for these only waits for its turn
 _PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 BACKING_OFF = "CrashLoopBackOff"
+NODE_LOST = "NodeLost"
+LOST_MS = 60_000
 SIGKILL, SIGTERM = 128 + 9, 128 + 15
 
 
@@ -31,6 +34,7 @@ def observe(
     refused: Trouble | None = None,
     executors: Workers | None = None,
     before: Exit | None = None,
+    now_ms: int = 0,
 ) -> Observation:
     """`refused`: why there is no pod; `before`: how the pod before this one ended."""
     if pod is None:
@@ -47,7 +51,7 @@ def observe(
         restarts=restarts,
         last_exit=_last_exit(container) or before,
         shape=shape,
-        trouble=trouble_of(pod),
+        trouble=lost(pod, now_ms) or trouble_of(pod),
         executors=executors,
     )
 
@@ -73,6 +77,22 @@ def trouble_of(pod: Body) -> Trouble | None:
     if _pod_phase(pod) == "Failed":
         return trouble(status.get("reason") or "Failed", status.get("message"))
     return None
+
+
+def lost(pod: Body, now_ms: int) -> Trouble | None:
+    """Where it should have ended long since. A StatefulSet makes no other pod meanwhile: whether it has ended only its
+    node can say, or whoever knows that the node is off."""
+    due = pod["metadata"].get("deletionTimestamp")  # what it had of grace is in that
+    due_ms = milliseconds(due)
+    if due_ms is None or now_ms - due_ms < LOST_MS:
+        return None
+    name, node = pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName") or "its node"
+    return trouble(
+        NODE_LOST,
+        f"pod {name} should have ended at {due}, and node {node} does not say that it has: is it off, or cut off? The "
+        f"replica starts elsewhere once the node answers, or is removed (kubectl delete node {node}), or on kubectl "
+        f"delete pod {name} --force, which is safe: should the process run on, it writes nothing wrong",
+    )
 
 
 def refusal(events: Iterable[Body]) -> Trouble | None:

@@ -14,7 +14,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Set
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
@@ -95,14 +95,22 @@ class KubernetesOrchestrator:
         found = [each for each in self._looking.found if each.key == key]
         if wanted is None:
             return tuple(self._looking.observe(key, f.shape, f.name, f.namespace, None) for f in found)
-        serving = server(wanted, [each for each in found if each.shape != wanted.shape], self._taken_over)
+        others = [each for each in found if each.shape != wanted.shape]
+        serving = server(wanted, others, self._taken_over)
         executors = wanted.spec.pod.executors.instances
         newest = self._looking.observe(key, wanted.shape, wanted.name, wanted.spec.namespace, executors)
         if refused := self._refused.get((key, wanted.shape)):
             newest = replace(newest, trouble=refused)
         if serving is None:
-            return (newest,)
+            return (replace(newest, trouble=newest.trouble or self._kept_by(newest, others)),)
         return (self._looking.observe(key, serving.shape, serving.name, serving.namespace, None), newest)
+
+    def _kept_by(self, newest: Observation, others: Iterable[Found]) -> Trouble | None:
+        """What ends before this one is made, and does not end."""
+        if newest.incarnation is not None:
+            return None
+        before = (self._looking.observe(each.key, each.shape, each.name, each.namespace, None) for each in others)
+        return next((b.trouble for b in before if b.trouble and b.trouble.reason == observing.NODE_LOST), None)
 
     async def run(self) -> None:
         failures = 0
