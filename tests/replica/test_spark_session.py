@@ -14,20 +14,23 @@ SAYS_WHERE = """
 import sys
 from pathlib import Path
 from tidemark_replica.spark_session import start_spark
-spark = start_spark("local[1]", "512m", Path(sys.argv[1]))
+spark = start_spark("local[1]", "512m", Path(sys.argv[1]), files=Path(sys.argv[2]))
 assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
 print("temporary:", spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+print("blocks:", spark.sparkContext.getConf().get("spark.local.dir"))
 spark.stop()
 """
 
 
 def test_what_a_killed_jvm_leaves_is_in_scratch(tmp_path: Path) -> None:
-    """Spark makes folders for artifacts and blocks in the JVM's temporary folder; scratch is removed, that is not.
+    """Spark makes folders for artifacts and blocks in the JVM's temporary folder; scratch is removed, that is not. In a
+    pod a volume of their own is scratch for them.
 
     The folder is the JVM's from its start: a process of its own, for another test may have started this one's.
     """
-    command = [sys.executable, "-c", SAYS_WHERE, str(tmp_path)]
+    files = tmp_path / "files"
+    command = [sys.executable, "-c", SAYS_WHERE, str(tmp_path / "scratch"), str(files)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert said.returncode == 0, said.stderr
-    assert f"temporary: {tmp_path / 'spark'}" in said.stdout.splitlines()
+    assert {f"temporary: {files / 'spark'}", f"blocks: {files / 'spark'}"} <= set(said.stdout.splitlines())

@@ -88,8 +88,7 @@ class RunningInstance:
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts = Lags(), Counts()
-        self._leadership, self._listener = leadership, listener
-        self._connections = 0
+        self._leadership, self._listener, self._connections = leadership, listener, 0
         self._answers: dict[str, asyncio.Future[Answer]] = {}
         self.clients = Clients(self, backlog or Backlog())
         # the peek that a dataflow is there for, and its target, until replicas are done with it
