@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import sys
 import time
 import urllib.error
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.ports import free_port
 from tidemark_devcluster import processes
 from tidemark_devcluster.build import ensure_versitygw
 from tidemark_devcluster.progress import Progress
@@ -59,13 +59,6 @@ class S3Server:
     def on_disk(self, location: str) -> Path:
         """Where the server keeps what is at this location."""
         return self.folder / location.removeprefix("s3://")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_devcluster.layout import Layout
 
-KUBECTL_SECONDS = 120.0
+KUBECTL_SECONDS = 300.0
 
 
 def run_kubectl(

@@ -14,7 +14,9 @@ OperatorError
 └── QueryRefused         a query that cannot be answered as asked
     ├── TimeNotReadable  at the time asked for; at others it can
     ├── TooMany          as many run, or wait, as may
-    ├── NothingComplete  nor at any other time yet: it is looked at again for a while
+    ├── NotYet           perhaps soon: it is looked at again for a while
+    │   ├── NothingComplete  there is no time yet at which it can be answered
+    │   └── NobodyAnswers    no replica does, though there are some
     └── Changed          what it reads is not there any more
 """
 
@@ -69,7 +71,15 @@ class TooMany(QueryRefused):
     """There is no place for another one now."""
 
 
-class NothingComplete(QueryRefused):
+class NotYet(QueryRefused):
+    """As asked, but too early."""
+
+
+class NobodyAnswers(NotYet):
+    """The replicas that are to answer are starting, or were lost a moment ago."""
+
+
+class NothingComplete(NotYet):
     """There is no time at which all that the query reads is both complete and still there."""
 
 

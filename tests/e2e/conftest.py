@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.last_words import pytest_runtest_makereport
-from tests.e2e.remotes import fleet, home, network, r1, r2
+from tests.e2e.remotes import fleet, home, network, r1, r1_of_module, r2, r2_of_module
 from tests.e2e.system import System, running
 from tidemark_devcluster.plane import ControlPlane
 
-__all__ = ["fleet", "home", "network", "pytest_runtest_makereport", "r1", "r2", "system"]
+__all__ = [
+    "fleet",
+    "home",
+    "network",
+    "pytest_runtest_makereport",
+    "r1",
+    "r1_of_module",
+    "r2",
+    "r2_of_module",
+    "system",
+]
+HERE = Path(__file__).parent
+# several waits of up to BOUND, one after the other, and a Spark that starts before them
+TIMEOUT_SECONDS = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_SECONDS))
 
 
 @pytest.fixture(scope="module")

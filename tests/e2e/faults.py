@@ -11,27 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.bounds import BOUND, until
+from tests.ports import free_port
 from tidemark_devcluster.build import ensure_toxiproxy
 from tidemark_devcluster.progress import Progress
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Bridge:
@@ -39,16 +32,19 @@ class Bridge:
 
     def __init__(self, path: str) -> None:
         self._path, self.port = path, 0
-        self._loop, ready = asyncio.new_event_loop(), threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(ready,), name="bridge", daemon=True)
+        self._ready, self._ended = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="bridge", daemon=True)
         self._thread.start()
-        ready.wait()
+        assert self._ready.wait(BOUND)
 
-    def _run(self, ready: threading.Event) -> None:
-        server = self._loop.run_until_complete(asyncio.start_server(self._connected, "127.0.0.1", 0))
+    async def _serve(self) -> None:
+        """Until it is closed; connections that are there then end with it."""
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
-        ready.set()
-        self._loop.run_forever()
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -59,16 +55,19 @@ class Bridge:
         await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(BOUND)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
+    try:
         while data := await reader.read(65_536):
             writer.write(data)
             await writer.drain()
-    writer.close()
+    except OSError:
+        return  # the other side is gone
+    finally:
+        writer.close()
 
 
 class Proxy:
@@ -115,9 +114,6 @@ class Toxiproxy:
             command = [str(program), "-host", "127.0.0.1", "-port", str(self._port)]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         until(self._answers)
-
-    def proxy(self, name: str, upstream: int) -> Proxy:
-        return Proxy(self, name, upstream)
 
     def ask(self, method: str, path: str, **body: Any) -> Any:
         request = urllib.request.Request(

@@ -47,6 +47,14 @@ class Remote:
     def resume(self) -> None:
         os.kill(self.process.process.pid, signal.SIGCONT)
 
+    def mend(self) -> None:
+        """As it should be, whatever a test that failed has left behind."""
+        if self.process.process.poll() is None:
+            self.resume()
+        else:
+            self.process.start()
+        self.proxy.heal()
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -63,19 +71,34 @@ def remote(home: Path, network: Toxiproxy, name: str, environ: dict[str, str] | 
     (home / name).mkdir()
     process = ReplicaProcess(home / name, "--name", name, "--cores", "2", "--driver-memory", "768m", environ=environ)
     bridge = Bridge(process.address.removeprefix("unix://"))
-    yield Remote(name, process, network.proxy(name, bridge.port))
+    made = Remote(name, process, Proxy(network, name, bridge.port))
+    yield made
+    if process.process.poll() is None:
+        made.resume()
     bridge.close()
     process.close()
 
 
 @pytest.fixture(scope="module")
-def r1(home: Path, network: Toxiproxy) -> Iterator[Remote]:
+def r1_of_module(home: Path, network: Toxiproxy) -> Iterator[Remote]:
     yield from remote(home, network, "r1")
 
 
 @pytest.fixture(scope="module")
-def r2(home: Path, network: Toxiproxy) -> Iterator[Remote]:
+def r2_of_module(home: Path, network: Toxiproxy) -> Iterator[Remote]:
     yield from remote(home, network, "r2")
+
+
+@pytest.fixture
+def r1(r1_of_module: Remote) -> Remote:
+    r1_of_module.mend()
+    return r1_of_module
+
+
+@pytest.fixture
+def r2(r2_of_module: Remote) -> Remote:
+    r2_of_module.mend()
+    return r2_of_module
 
 
 @pytest.fixture

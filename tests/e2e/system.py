@@ -24,6 +24,7 @@ import pyarrow as pa
 import yaml
 
 from tests.bounds import BOUND
+from tests.looking import matching, text_of
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_persist import open_shard
 from tidemark_protocol.describe import description_from_proto
@@ -35,6 +36,8 @@ CHECKOUT = Path(__file__).parents[2]
 # Nothing below asserts on how long anything takes.
 PATIENCE_SECONDS = BOUND
 TPCH_SEED = 7
+# what users ask again after: the gateway has waited and given up, something changed under it, or it is not there yet
+_AGAIN = ("try again", "ask again", "was dropped while", "no replica of ComputeInstance", "no gateway answers")
 _GROUP = "compute.tidemark.dev/v1alpha1"
 
 
@@ -90,7 +93,7 @@ class System:
     def replica_pids(self) -> dict[str, int]:
         """The process of each replica's home, where one is recorded."""
         found = {}
-        for path in (self.home / "operator" / "replicas").glob("*/process.json"):
+        for path in matching(self.home / "operator" / "replicas", "*/process.json"):
             with suppress(FileNotFoundError):  # the process has ended meanwhile
                 found[path.parent.name] = int(json.loads(path.read_text())["pid"])
         return found
@@ -109,8 +112,9 @@ class System:
 
     def log(self) -> str:
         """The ends of all logs, for a failed test."""
-        logs = [self.home / "operator.log", *(self.home / "operator").glob("**/log")]
-        return "\n".join(f"--- {path}\n" + path.read_text(errors="replace")[-3000:] for path in logs if path.exists())
+        logs = [self.home / "operator.log", *matching(self.home / "operator", "planner/log")]
+        logs += matching(self.home / "operator", "replicas/*/log")
+        return "\n".join(f"--- {path}\n{text_of(path)[-3000:]}" for path in logs)
 
     def stop(self) -> None:
         """Ends the operator and all that it left running."""
@@ -185,8 +189,15 @@ class System:
     # --- answers ---
 
     def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command to its end; given again, as users would, where it says that it may be."""
         command = [sys.executable, "-m", "tidemark_cli", *arguments, "--gateway-file", str(self.home / "gateway.json")]
-        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+
+        def done() -> subprocess.CompletedProcess[str] | None:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+            return None if ran.returncode == 1 and any(why in ran.stderr for why in _AGAIN) else ran
+
+        ran: subprocess.CompletedProcess[str] = wait_for(f"`tidemark {' '.join(arguments)}`", done, self.log)
+        return ran
 
     def explain(self, subject: str) -> str:
         """What the CLI prints, on both streams."""
@@ -194,14 +205,9 @@ class System:
         return done.stdout + done.stderr
 
     def query(self, sql: str, as_of: int | None = None) -> dict[str, Any]:
-        """The answer as the CLI prints it in JSON; asked again where the planner had no time for it, as users would."""
+        """The answer as the CLI prints it in JSON."""
         at = ["--as-of", str(as_of)] if as_of is not None else []
-
-        def answered() -> subprocess.CompletedProcess[str] | None:
-            done = self.tidemark("query", sql, "-n", self.namespace, "-o", "json", *at)
-            return None if "the planner does not answer" in done.stderr else done
-
-        done: subprocess.CompletedProcess[str] = wait_for("the planner", answered, self.log)
+        done = self.tidemark("query", sql, "-n", self.namespace, "-o", "json", *at)
         assert done.returncode == 0, done.stderr + self.log()
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
@@ -213,6 +219,11 @@ class System:
     def shard(self, name: str, part: str, version: int = 1) -> Path:
         """Where the shard of a source's table or of a Dataflow's export is, on disk."""
         return self.shards / self.namespace / name / part / f"v{version}"
+
+    def upper(self, name: str, part: str) -> int:
+        """How far a shard is, off the Delta table: unlike a status, never what was some time ago."""
+        location = f"{self.location}/{self.namespace}/{name}/{part}/v1"
+        return int(open_shard(location, dict(self.store) or None).refresh().upper)
 
     def contents(self, name: str, part: str, as_of: int) -> pa.Table:
         """A shard's consolidated contents, read off the Delta table, on disk or not."""

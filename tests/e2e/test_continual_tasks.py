@@ -57,9 +57,9 @@ def complete(system: System, *names: str) -> int:
 
 
 def further(system: System, *names: str) -> int:
-    """A complete time that is later than what is complete now; a task that reads itself does one change at a time."""
-    before = complete(system, *names)
-    wait_for("the tasks to go on", lambda: complete(system, *names) > before, system.log)
+    """A complete time that is later than what is written now; a task that reads itself does one change at a time."""
+    written = max(system.upper(name, name) for name in names)
+    wait_for("the tasks to go on", lambda: complete(system, *names) >= written, system.log)
     return complete(system, *names)
 
 
@@ -128,15 +128,18 @@ def test_what_fails_stops_before_it_and_says_so(system: System) -> None:
     fails = "SELECT 1 div (count(*) - count(*)) AS n FROM table_changes('tpch.orders')"
     system.dataflow("fails", fails, continualTask={"watch": "tpch.orders"})
     message = system.wait_condition("dataflow", "fails", "Erroring")
-    stood = complete(system, "fails")
+    stood = system.upper("fails", "fails") - 1
 
     assert "fails" in message
     assert system.contents("fails", "fails", stood).num_rows == 0
     mended = fails.replace("count(*) - count(*)", "count(*) - count(*) + 1")
     system.dataflow("fails", mended, continualTask={"watch": "tpch.orders"})
     system.wait_condition("dataflow", "fails", "Ready")
-    wait_for("what stood still", lambda: complete(system, "fails") > stood, system.log)
-    assert set(rows(system, "fails", "fails", complete(system, "fails"), ("n",))) == {(1,)}
+    wait_for("what stood still", lambda: system.upper("fails", "fails") - 1 > stood, system.log)
+    written = wait_for(
+        "its rows", lambda: rows(system, "fails", "fails", complete(system, "fails"), ("n",)), system.log
+    )
+    assert set(written) == {(1,)}
 
 
 def _operator(system: System) -> Any:

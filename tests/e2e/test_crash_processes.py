@@ -47,7 +47,7 @@ def term(system: System) -> int:
 
 
 def live(system: System, name: str) -> int:
-    return int(system.live_frontiers()[name].get("write", -1))
+    return int(system.live_frontiers().get(name, {}).get("write", -1))
 
 
 def view_is_right(system: System, at: int) -> None:

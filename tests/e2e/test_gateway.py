@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,9 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
     system.kubectl("create", "serviceaccount", "nobody")
     token = {name: _token(system, tmp_path, name) for name in ("reader", "watcher", "nobody")}
 
-    assert _asked(system, token["reader"], "query", LOOKUP).returncode == 0
+    # the API server comes to know of a new binding a little later, and the gateway believes a refusal for a while
+    for name, *may in (("reader", "query", LOOKUP), ("watcher", "frontiers")):
+        wait_for(f"{name}'s right", lambda name=name, may=may: _asked(system, token[name], *may).returncode == 0)
     for name, command, missing in (
         ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "or it is not there"),
         ("reader", ("query", "SELECT count(*) FROM tpch.nonsense"), "or it is not there"),
@@ -124,26 +127,31 @@ def test_what_a_dataflow_costs_can_be_asked_operator_by_operator(system: System)
     """What each keeps and how long it has worked, as the replica says; together what the dataflow keeps."""
     _nations(system)
     costs = "SELECT * FROM tidemark_introspection.operators WHERE dataflow = 'nations' ORDER BY place"
-    wait_for("operators to be told", lambda: system.query(costs)["rows"])
-    rows = system.query(costs)["rows"]
+    rows = wait_for("operators to be told", lambda: _told(system.query(costs)["rows"]), system.log)
     assert [(r["place"], r["operator"], r["kind"]) for r in rows] == [
         (1, "read customer", "Get"),
         (2, "reduce", "Reduce"),
         (3, "index nations", "ArrangeBy"),
     ]
-    assert all(r["hydrated"] and r["percent"] == 100 and r["replica"] == "r1" for r in rows)
+    assert {r["replica"] for r in rows} == {"r1"}
     assert rows[0]["records"] == 0
     assert min(r["records"] for r in rows[1:]) > 0
-    assert all(r["elapsed_ms"] is not None for r in rows)
 
     together = """SELECT sum(o.bytes) > 0 AND max(s.hydration_ms) > 0 AS told
         FROM tidemark_introspection.operators o JOIN tidemark_introspection.steps s
         ON o.dataflow = s.dataflow AND o.replica = s.replica"""
-    assert system.query(together)["rows"] == [{"told": True}]
+    wait_for("both to be told", lambda: system.query(together)["rows"] == [{"told": True}], system.log)
 
     (read,) = system.query("SELECT * FROM tidemark_introspection.imports WHERE dataflow = 'nations'")["rows"]
     assert (read["name"], read["kind"], read["finished"]) == ("tpch.customer", "table", False)
     assert min(read["input_time"], read["write_time"]) > 0
+
+
+def _told(operators: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The operators, once the replica has said all of them since they were hydrated."""
+    whole = [o["hydrated"] and o["percent"] == 100 and o["elapsed_ms"] is not None for o in operators]
+    kept = [o["records"] for o in operators[1:]]
+    return operators if kept and all(whole) and all(kept) else []
 
 
 def _reason(system: System) -> tuple[str, str]:

@@ -66,12 +66,12 @@ def test_crash_of_the_leader_and_the_one_who_stands_by_takes_over(
         leader, term = system.operator, int(str(lease(system)["leaseTransitions"]))
         assert leader is not None
         other = standby()
-        shown = system.frontier("nations")
         assert led_by(system, leader)
         os.kill(leader.pid, harm)
         wait_for("the other to lead", lambda other=other: led_by(system, other), system.log)
         system.operator = other
 
+        shown = system.frontier("nations")  # what the other writes is later
         wait_for("the status to move on", lambda shown=shown: system.frontier("nations") > shown, system.log)
         assert lease(system)["leaseTransitions"] == term + 1
         if harm is signal.SIGSTOP:

@@ -33,6 +33,7 @@ class Context:
         (errors.TimeNotReadable("why"), STATUS.OUT_OF_RANGE),
         (errors.TooMany("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.NothingComplete("why"), STATUS.FAILED_PRECONDITION),
+        (errors.NobodyAnswers("why"), STATUS.FAILED_PRECONDITION),
         (errors.SubscribeBehind("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.SubscribeEnded("why"), STATUS.FAILED_PRECONDITION),
         (errors.AnswerLost("why"), STATUS.ABORTED),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import grpc
 import pytest
 
 from tests.bounds import BOUND
+from tests.ports import free_port
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
 from tidemark_protocol.commands import (
@@ -223,9 +223,7 @@ def test_another_configuration_ends_the_process(launch: Callable[..., ReplicaPro
 
 def test_metrics_are_served_where_asked_for(launch: Callable[..., ReplicaProcess]) -> None:
     """On loopback, in Prometheus' text, with what was received."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     replica = launch("--metrics-port", str(port))
     client = ScriptedClient(replica.address)
     client.greet(Epoch(1, 1), InstanceConfig("default", "/a"), Schedule(GlobalId("gone")))

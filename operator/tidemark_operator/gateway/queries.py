@@ -4,25 +4,24 @@ rows that are there      a peek of the export or table
 anything else            a dataflow of its own, on an instance, and a peek of that (one_shot.py)
 
 What the operator knows of frontiers is a moment old: an index just built may begin after the last tick of a table that
-it has heard of. So a query whose inputs have no common time waits for one, for as long as several reports take.
+it has heard of. So a query whose inputs have no common time waits for one, for as long as several reports take; and one
+whose replicas are all away waits for one of them, for as long as a start takes (patience.py).
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.errors import NothingComplete, QueryRefused
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import Answer, RunningInstance
 from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
+from tidemark_operator.gateway.patience import must_answer, when_possible
 from tidemark_operator.gateway.readables import Readable, find
 from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.gateway.statements import Statements
@@ -35,10 +34,6 @@ from tidemark_operator.kube.client import INSTANCES
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.planning import PlannedOneShot, PlannedPeek, Refused
-
-T = TypeVar("T")
-COMMON_TIME_SECONDS = 10.0
-LOOK_AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -113,24 +108,12 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
-    await when_complete(prepared.now, seconds)
+    await when_possible(prepared.now, seconds)
     return prepared
 
 
 def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:
     return (planned.relation,) if isinstance(planned, PlannedPeek) else planned.planned.references
-
-
-async def when_complete(query: Callable[[], T], seconds: float | None = None) -> T:
-    """What `query` makes, once there is a time to read at; raises what it raises, at the latest after a while."""
-    until = time.monotonic() + (COMMON_TIME_SECONDS if seconds is None else seconds)
-    while True:
-        try:
-            return query()
-        except NothingComplete:
-            if time.monotonic() > until:
-                raise
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
 def only_instance(world: World, namespace: str) -> str | None:
@@ -140,7 +123,7 @@ def only_instance(world: World, namespace: str) -> str | None:
 
 
 def running_on(world: World, namespace: str, instance: str | None) -> RunningInstance:
-    """Where a query with operators runs."""
+    """Where a query with operators runs; raises QueryRefused, NobodyAnswers."""
     if instance is None:
         raise QueryRefused(
             f"this query needs operators, and namespace {namespace} has no ComputeInstance, or several: "
@@ -149,8 +132,7 @@ def running_on(world: World, namespace: str, instance: str | None) -> RunningIns
     running = world.running(namespace, instance)
     if running is None:
         raise QueryRefused(f"there is no ComputeInstance {instance} in namespace {namespace}, or it is not running")
-    if not running.online:
-        raise QueryRefused(f"no replica of ComputeInstance {instance} answers now")
+    must_answer(running, "this cannot be computed now")
     return running
 
 

@@ -13,6 +13,7 @@ from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span
+from tidemark_operator.gateway.patience import must_answer
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
@@ -34,17 +35,34 @@ Look = Callable[[], Readable | None]
 
 
 def find(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> Readable:
-    """The relation of that id, which is its owner's; raises QueryRefused where it cannot be read now."""
-    for found, look, name in _readables(world, namespace, owner) if owner else ():
-        if found != id:
-            continue
-        readable = look()
-        if readable is None:
-            raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
-        if not readable.instance.online:
-            raise QueryRefused(f"{name} cannot be read now: no replica of its instance answers")
-        return readable
+    """The relation of that id, which is its owner's; raises QueryRefused where it cannot be read, and NobodyAnswers
+    where it cannot be now."""
+    if owner is None:
+        raise Changed()
+    for found, look, name in _readables(world, namespace, owner):
+        if found == id:
+            return _seen(look, _instance(world, namespace, owner), name)
     raise Changed()
+
+
+def _seen(look: Look, running: RunningInstance | None, name: str) -> Readable:
+    """Nothing has been said of what nobody could say anything of: who is to answer comes first."""
+    if running is not None:
+        must_answer(running, f"{name} cannot be read now")
+    readable = look()
+    if readable is None:
+        raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
+    return readable
+
+
+def _instance(world: World, namespace: str, owner: Parent) -> RunningInstance | None:
+    """Where the object runs."""
+    state: DataflowState | SourceState | None
+    if owner.kind == DATAFLOWS.kind:
+        state = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
+    else:
+        state = world.registry.source(Key(DATA_SOURCES, namespace, owner.name))
+    return world.running(namespace, state.instance) if state else None
 
 
 def _readables(world: World, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:

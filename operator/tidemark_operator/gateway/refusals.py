@@ -10,8 +10,8 @@ import grpc
 
 from tidemark_operator.errors import (
     AnswerLost,
-    NothingComplete,
     NotTaken,
+    NotYet,
     OperatorError,
     PlannerUnavailable,
     QueryRefused,
@@ -25,7 +25,7 @@ from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unrevie
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (TimeNotReadable, grpc.StatusCode.OUT_OF_RANGE, ""),
     (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
-    (NothingComplete, grpc.StatusCode.FAILED_PRECONDITION, ""),
+    (NotYet, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
     (SubscribeBehind, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),

@@ -26,6 +26,7 @@ from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.listening import Listening
+from tidemark_operator.gateway.patience import when_possible
 from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
@@ -98,7 +99,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
         async with room.reserved(STASH_ABOVE_BYTES) as held:
-            query = prepared.now()
+            query = await when_possible(prepared.now)
             result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message

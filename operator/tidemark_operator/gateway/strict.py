@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.errors import QueryRefused, Waiting
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway.patience import must_answer, when_possible
 from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import ShardMetadata
@@ -24,11 +26,9 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
     """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
     QueryRefused where a table cannot be looked at."""
     tables = sources_of(world.registry, namespace, reads)
-    instance = next((i for i in world.fleet.of(namespace) if i.online), None)
     if not tables:
         return None
-    if instance is None:
-        raise QueryRefused(f"no replica in namespace {namespace} answers now, to say what has been ingested")
+    instance = await when_possible(lambda: _who_answers(world, namespace))
     try:
         described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
@@ -40,6 +40,16 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
         instance.core.shards.described(shard)
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
     return Time(max(uppers).encode() - 1) if uppers else None
+
+
+def _who_answers(world: World, namespace: str) -> RunningInstance:
+    """Shards are shared by a namespace, so any instance's replicas can say; raises NobodyAnswers, QueryRefused."""
+    running = sorted(world.fleet.of(namespace), key=lambda i: (not i.online, not i.replicas))
+    what = "nobody can say what has been ingested"
+    if not running:
+        raise QueryRefused(f"{what}: there is no ComputeInstance in namespace {namespace}")
+    must_answer(running[0], what)
+    return running[0]
 
 
 def sources_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:

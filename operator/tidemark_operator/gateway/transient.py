@@ -17,7 +17,8 @@ from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
-from tidemark_operator.gateway.queries import only_instance, running_on, when_complete
+from tidemark_operator.gateway.patience import when_possible
+from tidemark_operator.gateway.queries import only_instance, running_on
 from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
@@ -68,14 +69,14 @@ async def plan(world: World, turns: Turns, access: Access, subject: Subject, wha
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
     await allow(access, namespace, planned.references, there)
-    return Ready(name, planned, running_on(world, namespace, place))
+    return Ready(name, planned, await when_possible(lambda: running_on(world, namespace, place)))
 
 
 async def dataflow(world: World, ready: Ready, sink: ClientSink, as_of: int | None) -> Dataflow:
     """The dataflow, as of a time at which its inputs can be read; raises QueryRefused. To be created at once: what is
     held while nobody reads it yet is held by nobody."""
     description, when = _described(ready, sink), When(as_of, patient=True)
-    time = await when_complete(lambda: _time(world, ready.instance, description, when))
+    time = await when_possible(lambda: _time(world, ready.instance, description, when))
     return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
 
 

@@ -1,0 +1,131 @@
+"""A query while no replica answers: it waits for one that is to run, and for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.controller.worlds import R1, at
+from tests.gateway.registries import registry, shard_of
+from tests.gateway.test_metrics import fleet
+from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import ReplicaState, RunningInstance
+from tidemark_operator.gateway import patience
+from tidemark_operator.gateway.moments import Span, When, choose_time
+from tidemark_operator.gateway.queries import running_on
+from tidemark_operator.gateway.readables import find
+from tidemark_operator.gateway.strict import ingested
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.ids import GlobalId
+
+SOURCE = Parent(DATA_SOURCES.kind, "s")
+READS = GlobalId("s.a")
+
+
+def world_of(instances: Fleet) -> World:
+    return cast(World, SimpleNamespace(registry=registry(), fleet=instances, running=instances.get))
+
+
+def lost(instances: Fleet) -> ReplicaState:
+    """R1 of the instance is to run, and does not answer."""
+    state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
+    instance(instances).replicas[R1] = state
+    return state
+
+
+def instance(instances: Fleet) -> RunningInstance:
+    running = instances.get("ns", "default")
+    assert running is not None
+    return running
+
+
+def asks(world: World) -> dict[str, Callable[[], object]]:
+    """Every way in which a query looks for somebody who answers."""
+    return {
+        "a relation": lambda: find(world, "ns", READS, SOURCE),
+        "operators": lambda: running_on(world, "ns", "default"),
+    }
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back at the third look; whatever it has to say of what is read, it has said by then."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", BOUND)
+    instances = fleet()
+    state, looks = lost(instances), iter([False, False, True])
+    ask = asks(world_of(instances))[way]
+
+    def look() -> object:
+        state.online = next(looks)
+        if state.online:
+            told_of_the_table(instances)
+        return ask()
+
+    assert asyncio.run(patience.when_possible(look)) is not None
+    assert list(looks) == []
+
+
+def told_of_the_table(instances: Fleet) -> None:
+    shard, book = shard_of("s.a"), instances.book("ns")
+    book.register(shard.shard_id, shard.location)
+    book.observe(shard.shard_id, at(500), at(0))
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_a_replica_that_does_not_come_back_is_waited_for_only_for_a_while(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the refusal says whose replicas do not answer, and where that is explained."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", 0.01)
+    instances = fleet()
+    lost(instances)
+    with pytest.raises(NobodyAnswers, match=r"no replica of ComputeInstance default answers \(`kubectl describe"):
+        asyncio.run(patience.when_possible(asks(world_of(instances))[way]))
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_an_instance_without_replicas_is_refused_at_once(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is on the way."""
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", float("inf"))
+    with pytest.raises(QueryRefused, match="ComputeInstance default has no replica that is to run"):
+        asyncio.run(patience.when_possible(asks(world_of(fleet()))[way]))
+
+
+def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any instance of the namespace can; one that is silent is waited for, and without any it is refused."""
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", 0.01)
+    instances = fleet()
+    with pytest.raises(QueryRefused, match=r"nobody can say what has been ingested: .* has no replica"):
+        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    lost(instances)
+    with pytest.raises(NobodyAnswers, match="nobody can say what has been ingested"):
+        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    with pytest.raises(QueryRefused, match="there is no ComputeInstance in namespace ns"):
+        asyncio.run(ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
+
+
+def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is complete is not known while nobody says so: the wait for a time begins when somebody does."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", float("inf"))
+    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", float("inf"))
+    answers = iter([NobodyAnswers("r1"), NothingComplete("yet"), NobodyAnswers("r1"), NothingComplete("yet"), None])
+
+    def look() -> int:
+        if (why := next(answers)) is not None:
+            raise why
+        return choose_time([Span("t", at(0), at(90))], When())
+
+    assert asyncio.run(patience.when_possible(look)) == 89
+    assert next(answers, "no more") == "no more"
