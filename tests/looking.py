@@ -16,5 +16,5 @@ def text_of(path: Path) -> str:
     """What the file holds; nothing where it is gone."""
     try:
         return path.read_text(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""

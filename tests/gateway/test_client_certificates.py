@@ -21,7 +21,8 @@ import grpc
 import pytest
 
 from tests.authorities import DAY, Authority, Pair
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
+from tidemark_devcluster.errors import KubectlFailed
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import OperatorError
@@ -73,6 +74,15 @@ class Place:
     @property
     def file(self) -> Path:
         return self.folder / "gateway.json"
+
+    def may_list(self, *who: str) -> bool:
+        """By the API server's own word: it comes to know of a new binding a little later, and the gateway believes a
+        refusal for a while."""
+        try:
+            asked = ("auth", "can-i", "list", "dataflows.compute.tidemark.dev", *who)
+            return self.plane.kubectl("-n", self.namespace, *asked).strip() == "yes"
+        except KubectlFailed:
+            return False
 
     def own_token(self) -> str:
         found: dict[str, str] = json.loads(self.file.read_text())
@@ -141,7 +151,10 @@ def place(kinds_installed: ControlPlane, namespace: str, tmp_path: Path) -> Plac
     kinds_installed.kubectl("-n", namespace, "create", "role", "see", "--verb=list", rules)
     binding = ("create", "rolebinding", "see", "--role=see", "--group=readers", "--user=berta")
     kinds_installed.kubectl("-n", namespace, *binding)
-    return Place(kinds_installed, namespace, tmp_path)
+    place = Place(kinds_installed, namespace, tmp_path)
+    for who in (("--as=berta",), ("--as=anne", "--as-group=readers")):
+        until(lambda who=who: place.may_list(*who))
+    return place
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

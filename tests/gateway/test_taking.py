@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.bounds import BOUND
 from tidemark_operator.gateway import taking
 from tidemark_operator.gateway.admission import Room
 from tidemark_operator.gateway.refusals import refusals
@@ -65,7 +66,7 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
 
         async def reads_one(call: Any) -> None:
             await call.read()
-            async with asyncio.timeout(60), room.reserved(1):
+            async with asyncio.timeout(BOUND), room.reserved(1):
                 assert served.gave_up.is_set()
             with pytest.raises(grpc.aio.AioRpcError, match="while others waited for room"):
                 await rest(call)

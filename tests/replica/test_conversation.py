@@ -132,7 +132,7 @@ def test_must_speak_the_older_generation_over_a_socket(
     client.send(AllowWrites(GlobalId("a"), WriterTerm(1)))
 
     assert code_of(client.wait_end()) == grpc.StatusCode.FAILED_PRECONDITION
-    assert "CreateTimely" in replica.log_text()
+    wait_until(lambda: "CreateTimely" in replica.log_text())
 
 
 @pytest.mark.parametrize("time", [-1, 2**63 - 1])
@@ -179,7 +179,7 @@ def test_a_newer_client_replaces_the_one_before(replica: ReplicaProcess, config:
     newer.greet(epoch, config)
 
     assert code_of(older.wait_end()) == grpc.StatusCode.ABORTED
-    assert newer.describe().epoch == epoch
+    wait_until(lambda: newer.describe().epoch == epoch)
     newer.close()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import BOUND
+from tests.looking import matching, text_of
 from tests.replica.plans import copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, alive, descendants, epochs, wait_until
 from tests.replica.tables import Table, Update, contents, persisted
@@ -76,7 +77,7 @@ def begin(replica: ReplicaProcess, client: ScriptedClient, table: Table, view: S
 
 
 def step_runs(replica: ReplicaProcess, view: ShardMetadata) -> bool:
-    return any((replica.home / "scratch").glob("*/dataflows/*/steps/*"))
+    return bool(matching(replica.home / "scratch", "*/dataflows/*/steps/*"))
 
 
 def a_file_is_staged(replica: ReplicaProcess, view: ShardMetadata) -> bool:
@@ -117,6 +118,11 @@ def test_crash_at_any_moment_leaves_neither_gap_nor_duplicate(replica: ReplicaPr
     client.close()
 
 
+def jvms(replica: ReplicaProcess) -> list[int]:
+    family = descendants(replica.process.pid)
+    return [pid for pid in family if text_of(Path(f"/proc/{pid}/comm")).strip() == "java"]
+
+
 def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Path) -> None:
     """Without its JVM a replica is of no use: exit code 11, so that it is started again."""
     table = Table(tmp_path, "t")
@@ -126,7 +132,8 @@ def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Pa
     client.greet(next(EPOCHS), InstanceConfig("d", "/"), CreateDataflow(dataflow), Schedule(GlobalId("i")))
     wait_until(lambda: client.describe().hydrations == 1)
     family = descendants(replica.process.pid)
-    (jvm,) = [pid for pid in family if (Path("/proc") / str(pid) / "comm").read_text().strip() == "java"]
+    # what a JVM is just about to start is called like it for a moment
+    (jvm,) = wait_until(lambda: len(found := jvms(replica)) == 1 and found)
     os.kill(jvm, signal.SIGKILL)
 
     assert replica.process.wait(BOUND) == 11

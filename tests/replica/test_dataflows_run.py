@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.looking import matching
 from tests.replica.conversing import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
@@ -63,7 +64,7 @@ def test_what_each_operator_keeps_and_took_is_told(
     (index,) = dataflow.export_ids
     for _ in range(2):
         client = connect(*started(dataflow))
-        client.wait_for(lambda said: bool(_told(index, said)))
+        client.wait_for(lambda said: [o for o in _told(index, said) if o.records == 1000])
         read, kept = _told(index, client.responses)
         assert (read.kind, read.records, kept.kind, kept.records) == ("Get", 0, "ArrangeBy", 1000)
         assert kept.name.startswith("index ")
@@ -203,8 +204,8 @@ def test_a_plan_that_is_not_allowed_harms_no_other(connect: Callable[..., Script
 
 
 def dataflow_folders(replica: ReplicaProcess) -> list[Path]:
-    return list((replica.home / "scratch").glob("*/dataflows/*"))
+    return matching(replica.home / "scratch", "*/dataflows/*")
 
 
 def arrangement_files(replica: ReplicaProcess) -> list[Path]:
-    return list((replica.home / "scratch").glob("*/arrangements/*/*/*"))
+    return matching(replica.home / "scratch", "*/arrangements/*/*/*")

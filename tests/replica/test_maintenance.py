@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.replica.plans import shard
 from tidemark_protocol.commands import (
     CancelPeek,
@@ -104,7 +105,7 @@ def test_a_pool_says_whether_its_ends_are_news(urges: bool) -> None:
     mailbox, ends = Mailbox(), list[Outcome[Any]]()
     jobs = Jobs(mailbox, "test", 1, urges=urges)
     jobs.submit("job", lambda: 7, ends.append)
-    event = mailbox.take(time.monotonic() + 60)
+    event = mailbox.take(time.monotonic() + BOUND)
     jobs.shutdown()
 
     assert isinstance(event, Call)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pyarrow.parquet as pq
 import pytest
 
+from tests.bounds import BOUND
 from tests.replica.deltas import Update, staged
 from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS
@@ -197,7 +198,7 @@ def test_crash_a_copy_is_complete_or_absent_and_can_be_made_again(tmp_path: Path
     """SIGKILL in the middle, just before the rename, just after it: the next attempt ends as the first would have."""
     checkout = str(Path(__file__).parents[2])
     code = DIES.format(checkout=checkout, when=when, folder=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=BOUND, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     copy = copy_of(tmp_path)
     place = Path(copy.sink.location)

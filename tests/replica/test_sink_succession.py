@@ -32,15 +32,15 @@ def revisions(folder: Path) -> tuple[View, View, list[Update], list[Update]]:
 
 
 def watched(view: View, upper: int) -> None:
-    """It has seen so much of the shard, and had time for whatever it makes of that."""
+    """It has seen so much of the shard, and has nothing more to make of that."""
     view.write_until(upper)
-    again = [0]
+    idle = [0]
 
     def advance() -> None:
         view.sink.advance()
-        again[0] += 1
+        idle[0] = idle[0] + 1 if view.sink._job is None else 0
 
-    view.loop.run_until(lambda: again[0] > 20, advance)
+    view.loop.run_until(lambda: idle[0] > 20, advance)
 
 
 def test_what_looks_equal_while_another_revision_writes_is_corrected_in_the_end(tmp_path: Path) -> None:
