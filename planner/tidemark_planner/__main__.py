@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+import tempfile
 import threading
 from pathlib import Path
 
@@ -20,19 +21,25 @@ def main() -> None:
     parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     parser.add_argument("--plan-timeout", type=float, default=PLAN_SECONDS, help="seconds that one plan may take")
+    parser.add_argument(
+        "--scratch", type=Path, help="for the files of its JVM (default: a folder of its own, which it removes)"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
+    own = None if arguments.scratch else Path(tempfile.mkdtemp(prefix="tidemark-planner-"))
+    scratch = own or arguments.scratch.absolute()
+    scratch.mkdir(parents=True, exist_ok=True)
     tls = CertificateFolder(arguments.tls_dir.absolute()) if arguments.tls_dir else None
     try:
-        status = serve(arguments.listen, arguments.plan_timeout, stopped, tls)
+        status = serve(arguments.listen, arguments.plan_timeout, stopped, tls, scratch)
     except CertificateUnreadable as error:
         logging.error("%s", error)
         status = EXIT_USAGE
-    end_process(status)
+    end_process(status, own)
 
 
 if __name__ == "__main__":

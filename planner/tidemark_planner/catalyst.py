@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -27,12 +28,13 @@ from tidemark_planner.tree import Node, parse_tree
 from tidemark_protocol.types import Column, SqlType
 
 HEAP = "1g"
+_OPTIONS = "spark.driver.extraJavaOptions"
 _JVM = {
     "spark.master": "local[1]",
     "spark.app.name": "tidemark-planner",
     "spark.ui.enabled": "false",
     "spark.driver.memory": HEAP,
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m"
+    _OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m"
     " -XX:MaxMetaspaceSize=512m -Duser.timezone=UTC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -61,6 +63,11 @@ _MOST_PASSES = 20
 _MOST_FRAMES = 256
 _MOST_PROVED = 16_384
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
+
+
+def _jvm_in(scratch: Path) -> dict[str, str]:
+    options = f'{_JVM[_OPTIONS]} -Djava.io.tmpdir="{scratch}"'
+    return {**_JVM, "spark.local.dir": str(scratch), _OPTIONS: options}
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,12 @@ class Catalyst:
         self.proved = Remembered(_MOST_PROVED)
 
     @staticmethod
-    def start() -> Catalyst:
-        """Start the JVM (seconds) and plan once, so that the first request finds everything loaded."""
+    def start(scratch: Path | None = None) -> Catalyst:
+        """Start the JVM (seconds) and plan once, so that the first request finds everything loaded. `scratch`: for what
+        Spark makes in temporary folders, and a JVM that is killed leaves there; None: where there is a JVM already."""
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before any setting is
         builder = SparkSession.builder
-        for key, value in _JVM.items():
+        for key, value in (_JVM if scratch is None else _jvm_in(scratch)).items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate().newSession()
         for key, value in _SESSION.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable
@@ -115,10 +116,11 @@ def serve(
     plan_seconds: float = PLAN_SECONDS,
     stopped: threading.Event | None = None,
     tls: CertificateFolder | None = None,
+    scratch: Path | None = None,
 ) -> int:
     """Serve until `stopped` (0) or until the process has to be replaced (REPLACE_ME). Raises CertificateUnreadable."""
     credentials = None if tls is None else server_credentials(tls)
-    catalyst = Catalyst.start()
+    catalyst = Catalyst.start(scratch)
     plan(catalyst, _WARM_UP)
     limit_memory()
     service = PlannerService(catalyst, plan_seconds)
@@ -166,11 +168,14 @@ def _jvm_has_ended() -> bool:
         return False
 
 
-def end_process(status: int) -> None:
-    """End at once, with the JVM, whatever its threads are doing."""
+def end_process(status: int, leave: Path | None = None) -> None:
+    """End at once, with the JVM, whatever its threads are doing; and with the folder in which that kept its files."""
     process = _jvm()
     if process is not None:
         process.kill()
+        process.wait()
+    if leave is not None:
+        shutil.rmtree(leave, ignore_errors=True)
     logging.shutdown()
     os._exit(status)
 

@@ -31,7 +31,10 @@ class Process:
     def __init__(self, folder: Path) -> None:
         address = f"unix://{folder}/planner.sock"
         command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", str(BOUND)]
-        self.process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
+        self.process = subprocess.Popen(command, env=environ)
         self._channel = grpc.insecure_channel(address)
         grpc.channel_ready_future(self._channel).result(timeout=BOUND)
         self.stub = planner_pb2_grpc.PlannerStub(self._channel)
@@ -87,12 +90,14 @@ def test_a_malformed_request_is_refused_and_the_planner_goes_on(planner: Process
 
 
 def test_crash_of_the_jvm_ends_the_process_so_that_it_is_replaced(planner: Process) -> None:
-    """A planner without its JVM answers once that it has none, and is gone."""
+    """A planner without its JVM answers once that it has none, and is gone, with all that Spark keeps in folders."""
+    assert list(planner.temporary.glob("tidemark-planner-*/blockmgr-*"))
     os.kill(planner.jvm(), signal.SIGKILL)
     answer = decode(planner.plan(one_view("SELECT k FROM s.t")), Refused)
 
     assert answer.diagnostics[0].code == "TOO_LARGE"
     assert planner.process.wait(timeout=BOUND) == REPLACE_ME
+    assert list(planner.temporary.iterdir()) == []
 
 
 def test_a_plan_beyond_its_time_is_answered_and_ends_the_service(catalyst: Catalyst) -> None:

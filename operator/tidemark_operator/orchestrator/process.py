@@ -162,7 +162,8 @@ class ProcessOrchestrator:
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)
-        command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}")
+        scratch = Home(self._state / PLANNER).scratch
+        command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}", "--scratch", str(scratch))
         return Shape(command + self._tls(Place(PLANNER_CERTIFICATE)), self._environment, socket)
 
     def _tls(self, place: Place) -> tuple[str, ...]:
