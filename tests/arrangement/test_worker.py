@@ -3,6 +3,8 @@
 import gc
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,24 +31,17 @@ def test_a_worker_is_frozen_at_import() -> None:
 
 
 @pytest.mark.spark
-def test_agree_a_reduce_in_sparks_workers_and_sparks_own(tmp_path) -> None:
+def test_agree_a_reduce_in_sparks_workers_and_sparks_own(spark: Any, tmp_path: Path) -> None:
     """A reduce inside mapInArrow: frozen, its batches written, its results those of Spark's own aggregation."""
-    from pyspark.sql import SparkSession
+    frame = spark.createDataFrame(spark_reduce.inputs())
+    frame.createOrReplaceTempView("t")
+    expected = spark.sql(spark_reduce.SQL).toArrow()
 
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "1g")
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-    try:
-        frame = spark.createDataFrame(spark_reduce.inputs())
-        frame.createOrReplaceTempView("t")
-        expected = spark.sql(spark_reduce.SQL).toArrow()
+    found, frozen = spark_reduce.run_in_workers(frame, tmp_path)
 
-        found, frozen = spark_reduce.run_in_workers(frame, tmp_path)
-
-        assert frozen > 10_000
-        assert found.schema.types == expected.schema.types
-        assert by_key(found) == by_key(expected)
-    finally:
-        spark.stop()
+    assert frozen > 10_000
+    assert found.schema.types == expected.schema.types
+    assert by_key(found) == by_key(expected)
 
 
 def by_key(table: pa.Table) -> dict:

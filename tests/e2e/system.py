@@ -24,6 +24,7 @@ import pyarrow as pa
 import yaml
 
 from tests.bounds import BOUND
+from tests.e2e.reading import GROUP, VERSION, Reader
 from tests.looking import matching, text_of
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_persist import open_shard
@@ -38,17 +39,18 @@ PATIENCE_SECONDS = BOUND
 TPCH_SEED = 7
 # what users ask again after: the gateway has waited and given up, something changed under it, or it is not there yet
 _AGAIN = ("try again", "ask again", "was dropped while", "no replica of ComputeInstance", "no gateway answers")
-_GROUP = "compute.tidemark.dev/v1alpha1"
 
 
 def wait_for(what: str, condition: Callable[[], Any], explain: Callable[[], str] = str) -> Any:
     """The condition's value once it is true; fails with what it was at the end."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
+        began = time.monotonic()
         if found := condition():
             return found
-        assert time.monotonic() < deadline, f"{what} did not come to pass; {explain()}"
-        time.sleep(0.2)
+        ended = time.monotonic()
+        assert ended < deadline, f"{what} did not come to pass; {explain()}"
+        time.sleep(min(1.0, max(0.2, ended - began)))  # looking takes the core that what is waited for needs
 
 
 @dataclass
@@ -130,7 +132,7 @@ class System:
         return self.plane.kubectl("-n", self.namespace, *arguments, stdin=stdin)
 
     def apply(self, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> None:
-        body = {"apiVersion": _GROUP, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
 
     def base(self, memory: str = "1536Mi", **instance: Any) -> None:
@@ -149,8 +151,7 @@ class System:
         self.apply("DataSource", "tpch", {"instance": "default", "tick": "1s", "loadGenerator": {"tpch": generator}})
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
-        return found
+        return Reader(self.plane.kubeconfig).get(self.namespace, kind, name)
 
     def condition(self, kind: str, name: str, type_: str) -> dict[str, Any]:
         """The condition, if it is about the resource as it is now; else nothing."""

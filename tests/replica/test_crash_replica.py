@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 TICK = 10
 FIRST = 5
 # at the table afterwards, which is the longer the longer the replica took
-LOOKS = 500
+LOOKS = 200
 EPOCHS = epochs()
 
 

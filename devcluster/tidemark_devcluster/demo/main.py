@@ -24,13 +24,15 @@ SECONDS_PER_MONTH = 10.0
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m tidemark_devcluster.demo", description=__doc__.splitlines()[0])
     commands = top.add_subparsers(dest="command", required=True)
-    up = commands.add_parser("up", help="bring everything up and show it; leave it running")
+    start = commands.add_parser("up", help="bring everything up and show it; leave it running")
     down = commands.add_parser("down", help="end everything that `up` left running; data stay")
     feed = commands.add_parser("feed", help="bring the flights, a month at a time (started by `up`)")
-    for command in (up, down, feed):
+    for command in (start, down, feed):
         command.add_argument("--home", type=Path, default=Path(".tidemark"), help="(%(default)s)")
-    for command in (up, feed):
+    for command in (start, feed):
         command.add_argument("--seconds-per-month", type=float, default=SECONDS_PER_MONTH, help="(%(default)s)")
+    show_it = "how often the views are shown while they run (%(default)s)"
+    start.add_argument("--looks", type=int, default=show.FRONTIER_LOOKS, help=show_it)
     down.add_argument("--delete", action="store_true", help="remove the data, too")
     return top
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     home = Home(options.home.absolute())
     try:
         if options.command == "up":
-            up(home, options.seconds_per_month)
+            up(home, options.seconds_per_month, options.looks)
         elif options.command == "feed":
             flights.feed(home.incoming, options.seconds_per_month)
         else:
@@ -55,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def up(home: Home, seconds_per_month: float) -> None:
+def up(home: Home, seconds_per_month: float, looks: int) -> None:
     """Everything, in order; what runs already is left alone."""
     progress = Progress(sys.stderr)
     home.make()
@@ -73,7 +75,7 @@ def up(home: Home, seconds_per_month: float) -> None:
     cluster.apply_examples(plane, CHECKOUT, home)
     step.done()
     show.wait_until_hydrated(home, plane, progress)
-    show.show_frontiers(home, plane, sys.stdout)
+    show.show_frontiers(home, plane, looks, sys.stdout)
     show.say_what_next(home, sys.stdout)
 
 

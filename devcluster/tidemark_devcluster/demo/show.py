@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from typing import TextIO
 
@@ -14,8 +15,11 @@ from tidemark_devcluster.progress import Progress
 
 HYDRATION_SECONDS = 600.0
 _POLL_SECONDS = 1.0
-_FRONTIER_LOOKS = 3
+FRONTIER_LOOKS = 3
 _LOOK_SECONDS = 6.0
+_COMMAND_SECONDS = 300.0
+# a planner that is busy with the views says so, and has time a moment later
+_ATTEMPTS = 10
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
@@ -49,12 +53,12 @@ def _stuck(plane: ControlPlane, states: list[cluster.DataflowState], home: Home)
     return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
 
 
-def show_frontiers(home: Home, plane: ControlPlane, out: TextIO) -> None:
-    """How far everything is, then how the views run with the clock, then rows."""
+def show_frontiers(home: Home, plane: ControlPlane, looks: int, out: TextIO) -> None:
+    """How far everything is, then at so many looks how the views run with the clock, then rows."""
     print("\n$ kubectl tidemark frontiers", file=out, flush=True)
     _tidemark(home, "frontiers")
     print("\n$ kubectl get dataflows      # a few times: LAG stays small while the clock runs", file=out, flush=True)
-    for _ in range(_FRONTIER_LOOKS):
+    for _ in range(looks):
         time.sleep(_LOOK_SECONDS)
         print(f"{time.strftime('%H:%M:%S')}\n{plane.kubectl('get', 'dataflows')}", file=out, flush=True)
     print(f'$ kubectl tidemark query "{_QUERY}"', file=out, flush=True)
@@ -63,7 +67,13 @@ def show_frontiers(home: Home, plane: ControlPlane, out: TextIO) -> None:
 
 def _tidemark(home: Home, *arguments: str) -> None:
     command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
-    if subprocess.run(command, check=False, timeout=120).returncode != 0:
+    for _ in range(_ATTEMPTS):
+        done = subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, stderr=subprocess.PIPE, text=True)
+        if done.returncode == 0 or "try again" not in done.stderr:
+            break
+        time.sleep(_POLL_SECONDS)
+    print(done.stderr, end="", file=sys.stderr)
+    if done.returncode != 0:
         raise StartFailed(f"`kubectl tidemark {arguments[0]}` failed; the operator's log: {home.log('operator')}")
 
 
