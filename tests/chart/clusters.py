@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
+from tests.bounds import until
 from tests.chart.render import NAMESPACE, kept
 from tidemark_devcluster.plane import ControlPlane
 
 OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
-GROUP = "compute.tidemark.dev"
+GROUP, RBAC = "compute.tidemark.dev", "rbac.authorization.k8s.io"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -41,7 +43,25 @@ def rights(cluster: ControlPlane) -> ControlPlane:
     """The confined release's accounts, roles and bindings, applied."""
     kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole")
     apply(cluster, [body for body in kept("confined") if body["kind"] in kinds])
+    known(cluster)
     return cluster
+
+
+def known(plane: ControlPlane) -> None:
+    """Waits until the API server judges by all roles and bindings that there are: it comes to know of them a little
+    later, of each kind in order. So what is made now is known last."""
+    user = f"mark-{secrets.token_hex(4)}"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [user]}]
+    made = [{"kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}]
+    made += [{"kind": "Role", "metadata": {"name": user, "namespace": "team-b"}, "rules": rules}]
+    for kind, namespace in (("ClusterRole", "team-a"), ("Role", "team-b")):
+        subjects = [{"apiGroup": RBAC, "kind": "User", "name": user}]
+        role = {"apiGroup": RBAC, "kind": kind, "name": user}
+        metadata = {"name": user, "namespace": namespace}
+        made += [{"kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": subjects}]
+    apply(plane, [{"apiVersion": f"{RBAC}/v1", **body} for body in made])
+    asked = [May(user, "get", f"configmaps:{user}", namespace) for namespace in ("team-a", "team-b")]
+    until(lambda: all(answers(plane, asked).values()))
 
 
 class May(NamedTuple):

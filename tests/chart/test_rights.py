@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, rights
+from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, known, rights
 from tests.chart.render import NAMESPACE, kept
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.certificates.names import AUTHORITY
@@ -128,7 +128,7 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
             for user, role in bindings.items()
         ],
     )
-
+    known(rights)
     assert answers(rights, [may for may, _ in USERS]) == dict(USERS)
 
 
