@@ -22,6 +22,7 @@ from tidemark_protocol.types import ColumnType
 
 PEEK = PlannedPeek(GlobalId("s.a"), MapFilterProject((ColumnType(A.type),)), Finishing(), (A,))
 REFUSED = Refused((Diagnostic("SYNTAX", "what?"),))
+TIMEOUT = Refused((Diagnostic("TIMEOUT", "planning took longer than 5 s: simplify the SQL"),))
 
 
 class Planner:
@@ -32,7 +33,8 @@ class Planner:
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | Refused:
         self.asked.append(request)
-        return REFUSED if "what" in request.sql else PEEK
+        await asyncio.sleep(0)  # others come to their turn
+        return REFUSED if "what" in request.sql else TIMEOUT if "slow" in request.sql else PEEK
 
 
 def ask(asked: Statements, *sql: str, place: str | None = "default") -> list[object]:
@@ -111,3 +113,31 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     long = "SELECT " + "1" * statements.LONGEST
     ask(made, long, long)
     assert len(planner.asked) == 6
+
+
+def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> None:
+    """Each try may cost a planner process, and others wait meanwhile. However long it is; a change of names ends it."""
+    now, known, planner = [0.0], registry(), Planner()
+    made = Statements(known, cast(PlannerClient, planner), Turns(), lambda: now[0])
+    slow = "SELECT slow " + "1" * statements.LONGEST
+    tries = []
+    for now[0] in range(60):
+        assert ask(made, slow, "SELECT 1") == [TIMEOUT, PEEK]
+        tries.append(sum("slow" in request.sql for request in planner.asked))
+
+    assert [tries.index(number) for number in (1, 2, 3, 4)] == [0, 5, 15, 35]
+    add_dataflow(known, "d", shards=("s.a",))
+    ask(made, slow)
+    assert sum("slow" in request.sql for request in planner.asked) == tries[-1] + 1
+
+
+def test_who_asks_meanwhile_what_the_planner_then_fails_at_costs_no_other_process() -> None:
+    """The same statement of two callers, at once: one of them waits for its turn."""
+    planner = Planner()
+    made = Statements(registry(), cast(PlannerClient, planner), Turns(at_once=1), lambda: 0.0)
+
+    async def both() -> list[object]:
+        return await asyncio.gather(*(made.meaning(who, "ns", "SELECT slow", "default") for who in ("anne", "bob")))
+
+    assert asyncio.run(both()) == [TIMEOUT, TIMEOUT]
+    assert len(planner.asked) == 1

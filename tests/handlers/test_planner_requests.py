@@ -8,13 +8,12 @@ from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.registry import Answer
 from tidemark_operator.handlers.planner_requests import (
-    FIRST_PAUSE_MS,
-    MAX_PAUSE_MS,
     must_ask,
     plan_request,
     remember,
     standing,
 )
+from tidemark_operator.planning.blame import FIRST_PAUSE_MS, MAX_PAUSE_MS
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, WaitingForInputs
 from tidemark_protocol.ids import Digest

@@ -34,7 +34,7 @@ async def _of_sql(world: World, namespace: str, sql: str) -> str:
     instance = instances.pop() if len(instances) == 1 else None
     known = catalogue(world.registry.sources(namespace), dataflows, instance=instance)
     request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
-    planned = await world.planner.plan(request)
+    planned = await world.planner.plan(request, patient=True)
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
     return planned.explain

@@ -64,7 +64,8 @@ async def plan(world: World, turns: Turns, access: Access, subject: Subject, wha
     views = (ViewRequest(RESULT, sql_of(subject.text)),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
     async with turns.turn(access.caller):
-        planned = await world.planner.plan(PlanRequest(name.name, views, exports, known, name.id_prefix))
+        request = PlanRequest(name.name, views, exports, known, name.id_prefix)
+        planned = await world.planner.plan(request, patient=True)
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))

@@ -7,15 +7,12 @@ from collections.abc import Iterable
 from tidemark_operator.catalogue.registry import Answer, DataflowState, SourceState
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.planning.assemble import Named
+from tidemark_operator.planning.blame import is_planners_fault, pause_ms
 from tidemark_operator.resources import diagnostics
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, WaitingForInputs
 from tidemark_protocol.ids import Digest
 from tidemark_protocol.planning import Planned, PlanRequest, Refused
-
-PLANNERS_FAULT = ("TIMEOUT", "INTERNAL")
-FIRST_PAUSE_MS = 5_000
-MAX_PAUSE_MS = 600_000
 
 
 def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> PlanRequest:
@@ -53,8 +50,7 @@ def remember(
     if isinstance(said, Planned):
         return Answer(question, said)
     outcome = standing(dataflow, said)
-    if not any(d.code in PLANNERS_FAULT for d in said.diagnostics):
+    if not is_planners_fault(said):
         return Answer(question, outcome)
     tried = before.tried + 1 if before is not None and before.question == question else 1
-    pause = min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(tried - 1, 10))
-    return Answer(question, outcome, tried, now_ms + pause)
+    return Answer(question, outcome, tried, now_ms + pause_ms(tried))

@@ -3,6 +3,9 @@
 A channel lives for as long as the certificate that it shows: with a new one comes a new channel, and what was asked
 through the old one is still answered there.
 
+Who asks for a query is a user that waits, so a process that is away (another's statement took too long, and cost it its
+life) is waited for: it is started again, and the question asked again. What is asked for a Dataflow comes again anyway.
+
 A plan that takes longer than the deadline kills the process (it has no state, and nothing else stops Catalyst), and the
 answer is a TIMEOUT diagnostic: asked again, the same text would take as long again.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -34,6 +38,9 @@ from tidemark_protocol.planning import (
 LOG = logging.getLogger(__name__)
 PLAN_SECONDS = 5.0
 GRACE_SECONDS = 3.0
+PATIENCE_SECONDS = 30.0
+"""For a planner that does not answer, from when it was first found so, whoever found it: a JVM starts in ten or so."""
+AGAIN_SECONDS = 0.5
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -41,6 +48,8 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+"""It is away, or busy."""
 T = TypeVar("T")
 
 
@@ -54,17 +63,18 @@ class PlannerClient:
         self._address, self._dialer = address, dialer
         self._kill, self._explain = kill, explain
         self._closing: set[asyncio.Task[None]] = set()
+        self._away_since: float | None = None
         self._open()
 
-    async def plan(self, request: PlanRequest) -> Planned | Refused:
-        """Raises PlannerUnavailable while the process is not there."""
+    async def plan(self, request: PlanRequest, patient: bool = False) -> Planned | Refused:
+        """Raises PlannerUnavailable while the process is not there; `patient`: unless it comes back soon."""
         message = planner_pb2.PlanRequest(request=codec.encode(request))
-        return await self._ask(self._planner().Plan, message, Planned)
+        return await self._ask(lambda: self._planner().Plan, patient, message, Planned)
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
-        """Raises PlannerUnavailable while the process is not there."""
+        """Raises PlannerUnavailable where the process is not there and does not come back soon."""
         message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
-        return await self._ask(self._planner().PlanQuery, message, PlannedPeek, PlannedOneShot)
+        return await self._ask(lambda: self._planner().PlanQuery, True, message, PlannedPeek, PlannedOneShot)
 
     async def close(self) -> None:
         await asyncio.gather(self._channel.close(None), *self._closing)
@@ -82,9 +92,9 @@ class PlannerClient:
             self._open()
         return self._stub
 
-    async def _ask(self, method: Any, message: Any, *expected: type[T]) -> T | Refused:
+    async def _ask(self, method: Callable[[], Any], patient: bool, message: Any, *expected: type[T]) -> T | Refused:
         try:
-            answer = await method(message, timeout=PLAN_SECONDS + GRACE_SECONDS)
+            answer = await self._answer(method, patient, message)
             return decode_outcome(answer.outcome, *expected)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -97,6 +107,23 @@ class PlannerClient:
             )
         except ProtocolError as error:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
+
+    async def _answer(self, method: Callable[[], Any], patient: bool, message: Any) -> Any:
+        """Asks again while the process is away, if patient, and not for ever. Raises AioRpcError."""
+        while True:
+            try:
+                answer = await method()(message, timeout=PLAN_SECONDS + GRACE_SECONDS)
+            except grpc.aio.AioRpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise
+                now = time.monotonic()
+                self._away_since = now if self._away_since is None else self._away_since
+                if not patient or error.code() not in PASSING or now - self._away_since >= PATIENCE_SECONDS:
+                    raise
+            else:
+                self._away_since = None
+                return answer
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 def decode_outcome(data: bytes, *expected: type[T]) -> T | Refused:

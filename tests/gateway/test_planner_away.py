@@ -1,0 +1,128 @@
+"""A planner that is started again, since somebody's statement cost it its life: what others ask meanwhile is waited
+for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.bounds import BOUND
+from tidemark_operator.errors import PlannerUnavailable
+from tidemark_operator.planning import client
+from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol import codec
+from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
+from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused
+
+QUERY = PlanQueryRequest("SELECT 1", Catalogue(()), "q/")
+DATAFLOW = PlanRequest("d", (), (), Catalogue(()), "u/")
+ANSWER = Refused((Diagnostic("TEST", "asked"),))
+AWAY, INVALID = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT
+
+
+class Planner(planner_pb2_grpc.PlannerServicer):
+    """Fails with these codes first, and answers then."""
+
+    def __init__(self, *codes: grpc.StatusCode) -> None:
+        self._codes, self.asked = list(codes), 0
+
+    async def PlanQuery(self, request: Any, context: Any) -> Any:
+        self.asked += 1
+        if self._codes:
+            await context.abort(self._codes.pop(0), "ask again")
+        return planner_pb2.PlanQueryResponse(outcome=codec.encode(ANSWER))
+
+    Plan = PlanQuery
+
+
+async def serving(address: str, planner: Planner) -> grpc.aio.Server:
+    server = grpc.aio.server()
+    planner_pb2_grpc.add_PlannerServicer_to_server(planner, server)  # type: ignore[no-untyped-call]
+    server.add_insecure_port(address)
+    await server.start()
+    return server
+
+
+def with_client(folder: Path, scenario: Callable[[PlannerClient, str], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        address = f"unix://{folder}/s"
+        asks = PlannerClient(address, lambda: None)
+        try:
+            await asyncio.wait_for(scenario(asks, address), BOUND)
+        finally:
+            await asks.close()
+
+    asyncio.run(bounded())
+
+
+def asked(folder: Path, planner: Planner, question: Callable[[PlannerClient], Awaitable[object]]) -> object:
+    """What comes of it at a planner that is there."""
+    answers = []
+
+    async def scenario(asks: PlannerClient, address: str) -> None:
+        server = await serving(address, planner)
+        try:
+            answers.append(await question(asks))
+        finally:
+            await server.stop(None)
+
+    with_client(folder, scenario)
+    return answers[0]
+
+
+@pytest.mark.parametrize("codes", [(AWAY,), (AWAY, AWAY), (grpc.StatusCode.RESOURCE_EXHAUSTED,)])
+def test_a_query_is_asked_again_while_the_planner_is_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: Sequence[grpc.StatusCode]
+) -> None:
+    """Or busy. Its user sees nothing of it."""
+    monkeypatch.setattr(client, "PATIENCE_SECONDS", BOUND)
+    planner = Planner(*codes)
+
+    assert asked(tmp_path, planner, lambda asks: asks.plan_query(QUERY)) == ANSWER
+    assert planner.asked == len(codes) + 1
+
+
+def test_a_query_waits_for_a_planner_that_is_just_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody listens when it is asked."""
+    monkeypatch.setattr(client, "PATIENCE_SECONDS", BOUND)
+
+    async def scenario(asks: PlannerClient, address: str) -> None:
+        with pytest.raises(PlannerUnavailable):
+            await asks.plan(DATAFLOW)
+        waiting = asyncio.create_task(asks.plan_query(QUERY))
+        server = await serving(address, Planner())
+        assert await waiting == ANSWER
+        assert await asks.plan(DATAFLOW) == ANSWER
+        await server.stop(None)
+
+    with_client(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "patience", "question"),
+    [
+        (AWAY, 0, lambda asks: asks.plan_query(QUERY)),
+        (AWAY, BOUND, lambda asks: asks.plan(DATAFLOW)),
+        (INVALID, BOUND, lambda asks: asks.plan_query(QUERY)),
+    ],
+    ids=["away for long", "of a Dataflow", "not understood"],
+)
+def test_what_is_not_waited_for_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    code: grpc.StatusCode,
+    patience: float,
+    question: Callable[[PlannerClient], Awaitable[object]],
+) -> None:
+    """What a Dataflow needs is asked again by whoever reconciles it."""
+    monkeypatch.setattr(client, "PATIENCE_SECONDS", patience)
+    planner = Planner(code)
+    with pytest.raises(PlannerUnavailable, match=f"the planner does not answer: {code.name}"):
+        asked(tmp_path, planner, question)
+
+    assert planner.asked == 1
