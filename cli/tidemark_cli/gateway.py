@@ -1,8 +1,9 @@
 """The way to the operator's gateway, and who we are to it.
 
-The operator writes a small file when it listens, and the command line looks for it here, in this order:
-
-    --gateway-file FILE    $TIDEMARK_GATEWAY_FILE    gateway.json beside the kubeconfig in use
+    --server HOST:PORT         where the Service of the chart, or a load balancer, has it
+    --gateway-file FILE        $TIDEMARK_GATEWAY_FILE, or gateway.json beside the kubeconfig in use: an operator of this
+                               machine wrote it when it began to listen
+    none of these              in the kubeconfig's cluster: cluster.py
 
     {"address": "127.0.0.1:40123", "tokenFile": "/.../gateway.token",
      "caFile": "/.../ca.crt", "certificateAddress": "127.0.0.1:40124"}
@@ -23,14 +24,14 @@ import ipaddress
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from tidemark_cli import kubeconfig
+from tidemark_cli import cluster, kubeconfig
 from tidemark_cli.errors import GatewayFailed, GatewayUnknown
 from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
@@ -50,6 +51,8 @@ class Gateway:
     """Who signed the gateway's certificate; None: it listens on loopback."""
     certificate: kubeconfig.Certificate | None = None
     """What is shown instead of a token."""
+    leader: cluster.Leader | None = None
+    """Where kubectl is to forward a port to; then `address` is not known yet."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -65,23 +68,35 @@ class Credentials:
     token_file: Path | None = None
     client_certificate: bool = False
 
-    def token(self, own: Path) -> str:
-        """Raises OSError, GatewayFailed."""
+    def token(self, own: Path | None) -> str:
+        """Raises OSError, GatewayFailed. `own`: the operator's, on its machine."""
         if self.service_account is not None:
             return _token_of(self.service_account, self.namespace)
-        return (self.token_file or own).read_text().strip()
+        if (file := self.token_file or own) is None:
+            raise GatewayFailed("who asks? Give --service-account NAME, --token-file FILE or --client-certificate")
+        return file.read_text().strip()
 
 
-def find(given: str | None, environment: dict[str, str], credentials: Credentials) -> Gateway:
+@dataclass(frozen=True)
+class Place:
+    """Where the gateway is, as far as the command line says."""
+
+    file: str | None = None
+    server: str | None = None
+    authority: Path | None = None
+    operator_namespace: str = cluster.NAMESPACE
+
+
+def find(place: Place, environment: dict[str, str], credentials: Credentials) -> Gateway:
     """The gateway that the user means; raises GatewayUnknown, GatewayFailed."""
-    path = _file(given, environment)
+    if place.authority is not None and place.server is None:
+        raise GatewayFailed("--certificate-authority is of --server: give both")
     try:
-        raw = json.loads(path.read_bytes()[:_LARGEST_FILE])
-        authority = Path(raw["caFile"]).read_bytes() if "caFile" in raw else None
-        if credentials.client_certificate:
-            return _by_certificate(raw, authority)
-        token = credentials.token(Path(raw["tokenFile"]))
-        return Gateway(_safe(str(raw["address"]), authority), token, authority)
+        if place.server is not None:
+            return _at_server(place.server, place.authority, credentials)
+        if (path := _file(place.file, environment)) is not None:
+            return _in_file(path, credentials)
+        return _in_cluster(place.operator_namespace, credentials)
     except FileNotFoundError as error:
         raise GatewayUnknown(f"{error.filename} does not exist: is the operator running? (try `make demo`)") from None
     except PermissionError as error:
@@ -89,6 +104,36 @@ def find(given: str | None, environment: dict[str, str], credentials: Credential
             f"{error.filename} cannot be read: only the user who runs the operator may. Give --service-account NAME, "
             "one that may get dataflows/data, or --client-certificate"
         ) from None
+
+
+def _at_server(address: str, authority_file: Path | None, credentials: Credentials) -> Gateway:
+    """Raises OSError, GatewayFailed."""
+    authority = authority_file.read_bytes() if authority_file else None
+    if credentials.client_certificate:
+        if authority is None:
+            raise GatewayFailed("--client-certificate needs TLS: give --certificate-authority FILE")
+        return Gateway(address, None, authority, kubeconfig.certificate())
+    return Gateway(_safe(address, authority), credentials.token(None), authority)
+
+
+def _in_cluster(namespace: str, credentials: Credentials) -> Gateway:
+    """Raises OSError, GatewayUnknown, GatewayFailed."""
+    if credentials.client_certificate:
+        leader = cluster.leader(namespace, cluster.CERTIFICATES)
+        return Gateway("", None, leader.authority, kubeconfig.certificate(), leader)
+    leader = cluster.leader(namespace, cluster.TOKENS)
+    return Gateway("", credentials.token(None), leader.authority, leader=leader)
+
+
+def _in_file(path: Path, credentials: Credentials) -> Gateway:
+    """Raises OSError, GatewayFailed."""
+    try:
+        raw = json.loads(path.read_bytes()[:_LARGEST_FILE])
+        authority = Path(raw["caFile"]).read_bytes() if "caFile" in raw else None
+        if credentials.client_certificate:
+            return _by_certificate(raw, authority)
+        token = credentials.token(Path(raw["tokenFile"]))
+        return Gateway(_safe(str(raw["address"]), authority), token, authority)
     except (ValueError, KeyError, TypeError):
         raise GatewayFailed(f"{path} is not what an operator writes: restart the operator") from None
 
@@ -110,7 +155,9 @@ def _safe(address: str, authority: bytes | None) -> str:
     except ValueError:  # a name may mean anything
         loopback = False
     if authority is None and not loopback:
-        raise GatewayFailed(f"{address} is not on loopback, so the token needs TLS: name the authority as caFile")
+        raise GatewayFailed(
+            f"{address} is not on loopback, so the token needs TLS: give --certificate-authority, or a caFile"
+        )
     return address
 
 
@@ -124,19 +171,20 @@ def _token_of(service_account: str, namespace: str) -> str:
     return done.stdout.strip()
 
 
-def _file(given: str | None, environment: dict[str, str]) -> Path:
+def _file(given: str | None, environment: dict[str, str]) -> Path | None:
+    """None: nobody speaks of one, and there is none."""
     if named := given or environment.get("TIDEMARK_GATEWAY_FILE"):
         return Path(named)
     kubeconfig = environment.get("KUBECONFIG", "").split(os.pathsep)[0]
-    if not kubeconfig:
-        raise GatewayUnknown("set KUBECONFIG as `make demo` printed it, or give --gateway-file")
-    return Path(kubeconfig).parent / FILE_NAME
+    beside = Path(kubeconfig).parent / FILE_NAME
+    return beside if kubeconfig and beside.exists() else None
 
 
 @contextmanager
 def connected(gateway: Gateway) -> Iterator[GatewayStub]:
     """A stub for calls; what they raise becomes a GatewayFailed."""
-    with _channel(gateway) as channel:
+    way = cluster.forwarded(gateway.leader) if gateway.leader else nullcontext(gateway.address)
+    with way as address, _channel(replace(gateway, address=address)) as channel:
         try:
             yield GatewayStub(channel)  # type: ignore[no-untyped-call]
         except grpc.RpcError as error:
@@ -149,7 +197,8 @@ def _channel(gateway: Gateway) -> grpc.Channel:
     shown = gateway.certificate
     pair = (shown.key, shown.certificate) if shown else (None, None)
     credentials = grpc.ssl_channel_credentials(gateway.authority, *pair)
-    return grpc.secure_channel(gateway.address, credentials, options=GRPC_OPTIONS)
+    known_as = [("grpc.ssl_target_name_override", gateway.leader.host)] if gateway.leader else []
+    return grpc.secure_channel(gateway.address, credentials, options=[*GRPC_OPTIONS, *known_as])
 
 
 def _failure(gateway: Gateway, error: Any) -> GatewayFailed:

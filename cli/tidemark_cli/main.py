@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_cli import copying, explain, frontiers, gateway, query, subscribe, times, why
+from tidemark_cli import cluster, copying, explain, frontiers, gateway, query, subscribe, times, why
 from tidemark_cli.errors import CliError
 from tidemark_protocol.pb.gateway_pb2 import QueryRequest
 from tidemark_protocol.release import release
@@ -48,7 +48,15 @@ def parser() -> argparse.ArgumentParser:
     tell.add_argument("subject", metavar="NAME|SQL", help="a Dataflow, or a SELECT as a Dataflow could have it")
     for command in (ask, show, tell, reason, follow, write):
         command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
-        command.add_argument("--gateway-file", metavar="FILE", help="where the operator says how to reach it")
+        where = command.add_mutually_exclusive_group()
+        where.add_argument("--gateway-file", metavar="FILE", help="where an operator of this machine says where it is")
+        where.add_argument("--server", metavar="HOST:PORT", help="the gateway's address")
+        where.add_argument(
+            "--operator-namespace",
+            default=cluster.NAMESPACE,
+            help="else, where the chart is installed: kubectl forwards a port to who leads there (%(default)s)",
+        )
+        command.add_argument("--certificate-authority", metavar="FILE", type=Path, help="who signed --server")
         who = command.add_mutually_exclusive_group()
         who.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
         who.add_argument("--token-file", metavar="FILE", type=Path, help="a token for audience tidemark-gateway")
@@ -62,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         shown = (options.service_account, options.namespace, options.token_file, options.client_certificate)
         credentials = gateway.Credentials(*shown)
-        found = gateway.find(options.gateway_file, dict(os.environ), credentials)
+        place = (options.gateway_file, options.server, options.certificate_authority, options.operator_namespace)
+        found = gateway.find(gateway.Place(*place), dict(os.environ), credentials)
         if options.command == "frontiers":
             frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
         elif options.command == "why":

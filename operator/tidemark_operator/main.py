@@ -8,7 +8,6 @@ Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 w
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -18,8 +17,6 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from prometheus_client.core import Metric
@@ -32,9 +29,8 @@ from tidemark_operator.certificates.proven import Proven
 from tidemark_operator.certificates.secrets import SecretStore
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.listening import LOOPBACK, Clients, Listening, Tls
 from tidemark_operator.gateway.server import Gateway
-from tidemark_operator.handlers.default_instance import DefaultInstance
+from tidemark_operator.gateway.service import Announced
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.processes import Processes
 from tidemark_operator.handlers.store_secrets import StoreSecrets
@@ -46,9 +42,9 @@ from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.kube.starting import asked_again
+from tidemark_operator.options import Options, parse
 from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.orchestrator.process import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.tls.identities import PLANNER
@@ -58,103 +54,6 @@ CERTIFICATES = "certificates"
 """In the state folder."""
 EXIT_FAILED = 1
 EXIT_NOT_LEADER = 3
-
-
-@dataclass(frozen=True)
-class Options:
-    kubeconfig: Path | None
-    state: Path
-    namespaces: tuple[str, ...]
-    lease_namespace: str
-    gateway: Listening
-    gateway_file: Path
-    planner: str | None
-    metrics_port: int | None
-    mutual_tls: bool
-    metrics_host: str
-    default_instance: DefaultInstance | None
-    pods: Settings | None
-    """Of replicas that are pods; None: they are processes of this machine."""
-
-
-def parse(arguments: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="tidemark_operator", description="Runs Tidemark's dataflows.")
-    parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
-    parser.add_argument(
-        "--orchestrator",
-        choices=["process", "kubernetes"],
-        default="process",
-        help="what runs the replicas: processes of this machine, or pods (default: %(default)s)",
-    )
-    parser.add_argument("--state-dir", type=Path, required=True, help="processes' records, logs, scratch; the token")
-    parser.add_argument("--namespace", action="append", default=[], help="look after this one (repeatable; all)")
-    parser.add_argument("--lease-namespace", default="default", help="where the Lease is (default: %(default)s)")
-    parser.add_argument("--gateway-host", default=LOOPBACK, help="where the gateway listens (%(default)s)")
-    parser.add_argument("--gateway-port", type=int, default=0, help="and its port (default: any free one)")
-    parser.add_argument("--gateway-tls", type=Path, help="tls.crt, tls.key, ca.crt: needed beyond loopback")
-    parser.add_argument(
-        "--gateway-client-ca", metavar="cluster|FILE", help="client certificates of it open the gateway"
-    )
-    parser.add_argument("--gateway-client-port", type=int, default=0, help="where they do (default: any free one)")
-    parser.add_argument("--gateway-file", type=Path, help="where clients find the gateway (STATE_DIR/gateway.json)")
-    parser.add_argument("--planner", help="host:port of a planner that runs elsewhere (default: a process of ours)")
-    parser.add_argument("--metrics-port", type=int, help="for Prometheus, without authentication (default: none)")
-    parser.add_argument("--metrics-host", default=LOOPBACK, help="where that is (%(default)s)")
-    parser.add_argument("--default-instance", help="NAMESPACE/NAME of a ComputeInstance to make where there is none")
-    parser.add_argument("--default-location", help="where that one's shards are to be")
-    parser.add_argument(
-        "--mutual-tls",
-        action="store_true",
-        help="replicas and the planner show certificates of this operator's, and ask it for one, as they do in a "
-        "cluster (default: on this machine, unix sockets that this user alone can enter are enough)",
-    )
-    _pod_arguments(parser.add_argument_group("replicas as pods"))
-    given = parser.parse_args(arguments)
-    if given.orchestrator == "kubernetes" and not (given.replica_image and given.planner):
-        parser.error("--orchestrator kubernetes needs --replica-image, and the --planner of a pod of its own")
-    return Options(
-        given.kubeconfig.absolute() if given.kubeconfig else None,
-        given.state_dir.absolute(),
-        tuple(given.namespace),
-        given.lease_namespace,
-        _listening(given),
-        (given.gateway_file or given.state_dir / "gateway.json").absolute(),
-        given.planner,
-        given.metrics_port,
-        given.mutual_tls,
-        given.metrics_host,
-        DefaultInstance.parse(given.default_instance, given.default_location),
-        _pods(given) if given.orchestrator == "kubernetes" else None,
-    )
-
-
-def _listening(given: argparse.Namespace) -> Listening:
-    tls = Tls(given.gateway_tls.absolute()) if given.gateway_tls else None
-    authority = given.gateway_client_ca
-    clients = Clients.named(authority, given.gateway_client_port) if authority else None
-    if clients is None and given.gateway_client_port:
-        raise OperatorError("--gateway-client-port says where --gateway-client-ca holds: give both")
-    return Listening(given.gateway_host, given.gateway_port, tls, clients)
-
-
-def _pod_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--replica-image", help="of replicas and their executors")
-    group.add_argument("--replica-image-pull-policy", choices=["Always", "IfNotPresent", "Never"])
-    group.add_argument(
-        "--replica-image-pull-secret", action="append", default=[], help="by which it is had (repeatable)"
-    )
-    group.add_argument("--driver-service-account", help="of replicas with executors (tidemark-driver)")
-    group.add_argument("--executor-service-account", help="of executors (tidemark-executor)")
-
-
-def _pods(given: argparse.Namespace) -> Settings:
-    asked = {
-        "pull_policy": given.replica_image_pull_policy,
-        "pull_secrets": tuple(given.replica_image_pull_secret),
-        "driver_account": given.driver_service_account,
-        "executor_account": given.executor_service_account,
-    }
-    return Settings(given.replica_image, **{name: value for name, value in asked.items() if value})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,6 +112,7 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
     operator = Operator(world, stop)
     world.fleet.listener = operator
     gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
+    announced = _announced(world, options)
     watching = None
     try:
         await operator.start()
@@ -221,6 +121,8 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
         await gateway.start()
         for name, work in _work(operator, world):
             tasks.start(name, work)
+        if announced is not None:
+            tasks.start("gateway's Service", announced.run())
         watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
         watching.add_done_callback(lambda _: stop.set())
         await _stopped(stop)
@@ -229,6 +131,8 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
     finally:
         # kopf cancels what still runs when it ends, so it ends last
         await tasks.end()
+        if announced is not None:
+            await announced.withdraw()
         await operator.close()
         await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
         watched.set()
@@ -236,6 +140,13 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
             await asyncio.gather(watching, return_exceptions=True)
     lost = tasks.lost_leadership or operator.lost_leadership
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
+
+
+def _announced(world: World, options: Options) -> Announced | None:
+    if options.gateway_service is None:
+        return None
+    place = (options.lease_namespace, options.gateway_service)
+    return Announced(world.kube, *place, lambda: options.gateway.authorities(world.peers))
 
 
 class Background:

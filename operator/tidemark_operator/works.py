@@ -1,6 +1,6 @@
 """`python -m tidemark_operator.works`: whether what was installed works, for `helm test`.
 
-    somebody holds the Lease ─► and renews it while we look ─► the planner takes a connection ─► exit status 0
+    somebody holds the Lease ─► and renews it while we look ─► the planner and the gateway take a connection ─► status 0
 
 What does not is said in one line, with exit status 1.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidemark_operator.errors import OperatorError
@@ -37,8 +37,8 @@ async def somebody_leads(kube: Kube, namespace: str) -> str:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def planner_answers(address: str) -> None:
-    """It takes a connection; what is said on one is for the operator alone. Cancelled by who gives up."""
+async def answers(address: str) -> None:
+    """It takes a connection; what is said on one needs a certificate or a token. Cancelled by who gives up."""
     host, _, port = address.rpartition(":")
     while True:
         try:
@@ -50,7 +50,7 @@ async def planner_answers(address: str) -> None:
             return
 
 
-async def check(kubeconfig: Path | None, namespace: str, planner: str, seconds: float) -> str:
+async def check(kubeconfig: Path | None, namespace: str, asked: Mapping[str, str], seconds: float) -> str:
     """What is well; raises OperatorError."""
     async with Kube.connect(kubeconfig) as kube:
         try:
@@ -60,12 +60,13 @@ async def check(kubeconfig: Path | None, namespace: str, planner: str, seconds: 
             raise Broken(f"no operator holds and renews Lease {namespace}/{LEASE}: see its pods' logs") from None
         except ApiError as error:
             raise Broken(f"Lease {namespace}/{LEASE} cannot be read: {error}") from None
-    try:
-        async with asyncio.timeout(seconds):
-            await planner_answers(planner)
-    except TimeoutError:
-        raise Broken(f"no planner answers at {planner}: see its pods' logs") from None
-    return f"{leader} leads, and the planner answers at {planner}"
+    for what, address in asked.items():
+        try:
+            async with asyncio.timeout(seconds):
+                await answers(address)
+        except TimeoutError:
+            raise Broken(f"no {what} answers at {address}: see its pods' logs") from None
+    return f"{leader} leads; {' and '.join(f'the {what} at {address}' for what, address in asked.items())} answer"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,10 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
     parser.add_argument("--lease-namespace", required=True, help="where the operators' Lease is")
     parser.add_argument("--planner", required=True, help="host:port of the planner")
+    parser.add_argument("--gateway", required=True, help="host:port of the gateway, where who leads is to be found")
     parser.add_argument("--seconds", type=float, default=60.0, help="to wait for each (%(default)s)")
     given = parser.parse_args(arguments)
     try:
-        print(asyncio.run(check(given.kubeconfig, given.lease_namespace, given.planner, given.seconds)))
+        asked = {"planner": given.planner, "gateway": given.gateway}
+        print(asyncio.run(check(given.kubeconfig, given.lease_namespace, asked, given.seconds)))
     except OperatorError as error:
         print(f"tidemark_operator.works: {error}", file=sys.stderr)
         return 1

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.certificates.peers import replica
-from tidemark_operator.main import parse
+from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.process import ProcessOrchestrator
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_replica import options

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "priorityClassName": "system-cluster-critical",
             },
             "imagePullSecrets": [{"name": "pull"}],
+            "gateway": {"hostNames": ["query.example.com"]},
             "defaultInstance": {"create": True, "namespace": "team-a", "location": "/data"},
         },
         [],
@@ -61,6 +62,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
             "replica": {"image": {"digest": f"sha256:{'0123456789abcdef' * 4}"}},
             "replicaNamespaces": ["team-b"],
+            "gateway": {
+                "service": {"type": "LoadBalancer", "port": 443, "annotations": {"lb": "internal"}},
+                "tls": {"secretName": "query-tls"},
+                "clientCertificates": True,
+            },
             "userRoles": {"create": False},
             "metrics": {
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},

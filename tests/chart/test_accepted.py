@@ -139,6 +139,12 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "metrics elsewhere": {"metrics": {"port": 12345, "podMonitor": {"enabled": True, "interval": "1m"}}},
     "dashboards for another label": {"metrics": {"dashboards": {"enabled": True, "labels": {"grafana": "yes"}}}},
+    "a gateway for all the world": {
+        "gateway": {"service": {"type": "LoadBalancer", "port": 443}, "hostNames": ["tidemark.example.com"]}
+    },
+    "a gateway with a certificate from elsewhere": {
+        "gateway": {"tls": {"secretName": "query-tls"}, "clientCertificates": True}
+    },
     "nothing besides": {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
     "awkward texts": {"commonLabels": {"a": "1", "b": "true"}, "commonAnnotations": {"c": "x: {y}\n# z", "d": "{{ }}"}},
     "a parent chart's own": {"global": {"anything": [1, 2]}},
@@ -195,6 +201,11 @@ REFUSED: list[tuple[str, str]] = [
     ("podDisruptionBudget: true", "podDisruptionBudget"),
     ("podDisruptionBudget: {maxUnavailable: 1}", "maxUnavailable"),
     ("networkPolicy: {enable: false}", "enable"),
+    ("gateway: {service: {type: ExternalName}}", "type"),
+    ("gateway: {service: {port: 65535}}", "port"),
+    ("gateway: {tls: {secret: a}}", "secret"),
+    ("gateway: {tls: {secretName: a}, hostNames: [b]}", "hostNames"),
+    ("gateway: {clientCertificate: true}", "clientCertificate"),
     ("metrics: {port: 80}", "port"),
     ("metrics: {podmonitor: {enabled: true}}", "podmonitor"),
     ("metrics: {podMonitor: {interval: 30}}", "interval"),

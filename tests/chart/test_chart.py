@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import yaml
 from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
 from tests.orchestrator.pods import SETTINGS, large
 from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
-from tidemark_operator.main import parse
+from tidemark_operator.gateway.listening import Issued, Tls
+from tidemark_operator.gateway.service import Service
+from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
@@ -160,6 +163,26 @@ def test_the_planner_has_the_certificate_that_the_operator_makes() -> None:
     assert f"--tls-dir={MOUNT_PATH}" in container["args"]
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_the_gateways_ports_are_those_that_the_operator_listens_at(case: str) -> None:
+    """Nothing selects the pod: Service, EndpointSlice, policy and container must name the same."""
+    bodies = {(body["kind"], body["metadata"]["name"]): body for body in kept(case)}
+    service, endpoints = bodies["Service", "tidemark-gateway"], bodies["EndpointSlice", "tidemark-gateway"]
+    [container] = bodies["Deployment", "tidemark-operator"]["spec"]["template"]["spec"]["containers"]
+    listens = {port["containerPort"]: port["name"] for port in container["ports"]}
+
+    assert "selector" not in service["spec"]
+    # what `helm upgrade` does not know, it leaves as it is
+    assert "endpoints" not in endpoints
+    assert endpoints["metadata"]["labels"]["kubernetes.io/service-name"] == "tidemark-gateway"
+    assert {p["name"]: p["port"] for p in endpoints["ports"]} == {
+        p["name"]: p["targetPort"] for p in service["spec"]["ports"]
+    }
+    assert {port["port"] for port in endpoints["ports"]} <= listens.keys()
+    if policy := bodies.get(("NetworkPolicy", "tidemark-operator")):
+        assert {p["port"] for rule in policy["spec"]["ingress"] for p in rule["ports"]} == set(listens.values())
+
+
 def test_a_confined_operator_has_rights_in_its_namespaces_alone() -> None:
     """With watchNamespaces, no ClusterRole is bound to it."""
     kinds = {(body["kind"], body["metadata"].get("namespace")) for body in kept("confined")}
@@ -191,6 +214,14 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     image = {"watched": f"tidemark/replica@sha256:{'0123456789abcdef' * 4}"}.get(case, "tidemark/replica:0.1.0-dev")
     assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else ())
     assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
+    assert options.gateway_service == Service("tidemark-gateway", "$(POD_NAME)", "$(POD_IP)")
+    listening = options.gateway
+    assert (listening.host, listening.port, listening.clients is not None) == ("0.0.0.0", 7443, case == "watched")
+    names = [f"tidemark-gateway.{NAMESPACE}.svc", "tidemark-gateway", f"tidemark-gateway.{NAMESPACE}"]
+    names += [f"tidemark-gateway.{NAMESPACE}.svc.cluster.local"]
+    names += ["query.example.com"] if case == "confined" else []
+    tls = Tls(Path("/etc/tidemark/gateway")) if case == "watched" else Issued(tuple(names))
+    assert listening.tls == tls
     instance = options.default_instance
     assert (instance and (instance.namespace, instance.name, instance.location)) == (
         ("team-a", "default", "/data") if case == "confined" else None

@@ -73,16 +73,17 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
     assert "forbidden" not in log.read_text().lower()
 
 
-def works(rights: ControlPlane, folder: Path, namespace: str, planner: str, seconds: float) -> tuple[int, str]:
+def works(rights: ControlPlane, folder: Path, namespace: str, address: str, seconds: float) -> tuple[int, str]:
     """What the pod of `helm test` runs, under its account."""
     kubeconfig = kubeconfig_of(rights, "tidemark-test", folder)
-    options = ["--kubeconfig", str(kubeconfig), "--lease-namespace", namespace, "--planner", planner]
+    options = ["--kubeconfig", str(kubeconfig), "--lease-namespace", namespace, "--planner", address]
+    options += ["--gateway", address]
     command = [sys.executable, "-m", "tidemark_operator.works", *options, "--seconds", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * BOUND, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def test_helm_test_passes_where_somebody_leads_and_a_planner_answers(
+def test_helm_test_passes_where_somebody_leads_and_planner_and_gateway_answer(
     rights: ControlPlane, log: Path, tmp_path: Path
 ) -> None:
     """And says who."""
@@ -95,7 +96,7 @@ def test_helm_test_passes_where_somebody_leads_and_a_planner_answers(
         server.stop(None)
 
     assert status == 0, said + log.read_text()
-    assert f"leads, and the planner answers at 127.0.0.1:{port}" in said
+    assert f"leads; the planner at 127.0.0.1:{port} and the gateway at 127.0.0.1:{port} answer" in said
 
 
 def test_helm_test_fails_where_the_lease_cannot_be_seen(rights: ControlPlane, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ ALL = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecol
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
 OTHERS = ("secrets", "configmaps", "services", "persistentvolumeclaims")
 LEASE = "leases.coordination.k8s.io"
+SLICES = "endpointslices.discovery.k8s.io"
 
 
 def of(who: str, verbs: tuple[str, ...], ending: str = "", namespace: str = "team-a") -> list[May]:
@@ -48,6 +49,7 @@ MAY = [
     *(May(DRIVER, verb, "pods") for verb in ("create", "get", "list", "watch", "delete", "deletecollection")),
     May(OPERATOR, "create", LEASE, NAMESPACE),
     *(May(OPERATOR, verb, f"{LEASE}:tidemark-operator", NAMESPACE) for verb in ("get", "update")),
+    *(May(OPERATOR, verb, f"{SLICES}:tidemark-gateway", NAMESPACE) for verb in ("get", "update")),
     # asked for with defaultInstance, where it is to be and nowhere else
     May(OPERATOR, "create", f"computeinstances.{GROUP}"),
     May(TEST, "get", f"{LEASE}:tidemark-operator", NAMESPACE),
@@ -76,6 +78,9 @@ MAY_NOT = [
     *of(EXECUTOR, ("get", "list")),
     *(May(OPERATOR, verb, f"{LEASE}:other", NAMESPACE) for verb in ("get", "update", "delete")),
     May(OPERATOR, "delete", f"{LEASE}:tidemark-operator", NAMESPACE),
+    # who may write these, says where the traffic of other Services goes
+    *(May(OPERATOR, verb, SLICES, NAMESPACE) for verb in ALL),
+    *(May(OPERATOR, verb, f"{SLICES}:tidemark-gateway") for verb in ("get", "update")),
     May(OPERATOR, "create", "serviceaccounts/token", NAMESPACE),
     May(OPERATOR, "impersonate", "users", ""),
     *(May(OPERATOR, verb, "roles.rbac.authorization.k8s.io") for verb in ("create", "patch", "escalate", "bind")),

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tidemark_operator.certificates.peers import Trusted
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.gateway import access
 from tidemark_operator.gateway.access import Access, Doorkeeper, Forbidden, Unauthenticated, Unreviewed
@@ -165,5 +166,5 @@ def test_beyond_loopback_it_listens_with_a_certificate_or_not_at_all(host: str) 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Any) -> None:
     """Before anything listens."""
-    with pytest.raises(OperatorError, match=r"tls\.key cannot be read"):
-        Tls(tmp_path).credentials()
+    with pytest.raises(OperatorError, match=r"tls\.crt cannot be read"):
+        Tls(tmp_path).material(Trusted())

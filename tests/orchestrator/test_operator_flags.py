@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.main import parse
+from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
 PODS = ["--state-dir", "s", "--orchestrator", "kubernetes"]

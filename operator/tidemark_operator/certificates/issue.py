@@ -6,6 +6,7 @@ said twice: by what it may be used for (a server's opens no connection, the oper
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -47,14 +48,14 @@ def new_authority(now_ms: int) -> KeyPair:
     return KeyPair(_pem(built.sign(key, hashes.SHA256())), _key_pem(key))
 
 
-def issue(authority: KeyPair, identity: Identity, now_ms: int) -> KeyPair:
-    """A certificate for its holder: for calling if that is the operator, else for being called."""
+def issue(authority: KeyPair, identity: Identity, now_ms: int, hosts: Sequence[str] = ()) -> KeyPair:
+    """A certificate for its holder: for calling if that is the operator, else for being called, by `hosts` besides."""
     issuer, issuer_key = _certificate(authority.certificate), _private(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
     calls = identity == OPERATOR
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(identity.uri)]
     if not calls:
-        names.append(x509.DNSName(identity.host))
+        names += [x509.DNSName(host) for host in (identity.host, *hosts)]
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH if calls else ExtendedKeyUsageOID.SERVER_AUTH
     built = (
         _builder(x509.Name([]), issuer.subject, key, now_ms, LEAF_DAYS)

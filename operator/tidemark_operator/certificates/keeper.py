@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.certificates import authority as authorities
@@ -25,7 +25,7 @@ from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import Kept, Place, Store, Taken
 from tidemark_operator.errors import CertificateRefused, OperatorError
 from tidemark_protocol.tls.folder import Material
-from tidemark_protocol.tls.identities import OPERATOR, Identity
+from tidemark_protocol.tls.identities import GATEWAY, OPERATOR, Identity
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 60.0
@@ -61,7 +61,7 @@ class Keeper:
     def __init__(self, store: Store, clock: Callable[[], int] | None = None) -> None:
         self._store, self._clock = store, clock or _now_ms
         self._written: _Written | None = None
-        self._own: Leaf | None = None
+        self._own: dict[Identity, Leaf] = {}
         self._holders: dict[tuple[str, str], _Holder] = {}
         self._changed_ms = 0
 
@@ -71,9 +71,17 @@ class Keeper:
 
     def material(self) -> Material:
         """The operator's own certificate, and whom it trusts: for the next connection. It is in memory alone."""
-        better = leaves.renewed(self._own, OPERATOR, self._known.authority, self._clock())
-        self._own = own = better or self._own
+        return self._in_memory(OPERATOR)
+
+    def serving(self, hosts: Sequence[str]) -> Material:
+        """The gateway's, which is called by these names; likewise, and always by the same names."""
+        return self._in_memory(GATEWAY, hosts)
+
+    def _in_memory(self, identity: Identity, hosts: Sequence[str] = ()) -> Material:
+        own = self._own.get(identity)
+        own = leaves.renewed(own, identity, self._known.authority, self._clock(), hosts) or own
         assert own is not None, "what is not renewed is there"
+        self._own[identity] = own
         return own.material
 
     async def start(self) -> None:

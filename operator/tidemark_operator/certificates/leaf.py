@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.certificates.authority import Authority
@@ -35,10 +35,13 @@ def from_bag(bag: Mapping[str, bytes]) -> Leaf | None:
         return None
 
 
-def renewed(leaf: Leaf | None, identity: Identity, authority: Authority, now_ms: int) -> Leaf | None:
-    """What its holder should have instead; None: what it has is right. Who it trusts may change by itself."""
+def renewed(
+    leaf: Leaf | None, identity: Identity, authority: Authority, now_ms: int, hosts: Sequence[str] = ()
+) -> Leaf | None:
+    """What its holder should have instead; None: what it has is right. Who it trusts may change by itself. `hosts` are
+    put into a new one, and are always the same."""
     if leaf is None or not _serves(leaf.pair, identity, authority, now_ms):
-        return Leaf(issue(authority.signer, identity, now_ms), authority.bundle)
+        return Leaf(issue(authority.signer, identity, now_ms, hosts), authority.bundle)
     return None if leaf.authorities == authority.bundle else Leaf(leaf.pair, authority.bundle)
 
 

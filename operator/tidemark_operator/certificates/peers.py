@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.errors import OperatorError
 from tidemark_operator.resources.meta import Meta
+from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import Identity
 
 
@@ -16,6 +18,9 @@ class Peers(Protocol):
 
     def dialer(self, peer: Identity) -> Dialer:
         """How it is reached."""
+
+    def serving(self, hosts: Sequence[str]) -> Material:
+        """What the gateway shows by these names, and who signed it; raises OperatorError where there are none."""
 
     async def prepare(self, replica: Meta) -> None:
         """The ComputeReplica's processes have what they need in order to be called. Raises OperatorError."""
@@ -38,6 +43,9 @@ class Trusted:
 
     def dialer(self, peer: Identity) -> Dialer:
         return PLAIN
+
+    def serving(self, hosts: Sequence[str]) -> Material:
+        raise OperatorError("the gateway has no certificate: give --gateway-tls, or --mutual-tls")
 
     async def prepare(self, replica: Meta) -> None:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from tidemark_operator.certificates.dialing import Dialer, Mutual
 from tidemark_operator.certificates.keeper import Keeper
@@ -12,6 +12,7 @@ from tidemark_operator.certificates.store import Place, Store
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube.starting import asked_again
 from tidemark_operator.resources.meta import Meta
+from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
 
 Forget = Callable[[Collection[Place]], None]
@@ -34,6 +35,9 @@ class Proven:
 
     def dialer(self, peer: Identity) -> Dialer:
         return Mutual(peer, self._keeper.material)
+
+    def serving(self, hosts: Sequence[str]) -> Material:
+        return self._keeper.serving(hosts)
 
     async def prepare(self, replica: Meta) -> None:
         try:

@@ -1,6 +1,7 @@
 """Where the gateway listens: on loopback, or anywhere with a certificate; and where client certificates open it.
 
 --gateway-tls DIR              tls.crt, tls.key and ca.crt, as a Secret of type kubernetes.io/tls has them
+--gateway-service NAME         else, a certificate of the operator's own authority for that Service
 --gateway-client-ca cluster    whom the cluster's own authority signed may show that instead of a token
 --gateway-client-ca FILE       whom this one signed
 
@@ -23,8 +24,10 @@ from typing import Any
 
 import grpc
 
+from tidemark_operator.certificates.peers import Peers
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import Kube
+from tidemark_protocol.tls.folder import Material
 
 LOG = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
@@ -37,33 +40,44 @@ class Tls:
 
     folder: Path
 
-    @property
-    def authority(self) -> Path:
-        return self.folder / "ca.crt"
+    def material(self, _: Peers) -> Material:
+        """What is there now; raises OperatorError."""
+        return Material(self._read("tls.crt"), self._read("tls.key"), self._read("ca.crt"))
 
-    def credentials(self, clients: Callable[[], bytes] | None = None) -> Any:
-        """`clients`: who must have signed what clients show. Raises OperatorError where a file cannot be read."""
-
-        def configuration() -> Any:
-            pair = (self._read(self.folder / "tls.key"), self._read(self.folder / "tls.crt"))
-            return grpc.ssl_server_certificate_configuration([pair], clients() if clients else None)
-
-        def renewed() -> Any:
-            try:
-                return configuration()
-            except OperatorError as error:
-                LOG.error("the gateway goes on with the certificates that it had: %s", error)
-                return None
-
-        first = configuration()
-        self._read(self.authority)  # clients are told of it
-        return grpc.dynamic_ssl_server_credentials(first, renewed, clients is not None)
-
-    def _read(self, file: Path) -> bytes:
+    def _read(self, name: str) -> bytes:
+        file = self.folder / name
         try:
             return file.read_bytes()
         except OSError:
             raise OperatorError(f"--gateway-tls {self.folder}: {file} cannot be read") from None
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate of the operator's own authority, for these names; its key is in memory alone."""
+
+    hosts: tuple[str, ...]
+
+    def material(self, peers: Peers) -> Material:
+        """Raises OperatorError."""
+        return peers.serving(self.hosts)
+
+
+def _credentials(material: Callable[[], Material], clients: Callable[[], bytes] | None = None) -> Any:
+    """Asked for with each connection. `clients`: who must have signed what clients show. Raises OperatorError."""
+
+    def configuration() -> Any:
+        own = material()
+        return grpc.ssl_server_certificate_configuration([(own.key, own.certificate)], clients() if clients else None)
+
+    def renewed() -> Any:
+        try:
+            return configuration()
+        except OperatorError as error:
+            LOG.error("the gateway goes on with the certificates that it had: %s", error)
+            return None
+
+    return grpc.dynamic_ssl_server_credentials(configuration(), renewed, clients is not None)
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,7 @@ class Listening:
 
     host: str = LOOPBACK
     port: int = 0
-    tls: Tls | None = None
+    tls: Tls | Issued | None = None
     clients: Clients | None = None
 
     def __post_init__(self) -> None:
@@ -129,15 +143,22 @@ class Listening:
     def __str__(self) -> str:
         return self._at(self.port)
 
-    def add_to(self, server: Any) -> str:
-        """The address it listens on; raises OperatorError where that is taken."""
-        return self._add(server, self.port, self.tls.credentials() if self.tls else None)
+    def authorities(self, peers: Peers) -> bytes | None:
+        """Whom clients are to trust, as PEM; None: it listens without a certificate. Raises OperatorError."""
+        return self.tls.material(peers).authorities if self.tls else None
 
-    async def add_clients_to(self, server: Any, kube: Kube) -> str | None:
+    def add_to(self, server: Any, peers: Peers) -> str:
+        """The address it listens on; raises OperatorError where that is taken."""
+        tls = self.tls
+        return self._add(server, self.port, _credentials(lambda: tls.material(peers)) if tls else None)
+
+    async def add_clients_to(self, server: Any, kube: Kube, peers: Peers) -> str | None:
         """The address for those who show a certificate, if there is one; raises OperatorError."""
-        if self.tls is None or self.clients is None:
+        tls = self.tls
+        if tls is None or self.clients is None:
             return None
-        return self._add(server, self.clients.port, self.tls.credentials(await self.clients.trusted(kube)))
+        trusted = await self.clients.trusted(kube)
+        return self._add(server, self.clients.port, _credentials(lambda: tls.material(peers), trusted))
 
     def _add(self, server: Any, port: int, credentials: Any) -> str:
         try:

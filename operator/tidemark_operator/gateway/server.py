@@ -1,6 +1,7 @@
 """The gateway's server: every call by a caller who may, answers in chunks as the client takes them.
 
     STATE/gateway.token    random, of mode 0600, new with each operator: for its own user, who may ask everything
+    STATE/gateway.crt      who signed its certificate, if that is of the operator's own authority
     gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listening.py)
 
 A call that the client cancels is cancelled on the replicas. What is held of answers is bounded (admission.py).
@@ -25,7 +26,7 @@ from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Ro
 from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
-from tidemark_operator.gateway.listening import Listening
+from tidemark_operator.gateway.listening import Listening, Tls
 from tidemark_operator.gateway.patience import when_possible
 from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
@@ -70,16 +71,27 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
 
     async def start(self) -> None:
         """Listens, then says so. Raises OperatorError where a port is taken, or an authority cannot be read."""
-        address = self._listening.add_to(self._server)
-        for_certificates = await self._listening.add_clients_to(self._server, self._world.kube)
+        kube, peers = self._world.kube, self._world.peers
+        address = self._listening.add_to(self._server, peers)
+        for_certificates = await self._listening.add_clients_to(self._server, kube, peers)
         await self._server.start()
         token = self._state / "gateway.token"
         write_private(token, self._token + "\n")
-        authority = {"caFile": str(self._listening.tls.authority)} if self._listening.tls else {}
+        authority = self._told_authority()
         certificates = {"certificateAddress": for_certificates} if for_certificates else {}
         found = {"address": address, "tokenFile": str(token), **authority, **certificates}
         write_private(self._file, json.dumps(found) + "\n")
         LOG.info("gateway on %s%s", address, f", with client certificates on {for_certificates}" * bool(certificates))
+
+    def _told_authority(self) -> dict[str, str]:
+        """For clients on this machine; those elsewhere find it at the Service."""
+        tls, file = self._listening.tls, self._state / "gateway.crt"
+        if isinstance(tls, Tls):
+            return {"caFile": str(tls.folder / "ca.crt")}
+        if (issued := self._listening.authorities(self._world.peers)) is None:
+            return {}
+        write_private(file, issued.decode())
+        return {"caFile": str(file)}
 
     async def close(self) -> None:
         await self._server.stop(STOP_SECONDS)

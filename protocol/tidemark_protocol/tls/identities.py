@@ -39,6 +39,7 @@ class Identity:
 
 OPERATOR = Identity(("operator",))
 PLANNER = Identity(("planner",))
+GATEWAY = Identity(("gateway",))
 
 
 def replica_identity(namespace: str, name: str, uid: str) -> Identity:
