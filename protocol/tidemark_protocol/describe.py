@@ -7,6 +7,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_protocol.types import Column, SqlType
 from tidemark_protocol.wire import epoch_from_proto, epoch_to_proto
 
 
@@ -59,6 +60,8 @@ def _shard_to_proto(shard: DescribedShard) -> pb.DescribedShard:
         since=shard.since.encode(),
         term=shard.term,
         error=shard.error or "",
+        owner=shard.owner or "",
+        columns=[pb.DescribedColumn(name=column.name, type=str(column.type)) for column in shard.columns],
     )
 
 
@@ -70,4 +73,6 @@ def _shard_from_proto(message: pb.DescribedShard) -> DescribedShard:
         since=Frontier.decode(message.since),
         term=WriterTerm(message.term),
         error=message.error or None,
+        owner=ShardId(message.owner) if message.owner else None,
+        columns=tuple(Column(column.name, SqlType.parse(column.type)) for column in message.columns),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.types import Column
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,8 @@ class DescribedCollection:
 
 @dataclass(frozen=True)
 class DescribedShard:
-    """`error`: the shard exists but cannot be read now; then the numbers are the last seen, or minimal."""
+    """`error`: the shard exists but cannot be read now; then the numbers are the last seen, or minimal. `owner`: the id
+    that the table itself has, and `columns` its own, nullable; where a replica tells them."""
 
     id: ShardId
     exists: bool
@@ -177,6 +179,8 @@ class DescribedShard:
     since: Frontier
     term: WriterTerm
     error: str | None = None
+    owner: ShardId | None = None
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True)

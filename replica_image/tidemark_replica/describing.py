@@ -13,7 +13,7 @@ from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_replica.mailbox import Mailbox
-from tidemark_replica.shards import ShardHandles, unreadable
+from tidemark_replica.shards import ShardHandles, told, unreadable
 
 WORKER_SECONDS = 10.0
 SHARD_SECONDS = 5.0
@@ -62,10 +62,14 @@ class Describer:
         running = self._looks.get(location)
         if running is not None and not running.done():
             return running
-        look = self._pool.submit(self._handles.look, id, location)
+        look = self._pool.submit(self._told, id, location)
         self._looks[location] = look
         look.add_done_callback(lambda _: self._looks.pop(location, None))
         return look
+
+    def _told(self, id: ShardId, location: str) -> DescribedShard:
+        seen, reader = self._handles.look(id, location), self._handles.known_reader(location)
+        return told(reader, seen) if reader is not None and seen.exists else seen
 
 
 def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:

@@ -19,7 +19,8 @@ from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier, join
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard, Response, ShardFrontiers
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.types import Column, TypeNotSupported
+from tidemark_replica.arrow_types import arrow_schema, sql_type
 from tidemark_replica.jobs import Failed, Jobs, Outcome
 
 LOOK_SECONDS = 0.1
@@ -88,6 +89,15 @@ class ShardHandles:
             return unreadable(id, str(error))
         upper, since = Frontier.decode(state.upper), Frontier.decode(state.since)
         return DescribedShard(id, True, upper, since, WriterTerm(state.term))
+
+
+def told(reader: ShardReader, seen: DescribedShard) -> DescribedShard:
+    """With what its table says of itself, for whoever may take it over."""
+    try:
+        columns = tuple(Column(field.name, sql_type(field.type)) for field in reader.schema)
+    except TypeNotSupported:
+        columns = ()
+    return replace(seen, owner=ShardId(reader.shard_id), columns=columns)
 
 
 def unreadable(id: ShardId, error: str) -> DescribedShard:

@@ -47,9 +47,9 @@ EDITABLE: list[tuple[str, dict[str, Any]]] = [
     ("ComputeReplica", {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "suspend": True}),
     ("ComputeReplica", {"executors.instances": 2, "scratch.claimName": "c", "updateStrategy": "Surge"}),
     ("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/data"}], "resources.requests.cpu": "500m"}),
-    ("DataSource", {"suspend": True, "deletionPolicy": "Delete"}),
+    ("DataSource", {"suspend": True, "deletionPolicy": "Delete", "adopt": True}),
     ("Dataflow", {"sql": "SELECT 2 AS b", "index": ABSENT, "materializedView": {}, "asOf": 7}),
-    ("Dataflow", {"readPolicy.lag": "0s", "suspend": True, "deletionPolicy": "Delete"}),
+    ("Dataflow", {"readPolicy.lag": "0s", "suspend": True, "deletionPolicy": "Delete", "adopt": True}),
 ]
 
 

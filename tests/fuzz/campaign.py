@@ -65,6 +65,9 @@ _COMMANDS = [wire.command_to_proto(m) for m in _SAID]
 _FRONTIERS = [
     Frontiers(id, *kinds) for id in (INDEX, VIEW) for kinds in ((Frontier.at(400),) * 3, (None, None, Frontier.at(500)))
 ]
+_GONE = DescribedShard(
+    ShardId("s1"), True, Frontier.at(9), Frontier.at(0), WriterTerm(1), "gone", ShardId("s0"), COLUMNS
+)
 _DESCRIPTION = description_to_proto(
     Description(
         "incarnation",
@@ -72,7 +75,11 @@ _DESCRIPTION = description_to_proto(
         7,
         (DescribedDataflow((INDEX, VIEW), "digest", Time(9)),),
         (DescribedCollection(INDEX, Frontier.at(9), Frontier.empty()),),
-        (DescribedShard(ShardId("s1"), True, Frontier.at(9), Frontier.at(0), WriterTerm(1), "gone"),),
+        (
+            DescribedShard(
+                ShardId("s1"), True, Frontier.at(9), Frontier.at(0), WriterTerm(1), "gone", ShardId("s0"), COLUMNS
+            ),
+        ),
     )
 )
 _SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))

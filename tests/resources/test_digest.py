@@ -27,6 +27,7 @@ def digest(spec: dict[str, Any], **metadata: Any) -> str:
         {"readPolicy": {"lag": "5m"}},
         {"suspend": True},
         {"deletionPolicy": "Delete"},
+        {"adopt": True},
         {"dialect": "spark"},
     ],
 )

@@ -9,7 +9,7 @@ advanced by a command of ours, so a hold taken here before anything is sent is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, trailing
 from tidemark_protocol.commands import AllowShardCompaction
@@ -112,6 +112,11 @@ class ShardBook:
         if not shard.exists:
             return self.observe(shard.id, Frontier.minimum(), Frontier.minimum())
         return self.observe(shard.id, shard.upper, shard.since)
+
+    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None) -> None:
+        """A table that was there before us, as a replica has just found it: its term is to be gone above."""
+        self.register(id, location, lag_ms)
+        self.described(replace(found, id=id))
 
     def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
         """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""

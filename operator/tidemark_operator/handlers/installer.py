@@ -85,7 +85,9 @@ def choose_as_of(
         readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
         inputs.append(Input(names.get(index.id, index.id), readable))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
-    exact = description.continual_task is not None and not first
+    # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
+    goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
+    exact = description.continual_task is not None and goes_on
     if exact and not sinks:
         raise Waiting("WaitingForInput", "waiting for a replica to report how far its own table is")
     descriptions = [r.description for r in running.replicas.values() if r.description]

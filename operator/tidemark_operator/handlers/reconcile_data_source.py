@@ -25,7 +25,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.revisions import Owner, revision_name
-from tidemark_operator.planning.shards import REMAP, Place, free_version
+from tidemark_operator.planning.shards import REMAP, Found, Place, free_version, newest_version
 from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
@@ -165,7 +165,16 @@ class DataSourceReconciler:
         async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
             return (await running.describe(shards)).shards
 
-        version = await free_version(place, parts, 1, look)
+        if source.adopt:
+            found = await newest_version(place, parts, look)
+            misfit = found.misfit({REMAP: None, **{table.name: table.columns for table in tables}})
+            if found.version and misfit:
+                state.failure = IngestionFailure("CannotAdopt", cannot_adopt(place, misfit))
+                return False
+            place, version = found.adopting(place), max(found.version, 1)
+            self._adopt(state, place, found)
+        else:
+            version = await free_version(place, parts, 1, look)
         pinned = pin(source, place, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         await self._world.revisions.store(owner, PINNED, pinned)
@@ -173,13 +182,21 @@ class DataSourceReconciler:
         self._register(state)
         return True
 
+    def _adopt(self, state: SourceState, place: Place, found: Found) -> None:
+        """Before anybody ingests: the ingester's term must be above theirs."""
+        book = self._world.fleet.book(state.key.namespace)
+        lag = self._world.lag_ms(state.key.namespace, state.instance)
+        for part, shard in found.shards.items():
+            book.adopt(*place.address(part, found.version), shard, lag)
+
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
         assert state.pinned is not None
         if source.suspend:
             running.drop_ingestion(state.pinned.id)
             return None
         book = self._world.fleet.book(state.key.namespace)
-        seen = [shard.term for t in state.pinned.tables if (shard := book.get(t.shard.shard_id))]
+        written = [state.pinned.remap_id, *(table.shard.shard_id for table in state.pinned.tables)]
+        seen = [shard.term for id in written if (shard := book.get(id))]
         chosen = choose_ingester(state.ingester, self._candidates(state, running), seen)
         if chosen is None:
             return LOOK_AGAIN_SECONDS
@@ -200,6 +217,13 @@ class DataSourceReconciler:
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
         return Candidates(existing, running.online, silent_ms)
+
+
+def cannot_adopt(place: Place, misfit: str) -> str:
+    return (
+        f"the tables below {place.root} are not those of this DataSource: {misfit}. Set spec.adopt to false to begin "
+        "with new ones beside them, or give them what they miss"
+    )
 
 
 def pin(source: DataSource, place: Place, version: int, tables: tuple[SourceTable, ...]) -> IngestionDescription:

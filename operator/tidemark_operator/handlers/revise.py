@@ -28,7 +28,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_operator.planning.shards import Look, Place, next_term, unless_finished, view_shard
+from tidemark_operator.planning.shards import Look, Place, adopted_shard, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
@@ -85,7 +85,7 @@ class Reviser:
             return
         reads = parents(self._world.registry.sources(state.key.namespace), view, outcome.references)
         self._check_cycle(state, reads)
-        shards = await self._view_shards(state, outcome, running)
+        shards = await self._view_shards(state, dataflow, outcome, running)
         description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
         if active is not None and active.revision.identity == identity:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
@@ -158,12 +158,17 @@ class Reviser:
             await self._world.events.warn(state.key, state.uid, refused.reason, refused.message)
 
     async def _view_shards(
-        self, state: DataflowState, planned: Planned, running: RunningInstance
+        self, state: DataflowState, dataflow: Dataflow, planned: Planned, running: RunningInstance
     ) -> dict[str, ShardMetadata]:
         place, look = _place(state, running), _look(running)
         shards: dict[str, ShardMetadata] = {}
         for export in planned.exports:
-            if export.kind != "index":
+            if export.kind != "index" and state.active is None and dataflow.adopt:
+                shard, found = await adopted_shard(place, export, look)
+                shards[export.name] = shard
+                if found is not None:
+                    running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms)
+            elif export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
                 shards[export.name] = await view_shard(place, export, before, look)
         return shards

@@ -5,14 +5,16 @@
     changed columns     the next one, also for another kind of export: a task must not go on with a view's rows
     first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
 
-An address that some shard has is never taken: what stands there may be anybody's.
+    ... with `adopt`    the newest that is there and has the columns, under the id that it has; else as above
+
+Without `adopt`, an address that some shard has is never taken: what stands there may be anybody's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tidemark_operator.errors import Waiting
 from tidemark_operator.planning.revision import Written
@@ -33,13 +35,16 @@ class Place:
 
     root: str
     uid: str
+    adopted: Mapping[str, ShardId] = field(default_factory=dict)
+    """By location: ids of tables that stood there before."""
 
     @staticmethod
     def of(location: str, namespace: str, name: str, uid: str) -> Place:
         return Place(f"{location}/{namespace}/{name}", uid)
 
     def address(self, part: str, version: int) -> tuple[ShardId, str]:
-        return ShardId(f"{self.uid}/{part}/v{version}"), f"{self.root}/{part}/v{version}"
+        location = f"{self.root}/{part}/v{version}"
+        return self.adopted.get(location) or ShardId(f"{self.uid}/{part}/v{version}"), location
 
     def shard(self, part: str, version: int, columns: tuple[Column, ...]) -> ShardMetadata:
         id, location = self.address(part, version)
@@ -64,11 +69,78 @@ async def free_version(place: Place, parts: Sequence[str], first: int, look: Loo
         first += PROBED_AT_ONCE
 
 
+@dataclass(frozen=True)
+class Found:
+    """The newest version of which something is there; 0: there is none. `shards`: what is, by part."""
+
+    version: int
+    shards: Mapping[str, DescribedShard]
+
+    def misfit(self, wanted: Mapping[str, tuple[Column, ...] | None]) -> str:
+        """What is missing, or has other columns than these (None: any); empty: all of them fit."""
+        for part, columns in wanted.items():
+            shard = self.shards.get(part)
+            if shard is None:
+                return f"there is no {part} in v{self.version}"
+            if columns is not None and _named(shard.columns) != _named(columns):
+                return f"{part} in v{self.version} has columns {_shown(shard.columns)}, not {_shown(columns)}"
+        return ""
+
+    def adopting(self, place: Place) -> Place:
+        """The place, where they keep the ids that they have."""
+        ids = {place.address(part, self.version)[1]: _owner(shard) for part, shard in self.shards.items()}
+        return replace(place, adopted=ids)
+
+
+async def newest_version(place: Place, parts: Sequence[str], look: Look) -> Found:
+    """Looked for until as many versions in a row are free as are looked at together."""
+    first, newest = 1, Found(0, {})
+    while True:
+        versions = range(first, first + PROBED_AT_ONCE)
+        there = await look([place.address(part, version) for version in versions for part in parts])
+        found = {shard.id: shard for shard in there}
+        for version in versions:
+            shards = {}
+            for part in parts:
+                id, _ = place.address(part, version)
+                if not _is_free(found.get(id), id):
+                    shards[part] = found[id]
+            newest = Found(version, shards) if shards else newest
+        if newest.version < first:
+            return newest
+        first += PROBED_AT_ONCE
+
+
+def _owner(shard: DescribedShard) -> ShardId:
+    if shard.owner is None:
+        raise Waiting("StorageUnreadable", f"the replica does not say whose shard {shard.id} is: its image is too old")
+    return shard.owner
+
+
+def _named(columns: Sequence[Column]) -> list[tuple[str, str]]:
+    """Without nullability: the columns of tables are nullable, whatever is known of a view's."""
+    return [(column.name, str(column.type)) for column in columns]
+
+
+def _shown(columns: Sequence[Column]) -> str:
+    return "(" + ", ".join(f"{name} {type}" for name, type in _named(columns)) + ")"
+
+
 def _is_free(shard: DescribedShard | None, id: ShardId) -> bool:
     if shard is None or shard.error is not None:
         why = shard.error if shard else "the replica did not say"
         raise Waiting("StorageUnreadable", f"cannot tell whether there is a shard {id} already: {why}")
     return not shard.exists
+
+
+async def adopted_shard(place: Place, export: PlannedExport, look: Look) -> tuple[ShardMetadata, DescribedShard | None]:
+    """Where an export is to be written that goes on with the table of an earlier Dataflow; and that table, if there is
+    one whose columns are the export's. One that is finished, or has others, is left as it is."""
+    found = await newest_version(place, (export.name,), look)
+    there = found.shards.get(export.name)
+    if there is None or there.upper.is_empty or found.misfit({export.name: export.columns}):
+        return place.shard(export.name, found.version + 1, export.columns), None
+    return found.adopting(place).shard(export.name, found.version, export.columns), there
 
 
 async def view_shard(place: Place, export: PlannedExport, before: Written | None, look: Look) -> ShardMetadata:

@@ -41,6 +41,8 @@ class DataSource:
     source: SourceSpec
     suspend: bool
     deletion_policy: DeletionPolicy
+    adopt: bool
+    """Whether tables of an earlier DataSource of this name are gone on with."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> DataSource:
@@ -52,6 +54,7 @@ class DataSource:
             source=_source(spec),
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
+            adopt=spec.flag("adopt", False),
         )
 
 

@@ -49,6 +49,8 @@ class Dataflow:
     """None: the instance's."""
     suspend: bool
     deletion_policy: DeletionPolicy
+    adopt: bool
+    """Whether tables of an earlier Dataflow of this name are gone on with."""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Dataflow:
@@ -65,6 +67,7 @@ class Dataflow:
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
+            adopt=spec.flag("adopt", False),
         )
 
 

@@ -360,20 +360,32 @@ class DescribedCollection(_message.Message):
     def __init__(self, id: _Optional[str] = ..., since: _Optional[int] = ..., write: _Optional[int] = ...) -> None: ...
 
 class DescribedShard(_message.Message):
-    __slots__ = ("id", "upper", "since", "term", "error", "exists")
+    __slots__ = ("id", "upper", "since", "term", "error", "exists", "owner", "columns")
     ID_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     EXISTS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
     id: str
     upper: int
     since: int
     term: int
     error: str
     exists: bool
-    def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ..., term: _Optional[int] = ..., error: _Optional[str] = ..., exists: _Optional[bool] = ...) -> None: ...
+    owner: str
+    columns: _containers.RepeatedCompositeFieldContainer[DescribedColumn]
+    def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ..., term: _Optional[int] = ..., error: _Optional[str] = ..., exists: _Optional[bool] = ..., owner: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[DescribedColumn, _Mapping]]] = ...) -> None: ...
+
+class DescribedColumn(_message.Message):
+    __slots__ = ("name", "type")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
     __slots__ = ("incarnation", "epoch", "hydrations", "dataflows", "collections", "shards")

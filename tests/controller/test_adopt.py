@@ -1,0 +1,113 @@
+"""`adopt`: tables that an earlier object of the name has left are gone on with, under the ids that they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tests.protocol.samples import A
+from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.errors import Waiting
+from tidemark_operator.planning.shards import Look, Place, adopted_shard, newest_version
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.types import STRING, Column
+
+PLACE = Place.of("/data", "ns", "revenue", "new")
+B = Column("b", STRING)
+VIEW = PlannedExport("v", "materializedView", GlobalId("v"), (A,), (0,))
+Tables = Mapping[str, tuple[tuple[Column, ...], Frontier]]
+
+
+def looking(tables: Tables, owner: bool = True) -> Look:
+    """A replica's answers, where tables stand at these parts and versions."""
+
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
+        described = []
+        for id, location in shards:
+            at = location.removeprefix("/data/ns/revenue/")
+            columns, upper = tables.get(at, ((), Frontier.minimum()))
+            whose = ShardId(f"old/{at}") if owner and at in tables else None
+            told = (upper, Frontier.minimum(), WriterTerm(7), None, whose, columns)
+            described.append(DescribedShard(id, at in tables, *told))
+        return described
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("tables", "location", "id"),
+    [
+        pytest.param({}, "v/v1", "new/v/v1", id="nothing is there: the first"),
+        pytest.param({"v/v1": ((A,), 9)}, "v/v1", "old/v/v1", id="the one that is there"),
+        pytest.param({"v/v1": ((A,), 9), "v/v3": ((A,), 9)}, "v/v3", "old/v/v3", id="the newest, past a gap"),
+        pytest.param({f"v/v{n}": ((A,), 9) for n in range(1, 12)}, "v/v11", "old/v/v11", id="many"),
+        pytest.param({"v/v2": ((B,), 9)}, "v/v3", "new/v/v3", id="other columns: the next, as with an edit"),
+        pytest.param({"v/v1": ((A,), None)}, "v/v2", "new/v/v2", id="it is finished: the next"),
+    ],
+)
+def test_a_view_goes_on_with_the_newest_table_that_fits(
+    tables: Mapping[str, tuple[tuple[Column, ...], int | None]], location: str, id: str
+) -> None:
+    """Where none does, its own comes after all that are there."""
+    there = {at: (c, Frontier.empty() if n is None else Frontier.at(n)) for at, (c, n) in tables.items()}
+
+    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking(there)))
+
+    assert (shard.location, shard.shard_id, shard.columns) == (f"/data/ns/revenue/{location}", id, (A,))
+    assert (found is not None) == id.startswith("old/")
+
+
+def test_terms_are_above_what_the_tables_have_seen() -> None:
+    """Whoever wrote to them, and may still be there, is shut out."""
+    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))})))
+    assert found is not None
+    book = ShardBook()
+    book.adopt(shard.shard_id, shard.location, found, 60_000)
+    known = book.get(shard.shard_id)
+
+    assert known is not None
+    assert (known.term, known.lag_ms) == (7, 60_000)
+    assert known.frontiers is not None
+    assert known.frontiers.upper == Frontier.at(9)
+
+
+@pytest.mark.parametrize(
+    ("tables", "misfit"),
+    [
+        ({"r/v1": (), "t/v1": (A,)}, ""),
+        ({"r/v1": (), "t/v1": (A,), "r/v2": (), "t/v2": (A,)}, ""),
+        ({"r/v2": ()}, "there is no t in v2"),
+        ({"r/v1": (), "t/v1": (A,), "t/v2": (A,)}, "there is no r in v2"),
+        ({"r/v1": (), "t/v1": (B,)}, "t in v1 has columns (b string), not (a bigint)"),
+    ],
+)
+def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
+    tables: Mapping[str, tuple[Column, ...]], misfit: str
+) -> None:
+    """What is ingested of one belongs to what is bound for all."""
+    there = {at: (columns, Frontier.at(9)) for at, columns in tables.items()}
+
+    found = asyncio.run(newest_version(PLACE, ("r", "t"), looking(there)))
+
+    assert found.misfit({"r": None, "t": (A,)}) == misfit
+    assert found.adopting(PLACE).address("t", 9)[0] == "new/t/v9"
+    for part in found.shards:
+        assert found.adopting(PLACE).address(part, found.version)[0] == f"old/{part}/v{found.version}"
+
+
+def test_nullability_is_no_difference() -> None:
+    """Columns of tables are nullable throughout."""
+    strict = PlannedExport("v", "materializedView", GlobalId("v"), (Column(A.name, A.type, nullable=False),), (0,))
+    _, found = asyncio.run(adopted_shard(PLACE, strict, looking({"v/v1": ((A,), Frontier.at(9))})))
+    assert found is not None
+
+
+def test_a_replica_that_does_not_say_whose_a_table_is_adopts_nothing() -> None:
+    """An older image: the id must be known, or nothing could be written."""
+    with pytest.raises(Waiting, match="its image is too old"):
+        asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}, owner=False)))
