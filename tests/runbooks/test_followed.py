@@ -1,0 +1,135 @@
+"""Runbooks followed word for word: on a control plane, with an operator and replicas that are processes.
+
+A backup is restored into a namespace that was deleted: no time that was readable is lost, nothing is ingested twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.oracle import rows_of
+from tests.e2e.system import System, running, wait_for
+from tests.runbooks.guides import Shell
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_persist import open_shard
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+REVENUE = """SELECT c.c_nationkey, count(*) AS orders, sum(o.o_totalprice) AS total
+    FROM tpch.orders o JOIN tpch.customer c ON c.c_custkey = o.o_custkey GROUP BY c.c_nationkey"""
+
+
+@dataclass(frozen=True)
+class Followed:
+    system: System
+    shell: Shell
+
+
+@pytest.fixture(scope="module")
+def followed(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Followed]:
+    """A system with a view and its source. Its Lease is elsewhere: the namespace is deleted and made anew."""
+    namespace, lease = (f"run-{secrets.token_hex(4)}" for _ in range(2))
+    for name in (namespace, lease):
+        control_plane.kubectl("create", "namespace", name)
+    home = tmp_path_factory.mktemp("runbooks")
+    environ = {"TIDEMARK_GATEWAY_FILE": str(home / "gateway.json"), "LOCATION": str(home / "shards")}
+    environ |= {"BACKUP": str(home / "backup"), "NEW_KEY": "key", "NEW_SECRET": "secret"}
+    (home / "backup").mkdir()
+    shell = Shell(control_plane, namespace, home, environ)
+    shell.prepare()
+    with running(control_plane, namespace, home, "--lease-namespace", lease) as system:
+        system.base(readPolicy={"lag": "30m"})
+        system.tpch()
+        system.dataflow("revenue", REVENUE)
+        system.wait_hydrated("revenue")
+        yield Followed(system, shell)
+    for name in (namespace, lease):
+        control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def test_a_slow_view_is_looked_into(followed: Followed) -> None:
+    """Each statement has an answer that names the view."""
+    system = followed.system
+    wait_for("operators to be told", lambda: system.query("SELECT * FROM tidemark_introspection.operators")["rows"])
+
+    said = followed.shell.follow("slow-views")
+
+    assert "revenue" in said["Is it behind?"]
+    assert "revenue" in said["What holds it back?"]
+    assert "join" in said["Which operator is it?"]
+
+
+def test_what_it_costs_is_asked(followed: Followed) -> None:
+    """By Dataflow and replica."""
+    assert "revenue" in followed.shell.follow("cost")["What it costs"]
+
+
+def test_an_upgrade_begins_and_ends_with_everything_ready(followed: Followed) -> None:
+    """The CustomResourceDefinitions as they are now go over themselves."""
+    said = followed.shell.follow("upgrade")
+
+    assert (
+        "customresourcedefinition.apiextensions.k8s.io/dataflows.compute.tidemark.dev serverside-applied"
+        in (said["The upgrade"])
+    )
+    assert "dataflow.compute.tidemark.dev/revenue condition met" in said["After"]
+
+
+def test_credentials_are_replaced(followed: Followed) -> None:
+    """The Secret is made, and made again."""
+    for _ in range(2):
+        said = followed.shell.follow("secrets")["Credentials of the object store"]
+        assert "computeinstance.compute.tidemark.dev/default condition met" in said
+
+
+def contents(system: System, at: int) -> list[tuple[object, ...]]:
+    return rows_of(system.contents("revenue", "revenue", at))
+
+
+def test_a_backup_is_restored_into_a_fresh_namespace_without_a_lost_time(followed: Followed) -> None:
+    """Tables are gone on with where they end: contents at earlier times are as they were, later ones are right."""
+    system, shell = followed.system, followed.shell
+    shell.follow("backup-and-restore", "Save the manifests", "Save the bucket")
+    assert (system.home / "backup" / system.namespace / "revenue" / "revenue" / "v1" / "_delta_log").is_dir()
+    system.wait_condition("dataflow", "revenue", "Ready")
+    earlier = wait_for("a time", lambda: system.frontier("revenue")) - 1
+    before = contents(system, earlier)
+    assert before
+    upper, uid = system.frontier("revenue"), system.get("dataflow", "revenue")["metadata"]["uid"]
+
+    system.plane.kubectl("delete", "namespace", system.namespace, "--timeout=230s")
+    shell.follow("backup-and-restore", "Restore")
+
+    assert system.get("dataflow", "revenue")["metadata"]["uid"] != uid
+    later = wait_for("the view to move on", lambda: (now := system.frontier("revenue")) > upper and now) - 1
+    assert contents(system, earlier) == before
+    assert system.query(REVENUE.replace("\n", " "), as_of=later)["rows"], "the source can be read at the view's times"
+    for name, part in (("revenue", "revenue"), ("tpch", "orders"), ("tpch", "__remap")):
+        shard = open_shard(str(system.shard(name, part)))
+        assert shard.shard_id.startswith(uid) == (name == "revenue")
+        assert not system.shard(name, part, version=2).exists()
+    asked = system.query("SELECT c_nationkey, orders, total FROM revenue", as_of=later)["rows"]
+    again = system.query(REVENUE.replace("\n", " "), as_of=later)["rows"]
+    assert sorted(map(str, asked)) == sorted(map(str, again))
+
+
+def test_replicas_come_go_and_grow(followed: Followed) -> None:
+    """The view can be read after each change."""
+    said = followed.shell.follow("resize")
+
+    assert "r1" not in said["One less"]
+    assert "computereplica.compute.tidemark.dev/r2 condition met" in said["More memory, more cores"]
+    followed.system.wait_condition("dataflow", "revenue", "Ready")
+    assert followed.system.query("SELECT count(*) AS n FROM revenue")["rows"]
+
+
+def test_resources_go_in_good_order(followed: Followed) -> None:
+    """With an operator that lets go of them; the tables stay."""
+    followed.shell.follow("uninstall", "Uninstalling")
+
+    kinds = "dataflows,datasources,computereplicas,computeinstances"
+    assert followed.system.kubectl("get", kinds, "-o", "name") == ""
+    assert followed.system.shard("revenue", "revenue").exists()
