@@ -50,6 +50,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--metrics-host", default=LOOPBACK, help="where that is (%(default)s)")
     parser.add_argument("--default-instance", help="NAMESPACE/NAME of a ComputeInstance to make where there is none")
     parser.add_argument("--default-location", help="where that one's shards are to be")
+    parser.add_argument("--default-secret", help="with the object store's credentials, if they are in one")
     parser.add_argument(
         "--mutual-tls",
         action="store_true",
@@ -72,7 +73,7 @@ def parse(arguments: Sequence[str]) -> Options:
         given.metrics_port,
         given.mutual_tls,
         given.metrics_host,
-        DefaultInstance.parse(given.default_instance, given.default_location),
+        DefaultInstance.parse(given.default_instance, given.default_location, given.default_secret),
         _pods(given) if given.orchestrator == "kubernetes" else None,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates.worlds import (
     R1,
@@ -308,3 +310,26 @@ def test_who_is_not_retained_is_not_renewed() -> None:
 def test_it_looks_often_enough() -> None:
     """What is renewed at two thirds of 30 days has 10 days for it."""
     assert LOOK_SECONDS < 3600
+
+
+def test_the_gateways_certificate_is_in_memory_and_follows_the_authority() -> None:
+    """For the names it is called by; the same one until it is due, and nothing of it is written."""
+
+    async def scenario() -> None:
+        store, clock = MemoryStore(), Clock()
+        keeper = await started(store, clock)
+        first = keeper.serving(("gateway.ns.svc",))
+        names = x509.load_pem_x509_certificate(first.certificate).extensions
+        alternatives = names.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert alternatives.get_values_for_type(x509.DNSName) == ["gateway.tidemark.internal", "gateway.ns.svc"]
+        uses = names.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert list(uses) == [ExtendedKeyUsageOID.SERVER_AUTH]
+        assert keeper.serving(("gateway.ns.svc",)) == first
+        assert keeper.material() != first
+        assert set(store.kept) == {AT_AUTHORITY}
+        clock.forward(20)
+        renewed = keeper.serving(("gateway.ns.svc",))
+        assert renewed.certificate != first.certificate
+        assert renewed.authorities == first.authorities
+
+    asyncio.run(scenario())

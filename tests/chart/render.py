@@ -44,7 +44,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             },
             "imagePullSecrets": [{"name": "pull"}],
             "gateway": {"hostNames": ["query.example.com"]},
-            "defaultInstance": {"create": True, "namespace": "team-a", "location": "/data"},
+            "defaultInstance": {
+                "create": True,
+                "namespace": "team-a",
+                "location": "s3://bucket/data",
+                "secretName": "store",
+            },
         },
         [],
     ),

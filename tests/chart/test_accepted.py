@@ -133,6 +133,7 @@ VALUES: dict[str, dict[str, Any]] = {
         }
     },
     "a default instance": {"defaultInstance": {"create": True, "location": "/data"}},
+    "one in an object store": {"defaultInstance": {"create": True, "location": "s3://b/p", "secretName": "store"}},
     "one of another name": {
         "watchNamespaces": ["team-b"],
         "defaultInstance": {"create": True, "name": "main", "namespace": "team-b", "location": "/data"},
@@ -198,6 +199,7 @@ REFUSED: list[tuple[str, str]] = [
     ("defaultInstance: {create: true}", "location"),
     ("defaultInstance: {created: true}", "created"),
     ("defaultInstance: {name: A}", "name"),
+    ("defaultInstance: {create: true, location: /data, secretName: a}", "location"),
     ("podDisruptionBudget: true", "podDisruptionBudget"),
     ("podDisruptionBudget: {maxUnavailable: 1}", "maxUnavailable"),
     ("networkPolicy: {enable: false}", "enable"),

@@ -15,6 +15,7 @@ from tests.orchestrator.pods import SETTINGS, large
 from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
 from tidemark_operator.gateway.listening import Issued, Tls
 from tidemark_operator.gateway.service import Service
+from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
@@ -223,6 +224,6 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     tls = Tls(Path("/etc/tidemark/gateway")) if case == "watched" else Issued(tuple(names))
     assert listening.tls == tls
     instance = options.default_instance
-    assert (instance and (instance.namespace, instance.name, instance.location)) == (
-        ("team-a", "default", "/data") if case == "confined" else None
+    assert instance == (
+        DefaultInstance("team-a", "default", "s3://bucket/data", "store") if case == "confined" else None
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,8 @@ def log(rights: ControlPlane, tmp_path: Path) -> Iterator[Path]:
     options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(tmp_path / "state"), "--lease-namespace", NAMESPACE]
     options += ["--namespace", "team-a", "--namespace", "team-b", "--planner", "127.0.0.1:1"]
     options += ["--orchestrator", "kubernetes", "--replica-image", "none"]
-    options += ["--default-instance", "team-a/default", "--default-location", "/data"]
+    options += ["--default-instance", "team-a/default", "--default-location", "s3://bucket/data"]
+    options += ["--default-secret", "store"]
     with path.open("w") as output:
         operator = subprocess.Popen([sys.executable, "-m", "tidemark_operator", *options], stdout=output, stderr=output)
         try:
@@ -70,6 +72,8 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
     rights.kubectl("patch", "-n", "team-a", "dataflow/x", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     rights.kubectl(*wait, "--for=jsonpath={.status.observedGeneration}=2")
 
+    instance = rights.kubectl("get", "-n", "team-a", "computeinstance/default", "-o", "jsonpath={.spec.storage}")
+    assert json.loads(instance) == {"location": "s3://bucket/data", "secretName": "store"}
     assert "forbidden" not in log.read_text().lower()
 
 

@@ -17,16 +17,18 @@ class DefaultInstance:
     namespace: str
     name: str
     location: str
+    secret: str | None = None
+    """Of the object store's credentials, in its namespace."""
 
     @classmethod
-    def parse(cls, named: str | None, location: str | None) -> DefaultInstance | None:
-        """Of the two options, which go together; raises OperatorError."""
-        if named is None and location is None:
+    def parse(cls, named: str | None, location: str | None, secret: str | None = None) -> DefaultInstance | None:
+        """Of the options, of which the first two go together; raises OperatorError."""
+        if named is None and location is None and secret is None:
             return None
         namespace, slash, name = (named or "").partition("/")
         if not (namespace and slash and name and location):
             raise OperatorError("--default-instance NAMESPACE/NAME and --default-location LOCATION go together")
-        return cls(namespace, name, location)
+        return cls(namespace, name, location, secret)
 
     async def ensure(self, kube: Kube) -> None:
         """Raises OperatorError where the API server takes no such instance."""
@@ -40,6 +42,5 @@ class DefaultInstance:
         if await kube.get(INSTANCES, self.namespace, self.name) is not None:
             return
         metadata = {"name": self.name, "namespace": self.namespace}
-        await kube.create(
-            INSTANCES, self.namespace, {"metadata": metadata, "spec": {"storage": {"location": self.location}}}
-        )
+        storage = {"location": self.location, **({"secretName": self.secret} if self.secret else {})}
+        await kube.create(INSTANCES, self.namespace, {"metadata": metadata, "spec": {"storage": storage}})
