@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.e2e.system import PATIENCE_SECONDS, System
+from tests.e2e.system import CLI, PATIENCE_SECONDS, System, is_to_be_asked_again, wait_for
 
 Row = tuple[Any, ...]
 
@@ -21,7 +20,7 @@ class Following:
     """A subscribe under way, and what it has said; each line is read as it comes."""
 
     def __init__(self, system: System, subject: str, *options: str) -> None:
-        command = [sys.executable, "-m", "tidemark_cli", "subscribe", subject, "-n", system.namespace, "-o", "json"]
+        command = [*CLI, "subscribe", subject, "-n", system.namespace, "-o", "json"]
         self.process = subprocess.Popen(
             [*command, *options, "--gateway-file", str(system.home / "gateway.json")],
             stdout=subprocess.PIPE,
@@ -30,6 +29,7 @@ class Following:
         )
         self.changes: list[tuple[int, Row, int]] = []
         self.progress: list[int | None] = []
+        self._said: str | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -55,7 +55,13 @@ class Following:
     def said(self) -> str:
         """What it said on standard error, once it has ended."""
         assert self.process.stderr is not None
-        return self.process.stderr.read()
+        if self._said is None:
+            self._said = self.process.stderr.read()
+        return self._said
+
+    @property
+    def has_told(self) -> bool:
+        return bool(self.changes or self.progress)
 
     def before(self, time: int) -> Counter[Row]:
         """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
@@ -71,9 +77,19 @@ class Following:
 
 @contextmanager
 def following(system: System, subject: str, *options: str) -> Iterator[Following]:
-    made = Following(system, subject, *options)
+    """Once it has told something, or has ended."""
+    made: Following = wait_for("a subscribe", lambda: _begun(system, subject, *options), system.log)
     try:
         yield made
     finally:
         made.process.kill()
         made.wait()
+
+
+def _begun(system: System, subject: str, *options: str) -> Following | None:
+    """None where it is to be asked for again, as users would: a planner that is busy says so."""
+    made = Following(system, subject, *options)
+    wait_for("its first words", lambda: made.has_told or made.process.poll() is not None, system.log)
+    if made.process.poll() == 1 and made.wait() and not made.has_told and is_to_be_asked_again(made.said()):
+        return None
+    return made

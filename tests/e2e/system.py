@@ -37,8 +37,15 @@ CHECKOUT = Path(__file__).parents[2]
 # Nothing below asserts on how long anything takes.
 PATIENCE_SECONDS = BOUND
 TPCH_SEED = 7
+# the command line as a terminal would start it: Ctrl-C reaches it, also where whoever runs the tests ignores it
+CLI = ("env", "--default-signal=INT", sys.executable, "-m", "tidemark_cli")
 # what users ask again after: the gateway has waited and given up, something changed under it, or it is not there yet
 _AGAIN = ("try again", "ask again", "was dropped while", "no replica of ComputeInstance", "no gateway answers")
+
+
+def is_to_be_asked_again(said: str) -> bool:
+    """Whether a command that failed said so on standard error."""
+    return any(why in said for why in _AGAIN)
 
 
 def wait_for(what: str, condition: Callable[[], Any], explain: Callable[[], str] = str) -> Any:
@@ -191,11 +198,11 @@ class System:
 
     def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command to its end; given again, as users would, where it says that it may be."""
-        command = [sys.executable, "-m", "tidemark_cli", *arguments, "--gateway-file", str(self.home / "gateway.json")]
+        command = [*CLI, *arguments, "--gateway-file", str(self.home / "gateway.json")]
 
         def done() -> subprocess.CompletedProcess[str] | None:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-            return None if ran.returncode == 1 and any(why in ran.stderr for why in _AGAIN) else ran
+            return None if ran.returncode == 1 and is_to_be_asked_again(ran.stderr) else ran
 
         ran: subprocess.CompletedProcess[str] = wait_for(f"`tidemark {' '.join(arguments)}`", done, self.log)
         return ran
