@@ -40,7 +40,10 @@ TPCH_SEED = 7
 # the command line as a terminal would start it: Ctrl-C reaches it, also where whoever runs the tests ignores it
 CLI = ("env", "--default-signal=INT", sys.executable, "-m", "tidemark_cli")
 # what users ask again after: the gateway has waited and given up, something changed under it, or it is not there yet
-_AGAIN = ("try again", "ask again", "was dropped while", "no replica of ComputeInstance", "no gateway answers")
+_AGAIN = (
+    *("try again", "ask again", "was dropped while", "planning took longer"),
+    *("no replica of ComputeInstance", "no gateway answers"),
+)
 
 
 def is_to_be_asked_again(said: str) -> bool:
