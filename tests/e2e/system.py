@@ -34,8 +34,8 @@ from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 from tidemark_protocol.responses import Description
 
 CHECKOUT = Path(__file__).parents[2]
-# Nothing below asserts on how long anything takes.
-PATIENCE_SECONDS = BOUND
+# A whole system takes its time on a busy machine. Nothing below asserts on how long anything takes.
+PATIENCE_SECONDS = 2 * BOUND
 TPCH_SEED = 7
 # the command line as a terminal would start it: Ctrl-C reaches it, also where whoever runs the tests ignores it
 CLI = ("env", "--default-signal=INT", sys.executable, "-m", "tidemark_cli")
