@@ -124,6 +124,7 @@ def test_a_subscribe_to_what_is_edited_says_so_and_can_be_taken_up(system: Syste
     with following(system, "counted", "--progress") as first:
         wait_for("progress", lambda: len(first.progress) > 2, system.log)
         system.dataflow("counted", f"{COUNTED} HAVING o_orderstatus > 'F'", **BY_STATUS)
+        system.wait_condition("dataflow", "counted", "Ready")
         assert first.wait() == 1, system.log()
     said, told = first.said(), first.progress[-1]
     assert "Dataflow counted was edited" in said
