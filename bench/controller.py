@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def simulated(folder: Path) -> Iterator[str]:
     """The replicas' process, for as long as the block lasts."""
     address = f"unix://{folder}/replicas.sock"
-    process = subprocess.Popen([sys.executable, "-m", "bench.harness.simulated", address])
+    process = subprocess.Popen([sys.executable, "-m", "bench.harness.simulated", "--listen", address, "--outlived"])
     try:
         yield address
     finally:

@@ -12,7 +12,7 @@ processes took is lost where nobody waited for them; so look often while a measu
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -88,9 +88,24 @@ class Descendants:
         return found
 
 
-def _processes() -> Iterator[tuple[Key, Spent]]:
-    """All that the system shows."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+def cpu_seconds(pid: int) -> float:
+    """What one process has taken so far, without those that it started."""
+    (own,) = (spent.own for key, spent in _processes([str(pid)]) if key.pid == pid)
+    return own / TICKS_PER_SECOND
+
+
+def resident_mb(pid: int, most: bool = False) -> float:
+    """Memory of one process, now or the most that it ever had."""
+    name = "VmHWM:" if most else "VmRSS:"
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(f"process {pid} has ended")
+
+
+def _processes(pids: Iterable[str] | None = None) -> Iterator[tuple[Key, Spent]]:
+    """These, or all that the system shows."""
+    for pid in filter(str.isdigit, os.listdir("/proc")) if pids is None else pids:
         try:
             text = Path(f"/proc/{pid}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):

@@ -1,31 +1,38 @@
-"""Replicas that only say how far they are: a process of its own, `python -m bench.harness.simulated ADDRESS`.
+"""Replicas that only say how far they are: a process of its own.
+
+    python -m bench.harness.simulated --listen ADDRESS [--outlived]
 
     every second, each at a moment of its own:   Frontiers of all exports that it has, ShardFrontiers of their inputs
+    SIGUSR1: nothing moves any more              SIGUSR2: it does again
 
-Every stream is a replica that outlived its operator: what it is told to have it has, hydrated.
+Any number of replicas is behind one address, a stream each. A new one has nothing, ingests what it is told to, and has
+hydrated what it is told to schedule. `--outlived`: every stream is a replica that outlived its operator; all shards are
+there, and what it is told to have it has, hydrated.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
-import sys
+import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import grpc
 
 from tidemark_protocol import codec
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.describe import description_to_proto
 from tidemark_protocol.frames import FRAME_VERSION, GRPC_OPTIONS
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb import compute_pb2_grpc
-from tidemark_protocol.responses import DescribedShard, Description
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceTable
 
 SECONDS = 1.0
 MESSAGES = 5_000
@@ -34,18 +41,39 @@ MESSAGES = 5_000
 class Simulated(compute_pb2_grpc.ComputeServicer):
     """Any number of replicas behind one address."""
 
-    def __init__(self) -> None:
-        self._streams = 0
+    def __init__(self, outlived: bool) -> None:
+        self._outlived, self._streams = outlived, 0
+        self._replicas: dict[Replica, None] = {}
+        self.moving = True
 
     async def Describe(self, request: Any, context: Any) -> Any:
-        """Nothing is installed; every shard is as far as the clock."""
+        """Of one that outlived its operator: nothing is installed. Shards are as far as the clock."""
         upper, zero = Frontier.at(now_ms()), Frontier.minimum()
-        shards = [DescribedShard(ShardId(s.id), True, upper, zero, WriterTerm(0)) for s in request.shards]
-        return description_to_proto(Description("simulated", None, 0, (), (), tuple(shards)))
+        replicas = [] if self._outlived else list(self._replicas)
+        there = {id for replica in replicas for id in replica.shards}
+        shards = [
+            DescribedShard(ShardId(s.id), True, upper, zero, WriterTerm(0))
+            if self._outlived or s.id in there
+            else DescribedShard(ShardId(s.id), False, zero, zero, WriterTerm(0))
+            for s in request.shards
+        ]
+        dataflows = tuple(d for replica in replicas for d in replica.dataflows)
+        collections = tuple(
+            DescribedCollection(id, Frontier.at(d.as_of), upper) for d in dataflows for id in d.export_ids
+        )
+        hydrations = sum(len(replica.has) for replica in replicas)
+        return description_to_proto(Description("simulated", None, hydrations, dataflows, collections, tuple(shards)))
+
+    async def InspectSource(self, request: Any, context: Any) -> Any:
+        """The tables of files whose columns are given."""
+        files = codec.decode(request.source, FilesSource).tables
+        tables = [SourceTable(table.name, table.columns) for table in files if table.columns is not None]
+        return pb.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
 
     async def CommandResponseStream(self, frames: Any, context: Any) -> AsyncIterator[Any]:
         self._streams += 1
-        replica, woken = Replica(), asyncio.Event()
+        replica, woken = Replica(self._outlived), asyncio.Event()
+        self._replicas[replica] = None
         listening = asyncio.create_task(_listen(frames, replica, woken))
         due = time.monotonic() + (self._streams * 0.381966) % 1 * SECONDS
         try:
@@ -57,41 +85,67 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
                 responses = list(replica.fresh())
                 if time.monotonic() >= due:
                     due = max(due + SECONDS, time.monotonic())  # turns that were missed: only the newest counts
-                    responses = list(replica.report())
+                    responses += replica.report() if self.moving else ()
                 for start in range(0, len(responses), MESSAGES):
                     yield pb.Frame(version=FRAME_VERSION, responses=responses[start : start + MESSAGES])
         finally:
+            del self._replicas[replica]
             listening.cancel()
 
 
 class Replica:
-    """What it was told to have."""
+    """What it was told to have. `has`: exports that are hydrated; `shards`: those that are there."""
 
-    def __init__(self) -> None:
-        self._has: dict[str, None] = {}
+    def __init__(self, outlived: bool) -> None:
+        self._outlived = outlived
+        self.dataflows: list[DescribedDataflow] = []
+        self.has: dict[str, None] = {}
+        self.shards: dict[str, None] = {}
+        self._inputs: dict[str, None] = {}
         self._fresh: list[str] = []
-        self._shards: dict[str, None] = {}
+        self._ingestions: list[str] = []
 
     def take(self, command: Any) -> None:
-        kind = command.WhichOneof("kind")
-        if kind == "create_dataflow":
-            description = _description(command.create_dataflow.description)
-            self._has.update(dict.fromkeys(description.export_ids))
-            self._shards.update(dict.fromkeys(i.shard.shard_id for i in description.source_imports))
-        elif kind == "initialization_complete":
-            self._fresh += self._has
+        match command.WhichOneof("kind"):
+            case "create_dataflow":
+                self._create(_description(command.create_dataflow.description))
+            case "initialization_complete" if self._outlived:
+                self._fresh += self.has
+            case "schedule" if not self._outlived and command.schedule.id not in self.has:
+                self.has[command.schedule.id] = None
+                self._fresh.append(command.schedule.id)
+            case "run_ingestion":
+                self._ingest(codec.decode(command.run_ingestion.ingestion, IngestionDescription))
 
     def fresh(self) -> Iterator[Any]:
-        """What a new client is told first."""
+        """What a client is told at once: what has just hydrated, and what is ingested."""
         ids, self._fresh = self._fresh, []
-        return _frontiers(ids)
+        ingestions, self._ingestions = self._ingestions, []
+        for ingestion in ingestions:
+            yield pb.Response(ingestion_status=pb.IngestionStatus(id=ingestion, state="running"))
+        yield from _shards(self._inputs if ingestions else ())
+        yield from _frontiers(ids)
 
     def report(self) -> Iterator[Any]:
         """Everything."""
-        now = now_ms()
-        for id in self._shards:
-            yield pb.Response(shard_frontiers=pb.ShardFrontiers(id=id, upper=now + 1, since=0))
-        yield from _frontiers(self._has)
+        yield from _shards(self._inputs)
+        yield from _frontiers(self.has)
+
+    def _create(self, description: DataflowDescription) -> None:
+        ids = description.export_ids
+        self.dataflows.append(DescribedDataflow(ids, description.plan_digest, description.as_of))
+        self._inputs.update(dict.fromkeys(i.shard.shard_id for i in description.source_imports))
+        self.shards.update(
+            dict.fromkeys(e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink))
+        )
+        if self._outlived:
+            self.has.update(dict.fromkeys(ids))
+
+    def _ingest(self, ingestion: IngestionDescription) -> None:
+        tables = dict.fromkeys(table.shard.shard_id for table in ingestion.tables)
+        self._inputs.update(tables)
+        self.shards.update({ingestion.remap_id: None, **tables})
+        self._ingestions.append(ingestion.id)
 
 
 async def _listen(frames: Any, replica: Replica, woken: asyncio.Event) -> None:
@@ -107,7 +161,13 @@ def _description(data: bytes) -> DataflowDescription:
     return codec.decode(data, DataflowDescription)
 
 
-def _frontiers(ids: Any) -> Iterator[Any]:
+def _shards(ids: Iterable[str]) -> Iterator[Any]:
+    now = now_ms()
+    for id in ids:
+        yield pb.Response(shard_frontiers=pb.ShardFrontiers(id=id, upper=now + 1, since=0))
+
+
+def _frontiers(ids: Iterable[str]) -> Iterator[Any]:
     at = now_ms()
     for id in ids:
         yield pb.Response(frontiers=pb.Frontiers(id=id, write=at, input=at, output=at))
@@ -117,13 +177,25 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-async def serve(address: str) -> None:
+async def serve(address: str, outlived: bool) -> None:
+    simulated = Simulated(outlived)
+    for number, moving in ((signal.SIGUSR1, False), (signal.SIGUSR2, True)):
+        asyncio.get_running_loop().add_signal_handler(number, setattr, simulated, "moving", moving)
     server = grpc.aio.server(options=GRPC_OPTIONS)
-    compute_pb2_grpc.add_ComputeServicer_to_server(Simulated(), server)  # type: ignore[no-untyped-call]
+    compute_pb2_grpc.add_ComputeServicer_to_server(simulated, server)  # type: ignore[no-untyped-call]
     server.add_insecure_port(address)
     await server.start()
     await server.wait_for_termination()
 
 
+def main() -> None:
+    """Also in the place of a replica's program, whose other options say nothing to it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--listen", required=True, help="the address")
+    parser.add_argument("--outlived", action="store_true", help="an operator that is gone told them what they have")
+    given, _ = parser.parse_known_args()
+    asyncio.run(serve(given.listen, given.outlived))
+
+
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    main()

@@ -182,7 +182,7 @@ class DataflowDescription:
         """Canonical bytes, made once: every replica is told the same."""
         return encode(self)
 
-    @property
+    @cached_property
     def plan_digest(self) -> Digest:
         """The same for two descriptions that compute the same collections under the same ids."""
         zero = Time(0)

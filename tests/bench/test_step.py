@@ -31,12 +31,13 @@ FIGURES = {
     "peek": {"p50_ms", "p99_ms", "peeks_per_s", "spark_sql_ratio"},
     "reconnect": {"reconciled_s", "recomputed"},
     "controller": {"core", "frontier_delay_s"},
+    "operator": {"planned_s", "moving_core", "rest_core", "writes_per_s", "requests_per_s", "rss_mb"},
     "homes": {"homes_ratio", "cold_reads_at_home", "cold_reads_anywhere", "cold_reads_exchanged"},
 }
 # the others take minutes of a busy machine
 QUICK = ("step", "arrange", "controller")
 # CPU time is coarse, a small run may not lag at all, and steps beside the driver take no job
-MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed", "cold")
+MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed", "cold", "writes", "requests")
 # the engines that must be installed on purpose stay out
 OPTIONS = {"step": ["--peers", ""], "hydrate": ["--peers", "", "--queries", "q3,q18"]}
 

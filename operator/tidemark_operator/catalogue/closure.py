@@ -14,28 +14,14 @@ from dataclasses import replace
 from tidemark_operator.catalogue.registry import DataflowState, Together
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision
-from tidemark_protocol.dataflow import ShardSink
 from tidemark_protocol.ids import GlobalId
-
-
-def provided(revision: DataflowRevision) -> frozenset[GlobalId]:
-    """What others may import of it, by the ids under which they do."""
-    description = revision.description
-    shards = (GlobalId(e.sink.shard.shard_id) for e in description.sink_exports if isinstance(e.sink, ShardSink))
-    return frozenset((*shards, *(e.id for e in description.index_exports)))
-
-
-def imported(revision: DataflowRevision) -> frozenset[GlobalId]:
-    description = revision.description
-    shards = (GlobalId(i.shard.shard_id) for i in description.source_imports)
-    return frozenset((*shards, *(i.id for i in description.index_imports)))
 
 
 def taken_away(state: DataflowState) -> frozenset[GlobalId]:
     """What the active revision provides and the pending one does not."""
     if state.active is None or state.pending is None:
         return frozenset()
-    return provided(state.active.revision) - provided(state.pending.mark.revision)
+    return state.active.revision.provided - state.pending.mark.revision.provided
 
 
 def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[DataflowState]:
@@ -44,7 +30,7 @@ def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[Dat
     members = [root]
     for member in members:
         gone = taken_away(member)
-        members += [d for d in dataflows if d not in members and d.active and imported(d.active.revision) & gone]
+        members += [d for d in dataflows if d not in members and d.active and d.active.revision.imported & gone]
     return members
 
 
@@ -53,7 +39,7 @@ def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together 
     for it."""
     if state.active is None:
         return None
-    mine = imported(state.active.revision)
+    mine = state.active.revision.imported
     others = [d for d in dataflows if d is not state and d.pending is not None]
     found = [d.pending.together for d in others if d.pending is not None and mine & taken_away(d)]
     return min(found, key=lambda t: t.dataflow, default=None)
@@ -69,10 +55,11 @@ def as_replaced(dataflows: Iterable[DataflowState], together: Together | None) -
 
 def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> bool:
     """Whether it imports of a Dataflow what that does not provide (any more)."""
-    there = [d for d in dataflows if d.active is not None]
-    given = frozenset(id for d in there if d.active for id in provided(d.active.revision))
+    owners = {id.partition("/")[0] for id in revision.imported}
+    there = [d for d in dataflows if d.uid in owners and d.active is not None]
+    given = frozenset(id for d in there if d.active for id in d.active.revision.provided)
     theirs = {d.uid for d in there}
-    return any(id not in given and id.partition("/")[0] in theirs for id in imported(revision))
+    return any(id not in given and id.partition("/")[0] in theirs for id in revision.imported)
 
 
 def dependants(state: DataflowState, dataflows: Sequence[DataflowState]) -> set[str]:

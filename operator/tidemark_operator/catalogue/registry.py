@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidemark_operator.catalogue.readers import Readers
 from tidemark_operator.controller.ingestion import Ingester
 from tidemark_operator.controller.quarantine import Suspicion
 from tidemark_operator.controller.read_policy import KEEP_ALL_MS
@@ -147,6 +148,7 @@ class Registry:
     def __init__(self) -> None:
         self._sources: dict[Key, SourceState] = {}
         self._dataflows: dict[Key, DataflowState] = {}
+        self._readers = Readers()
 
     def source(self, key: Key) -> SourceState | None:
         return self._sources.get(key)
@@ -160,11 +162,13 @@ class Registry:
 
     def put_dataflow(self, state: DataflowState) -> DataflowState:
         self._dataflows[state.key] = state
+        self._readers.put(state)
         return state
 
     def forget(self, key: Key) -> None:
         self._sources.pop(key, None)
         self._dataflows.pop(key, None)
+        self._readers.forget(key)
 
     def known(self) -> list[Key]:
         """Everything that is remembered, whether it is still there or not."""
@@ -178,6 +182,4 @@ class Registry:
 
     def users(self, key: Key) -> list[Key]:
         """Dataflows whose plan reads the object, in order of name."""
-        parent = Parent(key.resource.kind, key.name)
-        readers = [d for d in self.dataflows(key.namespace) if parent in d.reads]
-        return sorted((d.key for d in readers if d.key != key), key=lambda k: k.name)
+        return sorted((reader for reader in self._readers.of(key) if reader != key), key=lambda k: k.name)

@@ -27,11 +27,14 @@ def catalogue(
     dataflows: Iterable[DataflowState],
     without: str | None = None,
     instance: str | None = None,
+    named_in: str | None = None,
 ) -> Catalogue:
     """`without`: the Dataflow that is being planned; a plan never reads its own exports. `instance`: the one that the
-    plan is to run on, whose indexes it may import."""
-    tables = [relation for source in sources for relation in _tables(source)]
-    others = [d for d in dataflows if d.key.name != without]
+    plan is to run on, whose indexes it may import. `named_in`: SQL; what it cannot mean, since it does not even hold
+    the parent's name, is left out, so that a plan costs no more where there are many others."""
+    text = None if named_in is None else named_in.lower()
+    tables = [relation for s in sources if text is None or s.key.name in text for relation in _tables(s)]
+    others = [d for d in dataflows if d.key.name != without and (text is None or d.key.name in text)]
     exports = [relation for d in others for relation in _exports(d, shares=d.instance == instance)]
     return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
 
@@ -46,8 +49,26 @@ def parents(
 
 def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> dict[GlobalId, Parent]:
     """Whose each relation is."""
-    found = {r.id: Parent(DATA_SOURCES.kind, s.key.name) for s in sources for r in _tables(s)}
-    return found | {r.id: Parent(DATAFLOWS.kind, d.key.name) for d in dataflows for r in _exports(d)}
+    tables = ((s, table) for s in sources if s.pinned for table in s.pinned.tables)
+    found = {table.id: Parent(DATA_SOURCES.kind, s.key.name) for s, table in tables}
+    active = ((Parent(DATAFLOWS.kind, d.key.name), d.active.revision) for d in dataflows if d.active)
+    return found | {id: parent for parent, revision in active for id in revision.relations}
+
+
+def names(
+    sources: Iterable[SourceState], dataflows: Iterable[DataflowState], ids: Iterable[GlobalId] | None = None
+) -> dict[GlobalId, str]:
+    """What people call relations, those with these ids or all: of a Dataflow that is being edited, also those to
+    come."""
+    wanted = None if ids is None else frozenset(ids)
+    tables = ((s, table) for s in sources if s.pinned for table in s.pinned.tables)
+    found = {t.id: f"{s.key.name}.{t.table.name}" for s, t in tables if wanted is None or t.id in wanted}
+    for dataflow in dataflows:
+        for mark in reversed(dataflow.marks):  # what is active says more than what is to come
+            known = mark.revision.relations
+            met = known.keys() if wanted is None else known.keys() & wanted
+            found |= {id: f"{dataflow.key.name}.{known[id]}" for id in met}
+    return found
 
 
 def _tables(source: SourceState) -> Iterator[Relation]:
@@ -64,7 +85,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
     revision = dataflow.active.revision
     for export in revision.exports:
         shard = revision.view_shard(export.name)
-        id = GlobalId(shard.shard_id) if shard else revision.export_id(export.name)
+        id = revision.relation(export.name)
         if id is None:
             continue
         yield Relation(

@@ -53,7 +53,7 @@ def _peek(description: DataflowDescription, planned: PlannedOneShot, time: Time)
 
 def spans_of(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[Span]:
     """How far each input is; raises QueryRefused for one that nobody knows."""
-    return list(_spans(running, import_names(registry, running.namespace), description))
+    return list(_spans(running, import_names(registry, running.namespace, description), description))
 
 
 def _spans(running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription) -> Iterator[Span]:

@@ -45,7 +45,8 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
     if active is None:
         yield Seen(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
         return
-    names, description = import_names(world.registry, state.key.namespace), active.revision.description
+    description = active.revision.description
+    names = import_names(world.registry, state.key.namespace, description)
     by_shard = {i.shard.shard_id: names.get(i.id, i.shard.location) for i in description.source_imports}
     inputs = (*by_shard.values(), *(names.get(i.id, str(i.id)) for i in description.index_imports))
     for export in active.revision.exports:

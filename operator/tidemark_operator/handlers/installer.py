@@ -13,11 +13,10 @@ one, it is told that it may write, and whatever else there is of the Dataflow is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
-from tidemark_operator.catalogue.relations import catalogue
+from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
@@ -73,17 +72,17 @@ def choose_as_of(
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
-    names = import_names(registry, state.key.namespace)
+    known = import_names(registry, state.key.namespace, description)
     inputs = []
     for source in description.source_imports:
         shard = book.register(source.shard.shard_id, source.shard.location)
-        inputs.append(Input(names.get(source.id, source.shard.location), shard.readable, shard.error))
+        inputs.append(Input(known.get(source.id, source.shard.location), shard.readable, shard.error))
     for index in description.index_imports:
         collection = running.core.dataflows.index(index.id)
         if collection is None:
-            raise Waiting("WaitingForInput", f"waits for the index {names.get(index.id, index.id)} to be installed")
+            raise Waiting("WaitingForInput", f"waits for the index {known.get(index.id, index.id)} to be installed")
         readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
-        inputs.append(Input(names.get(index.id, index.id), readable))
+        inputs.append(Input(known.get(index.id, index.id), readable))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
@@ -108,8 +107,9 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState, 
     for what is to serve; of what is to take over the state says why it is not there. `edited`: the Dataflow whose edit
     has just replaced it."""
     wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
+    mine = f"{state.key.path}/"
     for owner in running.core.dataflows.owners():
-        if owner.startswith(f"{state.key.path}/") and owner not in wanted:
+        if owner.startswith(mine) and owner not in wanted:
             running.drop(owner, _over(running, state, owner), why_dropped(state, edited))
     if not state.runs or state.active is None:
         return
@@ -224,12 +224,13 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
     running.flush()
 
 
-def import_names(registry: Registry, namespace: str) -> dict[GlobalId, str]:
-    """What people call the relations of a namespace, by the ids under which plans import them."""
-    dataflows = registry.dataflows(namespace)
-    coming = [replace(d, active=d.pending.mark, pending=None) for d in dataflows if d.pending]
-    known = [catalogue(registry.sources(namespace), found).relations for found in (coming, dataflows)]
-    return {r.id: f"{r.parent}.{r.name}" for relations in known for r in relations}
+def import_names(
+    registry: Registry, namespace: str, description: DataflowDescription | None = None
+) -> dict[GlobalId, str]:
+    """What people call the relations of a namespace, by the ids under which plans import them: what a description
+    imports, or all."""
+    of = None if description is None else description.import_ids
+    return names(registry.sources(namespace), registry.dataflows(namespace), of)
 
 
 def _stored(state: DataflowState, mark: ActiveRevision) -> str:

@@ -73,8 +73,8 @@ class Marks:
         name = await self._world.revisions.store(owner, number, revision)
         return ActiveRevision(name, number, meta.generation, revision.spec_digest, revision)
 
-    async def serve(self, state: DataflowState, meta: Meta, mark: ActiveRevision) -> None:
-        """This one serves, and no other is wanted."""
+    async def serve(self, state: DataflowState, meta: Meta, mark: ActiveRevision, alone: bool = False) -> None:
+        """This one serves, and no other is wanted. `alone`: nor is any other stored."""
         seen = state.marks
         async with self.lock(state.key.namespace):
             self._check(state, seen, mark, None)
@@ -88,7 +88,8 @@ class Marks:
                     retire(book, state, old)
             if all(old.number != mark.number for old in before):
                 hold_stored(book, state)
-        await self.prune(state, meta)
+        if not alone:
+            await self.prune(state, meta)
 
     async def pend(self, state: DataflowState, meta: Meta, pending: PendingRevision) -> None:
         """This one is to run beside the one that serves."""

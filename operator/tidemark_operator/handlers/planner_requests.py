@@ -17,11 +17,12 @@ from tidemark_protocol.planning import Planned, PlanRequest, Refused
 
 def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> PlanRequest:
     meta = dataflow.meta
+    named_in = " ".join([*(view.sql for view in dataflow.views), *(e.task.watch for e in dataflow.exports if e.task)])
     return PlanRequest(
         dataflow=meta.name,
         views=dataflow.views,
         exports=dataflow.exports,
-        catalogue=catalogue(sources, dataflows, without=meta.name, instance=dataflow.instance),
+        catalogue=catalogue(sources, dataflows, without=meta.name, instance=dataflow.instance, named_in=named_in),
         id_prefix=Named(meta.name, meta.uid).id_prefix,
         dialect=dataflow.dialect.value,
     )

@@ -1,8 +1,10 @@
 """Writes statuses: what matters at once, what merely moves within the budget, what did not change never.
 
-A status is built anew from what is known each second and compared with what the API server has, so no change has to
-be announced and none is lost. For the first seconds of an operator, objects of an instance whose replicas have not
-answered yet are left alone: their statuses were right when the last operator wrote them.
+A status is built anew from what is known, again and again, and compared with what the API server has, so no change has
+to be announced and none is lost: every second where there are few objects, else in turn (rounds.py), and after each
+reconcile of the object, which is where most that matters shows first. For the first seconds of an operator, objects of
+an instance whose replicas have not answered yet are left alone: their statuses were right when the last operator wrote
+them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import logging
 from collections.abc import Callable, Set
 from typing import Any
 
+from tidemark_operator.handlers.rounds import Rounds
 from tidemark_operator.handlers.status_budget import StatusBudget
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import OURS, ApiError, Body, Conflict, Invalid, Kube
@@ -33,6 +36,9 @@ class Publisher:
         self._started = asyncio.get_running_loop().time()
         self._hopeless: dict[Key, dict[str, Any]] = {}
         self._budget: StatusBudget[Key] = StatusBudget(self._started)
+        self._rounds: Rounds[Key] = Rounds()
+        self._moved: dict[Key, None] = {}
+        """Of which it was seen that only frontiers and the like moved, since they were written."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -42,9 +48,7 @@ class Publisher:
 
     async def publish(self, key: Key) -> None:
         """After a reconcile: what is urgent is written now."""
-        change = self._change(key)
-        if change is not None and change[1]:
-            await self._write(key, change[0])
+        await self._look(key)
 
     async def store(self, key: Key, status: dict[str, Any], uid: str, attempts: int = ATTEMPTS) -> None:
         """Writes (part of) a status of this very object; raises ApiError. The resource version is what makes sure of
@@ -64,24 +68,29 @@ class Publisher:
         raise Conflict(409, f"{key} keeps changing")
 
     async def _sweep(self) -> None:
-        moved: dict[Key, dict[str, Any]] = {}
-        keys = [key for resource in OURS for key, _ in self._cache.all(resource)]
-        self._remember_only(set(keys))
-        for key in keys:
-            change = self._change(key)
-            if change is None:
-                continue
-            status, at_once = change
-            if at_once:
-                await self._write(key, status)
-            else:
-                moved[key] = status
-        for key in self._budget.choose(moved, asyncio.get_running_loop().time()):
-            await self._write(key, moved[key])
+        keys = dict.fromkeys(key for resource in OURS for key, _ in self._cache.all(resource))
+        self._remember_only(keys.keys())
+        for key in self._rounds.turn(keys):
+            await self._look(key)
+        for key in self._budget.choose(self._moved, asyncio.get_running_loop().time()):
+            self._moved.pop(key, None)
+            if (change := self._change(key)) is not None:
+                await self._write(key, change[0])
+
+    async def _look(self, key: Key) -> None:
+        """What is urgent is written now; what merely moved, when it is chosen."""
+        change = self._change(key)
+        if change is None:
+            self._moved.pop(key, None)
+        elif change[1]:
+            await self._write(key, change[0])
+        else:
+            self._moved[key] = None
 
     def _remember_only(self, keys: Set[Key]) -> None:
         """What is gone is forgotten, whatever watch told of it."""
         self._budget.keep(keys)
+        self._moved = {key: None for key in self._moved if key in keys}
         self._hopeless = {key: status for key, status in self._hopeless.items() if key in keys}
 
     def _change(self, key: Key) -> tuple[dict[str, Any], bool] | None:

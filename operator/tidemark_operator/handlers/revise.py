@@ -104,7 +104,7 @@ class Reviser:
             mark = await self._marks.store(state, dataflow.meta, stored, revision)
             mark = replace(mark, spec_digest=wanted)
             if active is None:
-                await self._marks.serve(state, dataflow.meta, mark)
+                await self._marks.serve(state, dataflow.meta, mark, alone=not stored)
                 return
             together = joining or Together(state.key.name, mark.name)
             await self._marks.pend(state, dataflow.meta, PendingRevision(mark, together))

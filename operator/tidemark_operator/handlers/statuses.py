@@ -212,7 +212,8 @@ def _waits(world: World, state: DataflowState, installed: Installed | None) -> t
         waiting = (state.pending_waiting,) if state.edited and state.pending_waiting else state.waiting
         return waiting if isinstance(state.plan, Stored) and installed is None else ()
     waited = set(running.core.dataflows.waits_for(installed))
-    names, description = import_names(world.registry, state.key.namespace), installed.description
+    description = installed.description
+    names = import_names(world.registry, state.key.namespace, description)
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
     return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
 

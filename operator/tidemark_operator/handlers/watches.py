@@ -50,11 +50,25 @@ class Forever(Iterable[float]):
         yield from repeat(8.0)
 
 
+class Uncompared(kopf.DiffBaseStorage):
+    """Nothing to compare objects with: no handler is for changes, and kopf would copy each at each of its events."""
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Nothing: it is never there to be fetched."""
+
+
 def settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.persistence.finalizer = f"{GROUP}/kopf"
+    settings.persistence.diffbase_storage = Uncompared()
     settings.watching.server_timeout = 600
     settings.watching.client_timeout = 660
     settings.networking.request_timeout = 30

@@ -10,7 +10,10 @@ Bounded by the number of keys. `KeyedQueue` is pure, time being an argument; `Wo
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -23,37 +26,54 @@ MAX_BACKOFF_SECONDS = 60.0
 
 
 class KeyedQueue(Generic[K]):
+    """`_heap` has what `_due` says, and besides what it has said: entries that do not hold any more are passed over."""
+
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = itertools.count()
         self._busy: set[K] = set()
         self._failures: dict[K, int] = {}
 
     def add(self, key: K, due: float) -> None:
         """Ready at `due`, or earlier if it was so already."""
-        self._due[key] = min(due, self._due.get(key, due))
+        if due < self._due.get(key, math.inf):
+            self._put(key, due)
 
     def take(self, now: float) -> K | None:
         """The key that has been ready for longest; it is busy until `done`."""
-        ready = [(due, key) for key, due in self._due.items() if due <= now and key not in self._busy]
-        if not ready:
+        due = self.next_due()
+        if due is None or due > now:
             return None
-        key = min(ready, key=lambda entry: entry[0])[1]
+        key = heapq.heappop(self._heap)[2]
         del self._due[key]
         self._busy.add(key)
         return key
 
     def next_due(self) -> float | None:
         """When the next key becomes ready; None if that is not a matter of time."""
-        return min((due for key, due in self._due.items() if key not in self._busy), default=None)
+        while self._heap:
+            due, _, key = self._heap[0]
+            if key not in self._busy and self._due.get(key) == due:
+                return due
+            heapq.heappop(self._heap)
+        return None
 
     def done(self, key: K, failed: bool, now: float) -> None:
         self._busy.discard(key)
         if not failed:
             self._failures.pop(key, None)
+            if (due := self._due.get(key)) is not None:
+                self._put(key, due)
             return
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         # what was added meanwhile waits too: the failure is news, the addition may be its cause
-        self._due[key] = now + backoff_seconds(failures)
+        self._put(key, now + backoff_seconds(failures))
+
+    def _put(self, key: K, due: float) -> None:
+        self._due[key] = due
+        if key not in self._busy:  # else `done` does it
+            heapq.heappush(self._heap, (due, next(self._order), key))
 
     def __len__(self) -> int:
         return len(self._due) + len(self._busy)

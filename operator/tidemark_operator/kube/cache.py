@@ -36,36 +36,38 @@ def key_of(resource: Resource, body: Body) -> Key:
 
 class Cache:
     def __init__(self) -> None:
-        self._bodies: dict[Key, Body] = {}
+        self._bodies: dict[Resource, dict[Key, Body]] = {}
 
     def get(self, key: Key) -> Body | None:
-        return self._bodies.get(key)
+        return self._of(key.resource).get(key)
 
     def put(self, key: Key, body: Body) -> bool:
         """Whether anything changed that a reconcile cares about: everything but status."""
-        old = self._bodies.get(key)
+        bodies = self._of(key.resource)
+        old = bodies.get(key)
         if old is not None and _version(old) >= _version(body):
             return False
-        self._bodies[key] = _slim(body)
+        bodies[key] = _slim(body)
         return old is None or _intent(old) != _intent(body)
 
     def remove(self, key: Key) -> bool:
-        return self._bodies.pop(key, None) is not None
+        return self._of(key.resource).pop(key, None) is not None
 
     def replace_all(self, resource: Resource, bodies: Iterable[Body]) -> set[Key]:
         """A full list. The keys that came, went or changed."""
         listed = {key_of(resource, body): body for body in bodies}
-        gone = {key for key in self._bodies if key.resource == resource and key not in listed}
+        known = self._of(resource)
+        gone = known.keys() - listed.keys()
         for key in gone:
-            del self._bodies[key]
+            del known[key]
         return gone | {key for key, body in listed.items() if self.put(key, body)}
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
-        return [
-            (key, body)
-            for key, body in self._bodies.items()
-            if key.resource == resource and namespace in (None, key.namespace)
-        ]
+        bodies = self._of(resource).items()
+        return [(key, body) for key, body in bodies if namespace is None or key.namespace == namespace]
+
+    def _of(self, resource: Resource) -> dict[Key, Body]:
+        return self._bodies.setdefault(resource, {})
 
 
 def _version(body: Body) -> int:

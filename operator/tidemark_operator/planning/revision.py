@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.ids import Digest, GlobalId
@@ -55,7 +57,35 @@ class DataflowRevision:
 
     def export_id(self, export: str) -> GlobalId | None:
         """Exports stand in the order of the plan in both lists of the description."""
-        return export_ids(self.description, self.exports).get(export)
+        return self._ids.get(export)
+
+    def relation(self, export: str) -> GlobalId | None:
+        """The id under which others read an export: its shard's, or that of an index."""
+        shard = self.view_shard(export)
+        return GlobalId(shard.shard_id) if shard else self.export_id(export)
+
+    @cached_property
+    def relations(self) -> Mapping[GlobalId, str]:
+        """Its exports, by the ids under which others read them."""
+        found = ((self.relation(e.name), e.name) for e in self.exports)
+        return {id: name for id, name in found if id is not None}
+
+    @cached_property
+    def provided(self) -> frozenset[GlobalId]:
+        """What others may import of it, by the ids under which they do."""
+        sinks = (e.sink for e in self.description.sink_exports)
+        shards = (GlobalId(sink.shard.shard_id) for sink in sinks if isinstance(sink, ShardSink))
+        return frozenset((*shards, *(e.id for e in self.description.index_exports)))
+
+    @cached_property
+    def imported(self) -> frozenset[GlobalId]:
+        """The ids under which it imports what it reads."""
+        shards = (GlobalId(i.shard.shard_id) for i in self.description.source_imports)
+        return frozenset((*shards, *(i.id for i in self.description.index_imports)))
+
+    @cached_property
+    def _ids(self) -> Mapping[str, GlobalId]:
+        return export_ids(self.description, self.exports)
 
 
 def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, ...]) -> dict[str, GlobalId]:
