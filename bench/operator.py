@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with running(plane, NAMESPACE, home) as system:
             _base(system, given.replicas)
             figures, asked = _measured(system, given.dataflows, given.seconds, idle)
-    report("operator", rounded(figures), circumstances | {"asked_per_s": asked, "load_after": load()}, given.json)
+    report("operator", rounded(figures), circumstances | asked | {"load_after": load()}, given.json)
 
 
 @contextmanager
@@ -127,13 +127,14 @@ def _measured(system: System, dataflows: int, seconds: float, idle: Rates) -> tu
     pid = system.operator.pid
     manifests = {"apiVersion": "v1", "kind": "List", "items": [_dataflow(number) for number in range(dataflows)]}
     with Conditions(system) as said:
-        began, spent = time.perf_counter(), cpu_seconds(pid)
+        before, began, spent = requests(system.plane), time.perf_counter(), cpu_seconds(pid)
         applied = _applied(system, manifests)
         planned = _until("planned", lambda: said.hold(0) == dataflows) - began
         planning = cpu_seconds(pid) - spent
         progress(f"all are planned after {planned:.1f} s, {planning:.1f} s of CPU")
         hydrated = _until("hydrated", lambda: said.hold(1) == dataflows) - began
         applied.communicate()
+    each = Rates.between(before, requests(system.plane), dataflows)
     progress(f"all are hydrated after {hydrated:.1f} s; process {pid}")
     time.sleep(min(seconds / 4, 30.0))
     moving, asked = _watched(system.plane, pid, seconds)
@@ -155,7 +156,8 @@ def _measured(system: System, dataflows: int, seconds: float, idle: Rates) -> tu
         "rss_mb": resident_mb(pid, most=True),
         "rss_at_rest_mb": resident_mb(pid),
     }
-    return figures, {"moving": asked.most(8), "rest": asked_at_rest.most(8), "without": idle.most(8)}
+    rates = {"moving": asked.most(8), "rest": asked_at_rest.most(8), "without": idle.most(8)}
+    return figures, {"asked_for_each": each.most(12), "asked_per_s": rates}
 
 
 class Conditions:

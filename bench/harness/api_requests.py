@@ -53,13 +53,13 @@ def parsed(metrics: str) -> Requests:
 
 @dataclass(frozen=True)
 class Rates:
-    """Requests a second."""
+    """Requests a second, or for each of whatever is counted."""
 
     of: Mapping[Asked, float]
 
     @staticmethod
-    def between(before: Requests, after: Requests, seconds: float) -> Rates:
-        return Rates({asked: (after[asked] - before.get(asked, 0)) / seconds for asked in after})
+    def between(before: Requests, after: Requests, over: float) -> Rates:
+        return Rates({asked: (after[asked] - before.get(asked, 0)) / over for asked in after})
 
     @property
     def status_writes(self) -> float:

@@ -100,7 +100,7 @@ class Replica:
         self._outlived = outlived
         self.dataflows: list[DescribedDataflow] = []
         self.has: dict[str, None] = {}
-        self.shards: dict[str, None] = {}
+        self.shards: set[str] = set()
         self._inputs: dict[str, None] = {}
         self._fresh: list[str] = []
         self._ingestions: list[str] = []
@@ -135,16 +135,14 @@ class Replica:
         ids = description.export_ids
         self.dataflows.append(DescribedDataflow(ids, description.plan_digest, description.as_of))
         self._inputs.update(dict.fromkeys(i.shard.shard_id for i in description.source_imports))
-        self.shards.update(
-            dict.fromkeys(e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink))
-        )
+        self.shards.update(e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink))
         if self._outlived:
             self.has.update(dict.fromkeys(ids))
 
     def _ingest(self, ingestion: IngestionDescription) -> None:
-        tables = dict.fromkeys(table.shard.shard_id for table in ingestion.tables)
-        self._inputs.update(tables)
-        self.shards.update({ingestion.remap_id: None, **tables})
+        tables = [table.shard.shard_id for table in ingestion.tables]
+        self._inputs.update(dict.fromkeys(tables))
+        self.shards.update([ingestion.remap_id, *tables])
         self._ingestions.append(ingestion.id)
 
 

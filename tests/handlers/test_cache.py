@@ -69,6 +69,25 @@ def test_a_full_list_tells_what_came_went_and_changed() -> None:
     assert cache.all(DATAFLOWS, "other") == []
 
 
+def test_a_body_is_parsed_once_and_what_takes_its_place_anew() -> None:
+    """Whatever of it changed; what is gone says nothing."""
+    cache, parsed = Cache(), []
+
+    def parse(body: dict[str, Any]) -> int:
+        parsed.append(body)
+        version: int = body["status"]["written"]
+        return version
+
+    cache.put(KEY, body(1))
+    assert [cache.read(KEY, parse) for _ in range(3)] == [1, 1, 1]
+    cache.put(KEY, body(2))
+    assert [cache.read(KEY, parse) for _ in range(3)] == [2, 2, 2]
+    assert len(parsed) == 2
+    cache.replace_all(DATAFLOWS, [])
+    assert cache.read(KEY, parse) is None
+    assert cache._parsed == {}
+
+
 @pytest.mark.parametrize(
     ("state", "message", "reason"),
     [

@@ -47,21 +47,20 @@ class World:
         return found if isinstance(found, ComputeInstance) else None
 
     def _instance(self, namespace: str, name: str) -> ComputeInstance | ResourceError | None:
-        body = self.cache.get(Key(INSTANCES, namespace, name))
         try:
-            return ComputeInstance.parse(body) if body else None
+            return self.cache.read(Key(INSTANCES, namespace, name), ComputeInstance.parse)
         except ResourceError as error:
             return error
 
     def replicas(self, namespace: str, instance: str) -> list[ComputeReplica]:
         """ComputeReplicas that name the instance and are not being deleted."""
         found = []
-        for _, body in self.cache.all(REPLICAS, namespace):
+        for key, _ in self.cache.all(REPLICAS, namespace):
             try:
-                replica = ComputeReplica.parse(body)
+                replica = self.cache.read(key, ComputeReplica.parse)
             except ResourceError:
                 continue
-            if replica.instance == instance and not replica.meta.deleting:
+            if replica is not None and replica.instance == instance and not replica.meta.deleting:
                 found.append(replica)
         return found
 

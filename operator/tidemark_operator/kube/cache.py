@@ -6,11 +6,14 @@ the watch), and by the answers to our own writes, so that a reconcile never acts
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from tidemark_operator.kube.client import Body, Resource
 from tidemark_operator.resources.meta import RELEASE
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,23 @@ def key_of(resource: Resource, body: Body) -> Key:
 class Cache:
     def __init__(self) -> None:
         self._bodies: dict[Resource, dict[Key, Body]] = {}
+        self._parsed: dict[Key, tuple[Body, Any]] = {}
 
     def get(self, key: Key) -> Body | None:
         return self._of(key.resource).get(key)
+
+    def read(self, key: Key, parse: Callable[[Body], T]) -> T | None:
+        """What the body says, parsed once for as long as it is the newest; None: there is none. Raises what `parse`
+        raises, which is the same for all objects of a kind."""
+        body = self.get(key)
+        if body is None:
+            self._parsed.pop(key, None)
+            return None
+        known = self._parsed.get(key)
+        if known is None or known[0] is not body:
+            known = self._parsed[key] = (body, parse(body))
+        parsed: T = known[1]
+        return parsed
 
     def put(self, key: Key, body: Body) -> bool:
         """Whether anything changed that a reconcile cares about: everything but status."""
@@ -51,6 +68,7 @@ class Cache:
         return old is None or _intent(old) != _intent(body)
 
     def remove(self, key: Key) -> bool:
+        self._parsed.pop(key, None)
         return self._of(key.resource).pop(key, None) is not None
 
     def replace_all(self, resource: Resource, bodies: Iterable[Body]) -> set[Key]:
@@ -59,7 +77,7 @@ class Cache:
         known = self._of(resource)
         gone = known.keys() - listed.keys()
         for key in gone:
-            del known[key]
+            self.remove(key)
         return gone | {key for key, body in listed.items() if self.put(key, body)}
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
