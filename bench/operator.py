@@ -37,7 +37,7 @@ from tidemark_devcluster.plane import ControlPlane
 from tidemark_devcluster.progress import Progress
 from tidemark_operator.resources.meta import GROUP, VERSION
 
-NAMESPACE, TABLES, BOUND = "bench", 20, 1200.0
+NAMESPACE, SOURCE, TABLES, BOUND = "bench", "readings", 20, 1200.0
 QUIET_SECONDS = 5.0
 COLUMNS = [{"name": "k", "type": "STRING"}, {"name": "v", "type": "BIGINT"}, {"name": "at", "type": "TIMESTAMP"}]
 SAYS = (
@@ -94,7 +94,7 @@ def stand_in(folder: Path) -> Iterator[None]:
 
 
 def _base(system: System, replicas: int) -> None:
-    """All that Dataflows need: an instance, its replicas, and a source that a replica ingests."""
+    """All that Dataflows need: an instance, its replicas, a source that a replica ingests, and a planner that runs."""
     system.apply("ComputeInstance", "default", {"storage": {"location": system.location}})
     for number in range(replicas):
         limits = {"resources": {"limits": {"cpu": 2, "memory": "2Gi"}}}
@@ -103,14 +103,16 @@ def _base(system: System, replicas: int) -> None:
         {"name": f"t{number}", "format": "csv", "path": f"t{number}", "columns": COLUMNS} for number in range(TABLES)
     ]
     files = {"path": str(system.home), "tables": tables}
-    system.apply("DataSource", "readings", {"instance": "default", "tick": "1s", "files": files})
-    system.wait_condition("datasource", "readings", "Ready")
-    progress("the replicas answer, and the source is ingested")
+    system.apply("DataSource", SOURCE, {"instance": "default", "tick": "1s", "files": files})
+    system.dataflow("first", f"SELECT k FROM {SOURCE}.t0", index={})
+    system.wait_hydrated("first")
+    assert system.operator is not None
+    progress(f"a first Dataflow is hydrated; the operator is process {system.operator.pid}")
 
 
 def _dataflow(number: int) -> dict[str, Any]:
     """Every other one a materialized view."""
-    table = f"readings.t{number % TABLES}"
+    table = f"{SOURCE}.t{number % TABLES}"
     index = f"SELECT k, count(*) AS n, sum(v) AS total FROM {table} WHERE v % 1000 <> {number} GROUP BY k"
     view = f"SELECT k, v, at FROM {table} WHERE v % 1000 = {number}"
     exported = {"sql": view, "materializedView": {}} if number % 2 else {"sql": index, "index": {"key": ["k"]}}
@@ -129,13 +131,13 @@ def _measured(system: System, dataflows: int, seconds: float, idle: Rates) -> tu
     with Conditions(system) as said:
         before, began, spent = requests(system.plane), time.perf_counter(), cpu_seconds(pid)
         applied = _applied(system, manifests)
-        planned = _until("planned", lambda: said.hold(0) == dataflows) - began
+        planned = _until("planned", lambda: said.hold(0) == dataflows + 1) - began
         planning = cpu_seconds(pid) - spent
         progress(f"all are planned after {planned:.1f} s, {planning:.1f} s of CPU")
-        hydrated = _until("hydrated", lambda: said.hold(1) == dataflows) - began
+        hydrated = _until("hydrated", lambda: said.hold(1) == dataflows + 1) - began
         applied.communicate()
     each = Rates.between(before, requests(system.plane), dataflows)
-    progress(f"all are hydrated after {hydrated:.1f} s; process {pid}")
+    progress(f"all are hydrated after {hydrated:.1f} s")
     time.sleep(min(seconds / 4, 30.0))
     moving, asked = _watched(system.plane, pid, seconds)
     progress(f"they advance: {moving:.3f} of a core, {asked.status_writes:.1f} statuses a second")

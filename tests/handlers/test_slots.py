@@ -76,8 +76,9 @@ def slots(writing: Writing) -> Slots:
     return Slots(cast(World, world), cast(Publisher, writing))
 
 
-def test_a_change_at_the_very_end_of_a_write_is_written_too() -> None:
-    """Between the end of the task that writes and its callback."""
+def test_a_change_at_the_very_end_of_a_write_is_written_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the end of the task that writes and its callback. (No pause follows the write: the end is the point.)"""
+    monkeypatch.setattr("tidemark_operator.handlers.slots.PACE_SECONDS", 0.0)
 
     async def scenario() -> None:
         writing, running = Writing(), Occupying()

@@ -1,7 +1,7 @@
 """The operator put together: events in, reconciles out, and the answers of replicas in between.
 
 start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
-resync    list everything again, now and then: what a watch missed is found
+resync    list everything again, now and then: what a watch missed is found; in turn, all are reconciled
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tidemark_operator.handlers.reconcile_instance import (
     reconcile_instance,
     reconcile_replica,
 )
+from tidemark_operator.handlers.rounds import Rounds
 from tidemark_operator.handlers.slots import Slots
 from tidemark_operator.handlers.statuses import status_of
 from tidemark_operator.handlers.work_queue import WorkQueue
@@ -60,6 +61,7 @@ class Operator:
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
         self._deleter = Deleter(world.kube, world.fleet)
         self._slots = Slots(world, self.publisher)
+        self._rounds: Rounds[Key] = Rounds()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
         self.ready = self.lost_leadership = False
@@ -113,9 +115,12 @@ class Operator:
             listed = await self._world.kube.list(resource)
             for key in self._world.cache.replace_all(resource, listed):
                 self._changed(key)
+        there = self._world.cache.keys()
         for key in self._world.registry.known():
+            if key not in there:
+                self.queue.add(key)
+        for key in self._rounds.turn(there):
             self.queue.add(key)
-        self._enqueue_all()
         for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
 

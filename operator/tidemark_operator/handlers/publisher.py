@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tidemark_operator.handlers.rounds import Rounds
 from tidemark_operator.handlers.status_budget import StatusBudget
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import OURS, ApiError, Body, Conflict, Invalid, Kube
+from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.merge_patch import replacing
 from tidemark_operator.resources.status import urgent
 
@@ -68,8 +68,8 @@ class Publisher:
         raise Conflict(409, f"{key} keeps changing")
 
     async def _sweep(self) -> None:
-        keys = dict.fromkeys(key for resource in OURS for key, _ in self._cache.all(resource))
-        self._remember_only(keys.keys())
+        keys = self._cache.keys()
+        self._remember_only(keys)
         for key in self._rounds.turn(keys):
             await self._look(key)
         for key in self._budget.choose(self._moved, asyncio.get_running_loop().time()):
@@ -87,7 +87,7 @@ class Publisher:
         else:
             self._moved[key] = None
 
-    def _remember_only(self, keys: Set[Key]) -> None:
+    def _remember_only(self, keys: Collection[Key]) -> None:
         """What is gone is forgotten, whatever watch told of it."""
         self._budget.keep(keys)
         self._moved = {key: None for key in self._moved if key in keys}

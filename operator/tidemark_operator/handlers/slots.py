@@ -31,6 +31,8 @@ from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0
+PACE_SECONDS = 0.1
+"""Between two records of a process: where many small ones hydrate, one record tells of several of them."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,7 @@ class Slots:
             names = tuple(entry["revision"] for entry in entries)
             self._written[process] = Record(slots.incarnation, names)
             running.recorded(replica, slots)
+            await asyncio.sleep(PACE_SECONDS)
 
     async def _store(self, running: RunningInstance, process: Process, document: Body, uid: str) -> None:
         """One after the other, where shapes share a field; those that are there no more leave it."""

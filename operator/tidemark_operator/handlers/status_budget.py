@@ -8,7 +8,7 @@ nothing changed                    never
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Collection, Hashable, Iterable
 from typing import Generic, TypeVar
 
 OBJECT_INTERVAL_SECONDS = 5.0
@@ -42,7 +42,7 @@ class StatusBudget(Generic[K]):
     def written(self, key: K, now: float) -> None:
         self._written[key] = now
 
-    def keep(self, keys: Set[K]) -> None:
+    def keep(self, keys: Collection[K]) -> None:
         """Of objects that are there."""
         self._written = {key: at for key, at in self._written.items() if key in keys}
 

@@ -6,7 +6,7 @@ the watch), and by the answers to our own writes, so that a reconcile never acts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -83,6 +83,10 @@ class Cache:
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
         bodies = self._of(resource).items()
         return [(key, body) for key, body in bodies if namespace is None or key.namespace == namespace]
+
+    def keys(self) -> Collection[Key]:
+        """Of all kinds."""
+        return dict.fromkeys(key for bodies in self._bodies.values() for key in bodies)
 
     def _of(self, resource: Resource) -> dict[Key, Body]:
         return self._bodies.setdefault(resource, {})

@@ -99,6 +99,8 @@ class Kube:
         except config.ConfigException as error:
             where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
             raise OperatorError(f"cannot use {where}: {error}") from None
+        # as kopf's: what the environment says of proxies would be read anew, by a thread, for each request
+        configuration.client_session_kwargs = {"trust_env": False}
         async with client.ApiClient(configuration) as api:
             yield Kube(api, namespaces)
 
