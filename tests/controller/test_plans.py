@@ -257,6 +257,21 @@ def test_users_are_those_whose_active_plan_reads_the_object() -> None:
     )
 
 
+def test_users_follow_what_dataflows_come_to_read_and_read_no_more() -> None:
+    """An edit, a Dataflow that goes, and another one of its name."""
+    registry, source = Registry(), Key(DATA_SOURCES, "ns", "src")
+    a, z = (registry.put_dataflow(dataflow_state(name, PLANNED)) for name in ("a", "z"))
+    assert [k.name for k in registry.users(source)] == ["a", "z"]
+
+    a.active = None
+    assert [k.name for k in registry.users(source)] == ["z"]
+    a.active = z.active
+    assert [k.name for k in registry.users(source)] == ["a", "z"]
+    registry.forget(z.key)
+    registry.put_dataflow(DataflowState(a.key, "another", "default"))
+    assert registry.users(source) == []
+
+
 def test_a_replica_that_has_this_very_dataflow_says_where_it_is() -> None:
     """Another plan under the same ids would not count, nor does a dropped export."""
     description = revision().description

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.registry import Answer
@@ -70,3 +71,37 @@ def test_the_request_has_the_views_and_exports_as_written() -> None:
 
     assert (request.views, request.exports) == (FLOW.views, FLOW.exports)
     assert request.id_prefix == f"{body('Dataflow', {})['metadata']['uid']}/"
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"sql": "SELECT * FROM a.i", "index": {}}, {"a"}),
+        ({"sql": "SELECT * FROM `By-Day`.`I` JOIN A/* not b-y */.i USING (k)", "index": {}}, {"a", "by-day"}),
+        ({"sql": "SELECT 1 AS k", "index": {}}, set()),
+        (
+            {
+                "views": [{"name": "v", "sql": "SELECT * FROM orders"}, {"name": "w", "sql": "SELECT * FROM v, rates"}],
+                "exports": [{"name": "w", "index": {"from": "w"}}],
+            },
+            {"orders", "rates"},
+        ),
+    ],
+)
+def test_must_what_the_text_can_mean_is_asked_with_it(spec: dict[str, object], named: set[str]) -> None:
+    """Names in any case, quoted or not; others cost nothing, and no answer changes when they do."""
+    others = [dataflow(name, rev(name, 1)) for name in ("by-day", "orders", "rates", "qq")]
+    request = plan_request(Dataflow.parse(manifest(spec)), [], [*others, dataflow("a", rev("a", 1))])
+    parents = {relation.parent for relation in request.catalogue.relations}
+
+    # one may be there that is named by accident, such as a letter
+    assert named <= parents <= named | {"a"}
+
+
+def test_must_a_task_is_asked_with_what_it_watches() -> None:
+    """Though no SELECT names it."""
+    task = {"watch": "orders", "columns": [{"name": "k", "type": "BIGINT"}]}
+    spec = {"sql": "SELECT 1 AS k", "continualTask": task}
+    request = plan_request(Dataflow.parse(manifest(spec)), [], [dataflow("orders", rev("orders", 1))])
+
+    assert {relation.parent for relation in request.catalogue.relations} == {"orders"}

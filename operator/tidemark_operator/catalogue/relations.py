@@ -43,8 +43,12 @@ def parents(
     sources: Iterable[SourceState], dataflows: Iterable[DataflowState], references: Iterable[GlobalId]
 ) -> tuple[Parent, ...]:
     """The resources whose relations a plan reads."""
-    found = owners(sources, dataflows)
-    return tuple(sorted({found[id] for id in references if id in found}, key=str))
+    wanted = frozenset(references)
+    read = [s for s in sources if s.pinned and any(table.id in wanted for table in s.pinned.tables)]
+    found = {Parent(DATA_SOURCES.kind, s.key.name) for s in read}
+    active = ((d.key.name, d.active.revision) for d in dataflows if d.active)
+    found |= {Parent(DATAFLOWS.kind, name) for name, revision in active if not wanted.isdisjoint(revision.relations)}
+    return tuple(sorted(found, key=str))
 
 
 def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> dict[GlobalId, Parent]:

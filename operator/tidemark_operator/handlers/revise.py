@@ -126,9 +126,10 @@ class Reviser:
         return next_term(*seen, *known, *(revision.writer_term for revision in stored.values()))
 
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
-        users = dependants(state, self._world.registry.dataflows(state.key.namespace))
-        for parent in reads:
-            if parent.kind == DATAFLOWS.kind and parent.name in users:
+        read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
+        users = dependants(state, self._world.registry.dataflows(state.key.namespace)) if read else ()
+        for parent in read:
+            if parent.name in users:
                 raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
 
     async def _ask(
