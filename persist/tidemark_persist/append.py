@@ -45,15 +45,21 @@ class Append:
     term: Term
     commit_id: str
     retry: bool  # the caller names the commit: it may have landed in an earlier call
+    since: Time | None = None  # the first time that the append says anything of
 
 
-def checked_append(expected_upper: int, new_upper: int, term: int, commit_id: str, *, retry: bool) -> Append:
+def checked_append(
+    expected_upper: int, new_upper: int, term: int, commit_id: str, *, retry: bool, since: int | None = None
+) -> Append:
     """An `Append`, or `InvalidTime`."""
     lower = checked_frontier(expected_upper, "the expected upper")
     upper = checked_frontier(new_upper, "the new upper")
     if lower >= upper:
         raise InvalidTime(f"the new upper {show(upper)} is not beyond the expected upper {show(lower)}")
-    return Append(lower, upper, checked_term(term), commit_id, retry)
+    first = None if since is None else checked_frontier(since, "the since")
+    if first is not None and first >= upper:
+        raise InvalidTime(f"since {show(first)} would reach the new upper {show(upper)} and leave no time to read")
+    return Append(lower, upper, checked_term(term), commit_id, retry, first)
 
 
 def verdict(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
@@ -75,8 +81,10 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
         if ended is not None:
             return ended
         tried = True
-        term = append.term if append.term > state.frontiers.term else None
-        return Change(append.commit_id, upper=append.new_upper, term=term, adds=tuple(files))
+        now = state.frontiers
+        term = append.term if append.term > now.term else None
+        since = append.since if append.since is not None and append.since > now.since else None
+        return Change(append.commit_id, upper=append.new_upper, since=since, term=term, adds=tuple(files))
 
     outcome: Change | Appended | UpperMismatch = transact(log, decide)
     if isinstance(outcome, Change):

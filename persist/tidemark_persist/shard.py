@@ -144,9 +144,11 @@ class Shard(ShardReader):
         new_upper: int,
         term: int,
         commit_id: str | None = None,
+        since: int | None = None,
     ) -> Appended | UpperMismatch:
         """Append updates with times in `[expected_upper, new_upper)` and move the upper, if it is as
-        expected.
+        expected. `since`: the writer knows nothing of earlier times, and nobody is to read them: they are given up
+        in the same commit.
 
         `updates` is rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote;
         or None, which only moves the upper. `commit_id` names the append for retries: after
@@ -154,7 +156,7 @@ class Shard(ShardReader):
         finishes it.
         """
         append = appending.checked_append(
-            expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None
+            expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None, since=since
         )
         with self._lock:
             self._log.follow()

@@ -14,6 +14,7 @@ from tidemark_persist import (
     Fenced,
     InvalidBatch,
     InvalidTime,
+    NotReadable,
     Shard,
     UpperMismatch,
     create_or_open,
@@ -83,6 +84,24 @@ def test_since_downgrade_by_another_handle_does_not_fail_an_append(shard: Shard)
 
     assert Appended(9, 3) == shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1)
     assert shard.state().since == 3
+
+
+def test_times_that_the_writer_knows_nothing_of_are_given_up_with_the_append(shard: Shard) -> None:
+    """In one commit: nobody reads them as if nothing had changed. A since never goes back, and leaves a time to read."""
+    shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=5, term=1)
+
+    assert Appended(12, 2) == shard.compare_and_append(
+        batch([(("b", 1), 9, 1)]), expected_upper=5, new_upper=12, term=1, since=9
+    )
+    assert (again(shard).state().since, again(shard).state().upper) == (9, 12)
+    for at in (4, 5, 8):
+        with pytest.raises(NotReadable):
+            again(shard).snapshot(at)
+    assert contents(again(shard).snapshot(9)) == {("a", 1): 1, ("b", 1): 1}
+    assert Appended(15, 3) == shard.compare_and_append(None, expected_upper=12, new_upper=15, term=1, since=3)
+    assert shard.state().since == 9
+    with pytest.raises(InvalidTime, match="leave no time to read"):
+        shard.compare_and_append(None, expected_upper=15, new_upper=20, term=1, since=20)
 
 
 def test_older_term_is_fenced_by_the_first_append_of_a_newer_one(shard: Shard) -> None:

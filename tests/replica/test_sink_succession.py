@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.replica.loop import Loop
 from tests.replica.test_crash_sink import Update, View, contents, history, persisted
+from tidemark_persist import Shard, open_shard
+from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.responses import Status
+from tidemark_replica.shards import ShardHandles
 from tidemark_replica.sinks import materialized_view
 
 SHARED = 12
@@ -140,3 +144,62 @@ def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path:
 
 def _fenced(view: View) -> bool:
     return any(isinstance(said, Status) and said.kind == "fenced" for said in view.loop.said)
+
+
+class DiesAfterTheAppend(ShardHandles):
+    """Of the process that uses them, nothing but its first append is ever done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appended = False
+
+    def writer(self, shard: ShardMetadata) -> Shard:
+        real = super().writer(shard)
+        outer = self
+
+        class Dying:
+            def __getattr__(self, name: str) -> Any:
+                if outer.appended:
+                    raise OSError("the process is dead")
+                return getattr(real, name)
+
+            def compare_and_append(self, *arguments: Any, **named: Any) -> Any:
+                if outer.appended:
+                    raise OSError("the process is dead")
+                real.compare_and_append(*arguments, **named)
+                outer.appended = True
+                raise OSError("the process is dead")
+
+        return Dying()  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "lives"])
+@pytest.mark.parametrize("as_of", [SHARED - 1, SHARED, SHARED + 4], ids=["before", "at", "beyond"])
+def test_crash_a_revision_that_begins_where_its_table_ends_shows_no_time_that_it_does_not_know(
+    as_of: int, dies: bool, tmp_path: Path
+) -> None:
+    """It begins before, at, or beyond the table's upper, and may die with its first append. What was complete stays as
+    it was, and can be read unless times are left out; those can never be, now or when another goes on."""
+    _, _, old, new = revisions(tmp_path)
+    table = tmp_path / "shard"
+    since = open_shard(str(table)).state().since if as_of <= SHARED else as_of
+    handles = DiesAfterTheAppend() if dies else ShardHandles()
+    first = View(tmp_path / "first", table, new, as_of, Loop(handles))
+    first.step(25)
+    first.sink.allow_writes(WriterTerm(2))
+    first.loop.run_until(lambda: open_shard(str(table)).state().upper == 25, first.sink.advance)
+    assert_exact_since(table, since, old, new)
+
+    second = View(tmp_path / "second", table, new, 24, Loop())
+    second.step(40)
+    second.sink.allow_writes(WriterTerm(2))
+    second.write_until(40)
+    assert_exact_since(table, since, old, new)
+
+
+def assert_exact_since(table: Path, since: int, old: list[Update], new: list[Update]) -> None:
+    """Read from there on, the table is the old view's before SHARED and the new one's from then on."""
+    state = open_shard(str(table)).state()
+    assert state.since == since
+    for at in range(since, state.upper):
+        assert persisted(table, at) == contents(old if at < SHARED else new, at), f"at {at}"

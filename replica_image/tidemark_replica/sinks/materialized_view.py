@@ -149,23 +149,19 @@ class MaterializedViewSink:
         """On the pool. Raises PersistError and OSError."""
         shard = self._handles.writer(self._shard)
         upper = shard.refresh().upper
-        if upper == 0:
-            shard.downgrade_since(self._as_of)  # before its as_of the view is not known
         # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
         files = stage(shard, append) if upper == append.expected_upper else None
         try:
-            result = shard.compare_and_append(
+            return shard.compare_and_append(
                 files,
                 expected_upper=append.expected_upper,
                 new_upper=append.new_upper,
                 term=term,
                 commit_id=append.commit_id,
+                since=append.since,
             )
         except CommitForgotten as forgotten:
             return UpperMismatch(Time(forgotten.current_upper))
-        if isinstance(result, Appended) and append.expected_upper <= self._as_of:
-            shard.downgrade_since(self._as_of)
-        return result
 
     def _tidy(self) -> None:
         """On the pool: what keeps the shard small; may be done twice, or be cut short."""

@@ -57,6 +57,13 @@ class Append:
     def deltas(self) -> tuple[SinkDelta, ...]:
         return tuple(staged.delta for staged in self.staged if staged.delta is not None)
 
+    @property
+    def since(self) -> int | None:
+        """Where it leaves out times that nobody knows the contents of, the first one that it does not: nobody may ever
+        read those before, so they are given up with the append itself. Where it begins at the expected upper there are
+        none, and what is there stays readable."""
+        return self.no_earlier if self.no_earlier > self.expected_upper else None
+
 
 @dataclass(frozen=True)
 class Comparison:
