@@ -3,10 +3,10 @@
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
-    settings   those that there are, with values that they can have (settings.py)
 
-What a plan computes is `check.check_dataflow`'s affair: a dataflow that fails there is installed as refused and harms
-nobody, while a command that fails here ends its connection, and nothing of it was done.
+Settings are not looked at: a newer operator may have more of them (settings.py). What a plan computes is
+`check.check_dataflow`'s affair: a dataflow that fails there is installed as refused and harms nobody, while a command
+that fails here ends its connection, and nothing of it was done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from tidemark_protocol.commands import (
 from tidemark_protocol.dataflow import DataflowDescription, SubscribeSink
 from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
-from tidemark_protocol.settings import check_settings
 
 MAX_ID_LENGTH = 1024
 
@@ -40,7 +39,6 @@ def check_command(command: Command) -> None:
         case UpdateConfiguration():
             sizes = {"max_result_bytes": command.max_result_bytes, "stash_above_bytes": command.stash_above_bytes}
             _check_counts(what, **{name: size or 0 for name, size in sizes.items()})
-            check_settings(command.settings)
         case AllowWrites():
             _check_counts(what, term=command.term)
         case CreateDataflow(description):

@@ -2,15 +2,16 @@
 
     UpdateConfiguration.settings     {"log_level": "debug"}     texts on the wire; what is absent stays as it is
 
-What is not here has no meaning, and is refused: whoever sends it would wait in vain for what it should do.
+A replica may be older than its operator, by a version, and outlives it: so a setting that it does not know, or a value
+that it does not know, leaves everything as it is, and says so. Ending the connection for it would take the instance
+down for as long as the upgrade lasts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
-
-from tidemark_protocol.errors import MalformedFrame
 
 
 class LogLevel(Enum):
@@ -27,17 +28,26 @@ _VALUES: Mapping[str, type[Enum]] = {LOG_LEVEL: LogLevel}
 _SHOWN_MOST = 64
 
 
-def check_settings(settings: Mapping[str, str]) -> None:
-    """Raises MalformedFrame, with what could be set."""
-    for name, value in settings.items():
-        values = _VALUES.get(name)
-        if values is None:
-            raise MalformedFrame(f"there is no setting {name[:_SHOWN_MOST]!r}; there is {', '.join(_VALUES)}")
-        known = [member.value for member in values]
-        if value not in known:
-            raise MalformedFrame(f"setting {name} is {value[:_SHOWN_MOST]!r}; it can be {', '.join(known)}")
+@dataclass(frozen=True)
+class Understood:
+    """What is meant by settings. None: it stays as it is. `strange`: of each setting that this version does not
+    understand, by its name, why."""
+
+    log_level: LogLevel | None
+    strange: Mapping[str, str]
 
 
-def log_level(settings: Mapping[str, str]) -> LogLevel | None:
-    """Of settings that were checked."""
-    return LogLevel(settings[LOG_LEVEL]) if LOG_LEVEL in settings else None
+def understood(settings: Mapping[str, str]) -> Understood:
+    """Whatever they are."""
+    strange = {name: why for name, value in settings.items() if (why := _strangeness(name, value))}
+    known = LOG_LEVEL in settings and LOG_LEVEL not in strange
+    return Understood(LogLevel(settings[LOG_LEVEL]) if known else None, strange)
+
+
+def _strangeness(name: str, value: str) -> str:
+    """Why it cannot be done, with what could be; empty where it can."""
+    values = _VALUES.get(name)
+    if values is None:
+        return f"there is no setting {name[:_SHOWN_MOST]!r}; there is {', '.join(_VALUES)}"
+    known = [member.value for member in values]
+    return "" if value in known else f"setting {name} is {value[:_SHOWN_MOST]!r}; it can be {', '.join(known)}"

@@ -33,14 +33,13 @@ from tidemark_protocol.commands import (
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import Response
-from tidemark_protocol.settings import log_level
 from tidemark_replica.client import Responder
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Installed
 from tidemark_replica.errors import ConfigChanged
-from tidemark_replica.logs import set_level
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.peeks import Peeks
+from tidemark_replica.settings import Settings
 from tidemark_replica.shards import ShardWatch
 from tidemark_replica.storage_state import StorageState
 from tidemark_replica.store_watch import StoreWatch
@@ -67,7 +66,7 @@ class ComputeState:
         self._config: InstanceConfig | None = None
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
         self._storage, self._watch, self._store, self._metrics = storage, watch, store, metrics
-        self._sweep, self._swept = sweep, time.monotonic()
+        self._sweep, self._swept, self._settings = sweep, time.monotonic(), Settings()
 
     def create_instance(self, config: InstanceConfig) -> None:
         """The first one counts; raises ConfigChanged for another."""
@@ -168,5 +167,4 @@ class ComputeState:
         if change.stash_above_bytes is not None:
             limits = replace(limits, stash_above=change.stash_above_bytes)
         self._peeks.limits = limits
-        if (level := log_level(change.settings)) is not None:
-            set_level(level)
+        self._settings.apply(change.settings)

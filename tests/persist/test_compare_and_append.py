@@ -87,7 +87,7 @@ def test_since_downgrade_by_another_handle_does_not_fail_an_append(shard: Shard)
 
 
 def test_times_that_the_writer_knows_nothing_of_are_given_up_with_the_append(shard: Shard) -> None:
-    """In one commit: nobody reads them as if nothing had changed. A since never goes back, and leaves a time to read."""
+    """In one commit: nobody reads them as if nothing had changed. A since never goes back, and leaves some time."""
     shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=5, term=1)
 
     assert Appended(12, 2) == shard.compare_and_append(

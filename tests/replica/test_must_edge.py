@@ -11,7 +11,6 @@ import pytest
 from tests.fuzz.edges import ReplicaEdge
 from tests.replica.plans import copies, shard
 from tidemark_protocol import frames
-from tidemark_protocol.check_command import check_command
 from tidemark_protocol.commands import (
     AllowAllWrites,
     CancelPeek,
@@ -34,6 +33,8 @@ from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.responses import PeekCanceled, PeekResponse
+from tidemark_protocol.settings import LogLevel
+from tidemark_replica import settings as settings_at_work
 from tidemark_replica.gate import Gate
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.refusals import LINES, WINDOW_SECONDS, Refusals
@@ -86,7 +87,6 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         CreateDataflow(copies("d", 2**63 - 1, source=shard("t"), index="i")),
         UpdateConfiguration(max_result_bytes=-1),
         UpdateConfiguration(stash_above_bytes=-1),
-        UpdateConfiguration(settings={"log_level": "loud"}),
         Hello("n", Epoch(-1, 0)),
         Peek("", ShardTarget(GlobalId("t"), shard("t")), Time(0), MapFilterProject(()), Finishing(), ()),
     ],
@@ -96,7 +96,6 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         "no time",
         "less than nothing",
         "less than no stash",
-        "no level",
         "no epoch",
         "no uuid",
     ],
@@ -109,17 +108,29 @@ def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"log_level": "debug", "colour": "blue"}, "there is no setting 'colour'; there is log_level"),
+        ({"colour": "blue"}, "there is no setting 'colour'; there is log_level"),
         ({"log_level": "DEBUG"}, "setting log_level is 'DEBUG'; it can be debug, info, warning, error"),
     ],
+    ids=["no such setting", "no such value"],
 )
-def test_must_refuse_settings_that_have_no_meaning(settings: dict[str, str], said: str) -> None:
-    """With what there is; nothing that is accepted does nothing."""
-    edge = greeted()
+def test_must_leave_settings_as_they_are_that_a_newer_operator_knows(
+    settings: dict[str, str], said: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection goes on, the rest of the command is done, and the log says it once, whoever says it how often."""
+    levels: list[LogLevel] = []
+    monkeypatch.setattr(settings_at_work, "set_level", levels.append)
+    edge = ReplicaEdge()
+    for connection in (1, 2):
+        greeting = [Hello(f"nonce {connection}", Epoch(1, connection)), CREATE]
+        assert edge.take(frame(*greeting, UpdateConfiguration(settings=settings), COMPLETE)) is None
+        assert edge.take(frame(UpdateConfiguration(7, settings))) is None
+        assert edge.take(frame(UpdateConfiguration(settings={**settings, "log_level": "error"}))) is None
+        edge.connect()
 
-    assert edge.take(frame(UpdateConfiguration(settings=settings))) == REFUSED
-    with pytest.raises(MalformedFrame, match=said):
-        check_command(UpdateConfiguration(settings=settings))
+    assert levels == [LogLevel.ERROR] * 2
+    assert [r.getMessage() for r in caplog.records if said in r.getMessage()] == [
+        f"left as it is, the operator may be newer than this replica: {said}"
+    ]
 
 
 @pytest.mark.parametrize("installed", [False, True])
