@@ -17,8 +17,10 @@ from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.recursive_plans import ENDLESS, E
 from tests.oracle.tables import TU
 from tidemark_protocol.lir import Plan
+from tidemark_replica.arrangement.errors import DiskFull, DiskLimitExceeded
 from tidemark_replica.arrangement.kernels.partial_sums import PartialSumsSpec
 from tidemark_replica.arrangement.share import Share
+from tidemark_replica.arrangement.step import BatchWriter, StepId
 from tidemark_replica.render import pipeline as p
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.errors import StepFailed
@@ -47,7 +49,11 @@ def cut(plan: Plan, folder: Path, *, at_once: bool = True) -> StageFrame | None:
 
 def dealing(folder: Path, attempt: int, slot: int, own: Share, rows: Sequence[Any]) -> list[Any]:
     """What an attempt that deals these out, nine at a time, yields to Spark."""
-    return list(Dealing(folder, attempt, slot, own).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
+    return list(Dealing(folder, attempt, slot, own, freely).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
+
+
+def freely(size: int, what: str) -> None:
+    """There is no limit."""
 
 
 def test_rows_meet_in_their_task_and_sums_are_made_before_they_move(tmp_path: Path) -> None:
@@ -97,6 +103,32 @@ def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Pa
     assert arrived == contents([updates(TYPES, ROWS)])
     assert all(len(tasks) == 1 for tasks in homes.values())
     assert homes["boom"] == {0}
+
+
+def test_what_is_dealt_out_takes_room_of_who_writes_it_and_of_who_reads_it(tmp_path: Path) -> None:
+    """To the byte: with one less the task says what it was for, and what to do."""
+    dealt = dealing(tmp_path, 1, 0, Share(), ROWS)
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.exchange"))
+
+    def written(room: int) -> None:
+        spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend
+        list(Dealing(tmp_path, 2, 0, Share(), spend).deal([updates(TYPES, ROWS)], (0,), chunk_rows=9))
+
+    def read(room: int) -> None:
+        spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend
+        assert contents(Dealt(dealt, tmp_path).read(0, spend)) == contents([updates(TYPES, ROWS)])
+
+    for act in (written, read):
+        act(size)
+        with pytest.raises(DiskLimitExceeded, match=r"an exchange needs .* give the replica more scratch"):
+            act(size - 1)
+
+
+def test_a_full_disk_is_told_by_who_deals_out(tmp_path: Path) -> None:
+    """As by whoever writes state."""
+    (tmp_path / "slot0.1.exchange").symlink_to("/dev/full")
+    with pytest.raises(DiskFull, match="give the replica more scratch"):
+        dealing(tmp_path, 1, 0, Share(), ROWS)
 
 
 def test_a_stream_that_nobody_reads_is_not_lost_in_silence(tmp_path: Path) -> None:

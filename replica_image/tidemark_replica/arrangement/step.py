@@ -100,16 +100,23 @@ class BatchWriter:
         if not self.is_wanted:
             (self._directory / file).unlink(missing_ok=True)
             raise StepGone(f"nobody waits for {self.name} any more")
-        if ref is not None and self._bytes_left is not None:
-            self._bytes_left -= ref.bytes
-            if self._bytes_left < 0:
+        if ref is not None:
+            try:
+                self.spend(ref.bytes, f"arrangement {file.partition('/')[0]}")
+            except DiskLimitExceeded:
                 self.discard(ref)
-                arrangement = file.partition("/")[0]
-                raise DiskLimitExceeded(
-                    f"arrangement {arrangement} needs {ref.bytes} bytes of scratch space more than is allowed: "
-                    "give the replica more scratch, or keep less state"
-                )
+                raise
         return ref
+
+    def spend(self, size: int, what: str) -> None:
+        """So much room is taken, until the step ends at least; raises DiskLimitExceeded where there is less."""
+        if self._bytes_left is not None:
+            self._bytes_left -= size
+            if self._bytes_left < 0:
+                raise DiskLimitExceeded(
+                    f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, "
+                    "or keep less state"
+                )
 
     def write_sorted(self, manifest: Manifest, span: Span, rows: Any) -> list[BatchRef]:
         """Write rows of a file's schema that ascend by hash: one batch for each bucket that they reach."""

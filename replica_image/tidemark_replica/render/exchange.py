@@ -8,11 +8,14 @@ Spark's shuffle says whose payloads count and when all are there; the payloads t
 in the step's folder, which every task sees: no byte of them goes through the JVM. Streams of different columns may go
 through one exchange, told apart by their slot; they arrive in any order, and where payloads of a slot lie that nobody
 reads yet is remembered.
+
+The files lie there until the step ends. So a payload takes room of the task that writes it and, in the next stage, of
+the one that reads it: `spend` is told of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +39,9 @@ from tidemark_replica.arrangement.updates import (
 )
 
 DDL = "share int, slot int, file string, begin bigint, bytes bigint"
+Spend = Callable[[int, str], None]
 _SAME = (b"time", b"diff")
+_WHAT = "an exchange"
 _SCHEMA = pa.schema(
     [("share", pa.int32()), ("slot", pa.int32()), ("file", pa.string()), ("begin", pa.int64()), ("bytes", pa.int64())]
 )
@@ -45,9 +50,9 @@ _SCHEMA = pa.schema(
 class Dealing:
     """One attempt's end of an exchange, as input `slot` of the next call; its payloads go to a file of `folder`."""
 
-    def __init__(self, folder: Path, attempt: int, slot: int, own: Share) -> None:
+    def __init__(self, folder: Path, attempt: int, slot: int, own: Share, spend: Spend) -> None:
         self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
-        self._slot, self._own = slot, own
+        self._slot, self._own, self._spend = slot, own, spend
 
     def deal(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
         """Rows that say what goes where: to the share of the key's hash, or (without a key) to the task's own.
@@ -67,7 +72,9 @@ class Dealing:
         begin = sink.tell()
         with full_disk_is_told(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
-        return begin, sink.tell() - begin
+        size = sink.tell() - begin
+        self._spend(size, _WHAT)
+        return begin, size
 
     def _told(self, payloads: list[tuple[int, int, int]]) -> Any:
         """A row for each payload."""
@@ -92,16 +99,16 @@ class Dealt:
         self._waiting: dict[int, list[_Payload]] = {}
         self._read: set[int] = set()
 
-    def read(self, slot: int) -> Iterator[Updates]:
+    def read(self, slot: int, spend: Spend = lambda size, what: None) -> Iterator[Updates]:
         """The updates of one slot, once."""
         self._read.add(slot)
         for payload in self._waiting.pop(slot, ()):
-            yield from self._updates(payload)
+            yield from self._updates(payload, spend)
         for batch in self._rows:
             _, slots, *places = (column.to_pylist() for column in batch.columns)
             for to, *place in zip(slots, *places, strict=True):
                 if to == slot:
-                    yield from self._updates(_Payload(*place))
+                    yield from self._updates(_Payload(*place), spend)
                 else:
                     self._wait(to, _Payload(*place))
 
@@ -117,8 +124,9 @@ class Dealt:
             raise ValueError(f"slot {slot} of a stage was left before it had been read to its end")
         self._waiting.setdefault(slot, []).append(payload)
 
-    def _updates(self, payload: _Payload) -> Iterator[Updates]:
+    def _updates(self, payload: _Payload, spend: Spend) -> Iterator[Updates]:
         """Mapped for as long as somebody has them."""
+        spend(payload.bytes, _WHAT)
         with pa.memory_map(str(self._folder / payload.file), "r") as source:
             source.seek(payload.begin)
             rows = source.read_buffer(payload.bytes)

@@ -148,10 +148,13 @@ class Stage:
         return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent, cold_reads)
 
     def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
+        if isinstance(self._slots, Dealt):
+            return self._slots.read(node.slot, self._context.writer.spend)
         return self._slots.read(node.slot)
 
     def _exchange(self, node: p.Exchange) -> Iterator[Any]:
-        dealing = Dealing(self._folder, self._attempt, node.slot, self._context.share)
+        spend = self._context.writer.spend
+        dealing = Dealing(self._folder, self._attempt, node.slot, self._context.share, spend)
         return dealing.deal(self.evaluate(node.input), node.key, self._context.chunk_rows)
 
     def _source(self, node: p.Source) -> Iterator[Updates]:
