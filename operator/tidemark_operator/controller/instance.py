@@ -205,8 +205,8 @@ class Instance:
         return []
 
     def cancel_peek(self, uuid: str) -> None:
-        """No answer is wanted any more, or one was given. CancelPeek to all who were asked, and only then the hold
-        goes. Of an answer that was stashed, only its keeper is left to be told."""
+        """No answer is wanted any more, or one was given. CancelPeek to all who were asked and have not answered, and
+        only then the hold goes. Of an answer that was stashed, only its keeper is left to be told."""
         asked, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
         if asked is None:
             if keeper := self.peeks.let_go(uuid):

@@ -2,7 +2,7 @@
 
 A peek may have a target: then that replica alone is asked, and the peek fails with it.
 
-The order at an answer matters: first CancelPeek to everyone, then the read hold goes. Otherwise a replica could be
+The order at an answer matters: first CancelPeek to all others, then the read hold goes. Otherwise a replica could be
 allowed to compact what another answer, not yet cancelled, still reads.
 
 An answer that was stashed stays at the replica that gave it. That one is told CancelPeek last: when it has been read,
@@ -82,8 +82,8 @@ class PeekBook:
         asked = self._pending.get(response.uuid)
         if asked is None or not isinstance(response.result, PeekRows | PeekStashed | PeekError):
             return None
+        asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
         if isinstance(response.result, PeekStashed):
-            asked.replicas.discard(replica)
             self._kept[response.uuid] = replica
         return PeekAnswer(response.uuid, response.result)
 
