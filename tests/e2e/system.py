@@ -51,9 +51,11 @@ def is_to_be_asked_again(said: str) -> bool:
     return any(why in said for why in _AGAIN)
 
 
-def wait_for(what: str, condition: Callable[[], Any], explain: Callable[[], str] = str) -> Any:
+def wait_for(
+    what: str, condition: Callable[[], Any], explain: Callable[[], str] = str, patience: float = PATIENCE_SECONDS
+) -> Any:
     """The condition's value once it is true; fails with what it was at the end."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     while True:
         began = time.monotonic()
         if found := condition():

@@ -11,12 +11,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.e2e.system import System, wait_for
+from tests.e2e.system import System
+from tests.e2e.system import wait_for as wait_a_little
 
 pytestmark = [
     pytest.mark.e2e,
@@ -29,6 +31,8 @@ pytestmark = [
 HONEST = "SELECT n_regionkey, count(*) AS nations FROM tpch.nation GROUP BY n_regionkey"
 POISON = "SELECT a.l_comment FROM tpch.lineitem a, tpch.lineitem b, tpch.lineitem c WHERE a.l_comment < b.l_comment"
 Record = dict[str, Any]
+wait_for = partial(wait_a_little, patience=1200.0)
+"""A replica that comes back starts Spark first, two of them at a time: minutes, where the machine has other work."""
 
 
 def records(system: System) -> dict[str, Record]:
@@ -53,7 +57,8 @@ def poisonous(system: System, name: str) -> Iterator[set[str]]:
                 pid = system.replica_pids().get(uid)
                 if hydrates(record, name) and record["incarnation"] not in killed and pid is not None:
                     killed.add(record["incarnation"])
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # it has died meanwhile
+                        os.kill(pid, signal.SIGKILL)
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -69,7 +74,7 @@ def test_a_poison_dataflow_is_left_out_and_the_others_go_on(system: System) -> N
     limits = {"resources": {"limits": {"cpu": 2, "memory": "1536Mi"}}}
     system.apply("ComputeReplica", "r2", {"instance": "default", **limits})
     system.dataflow("honest", HONEST)
-    system.wait_hydrated("honest")
+    wait_for("the view", lambda: holds(system, "dataflow", "honest", "Hydrated"), system.log)
     wait_for("both replicas", lambda: all(online(system, r) for r in ("r1", "r2")), system.log)
 
     with poisonous(system, "poison") as killed:
@@ -91,7 +96,7 @@ def test_a_poison_dataflow_is_left_out_and_the_others_go_on(system: System) -> N
     system.kubectl("annotate", "dataflow", "poison", "compute.tidemark.dev/release=now")
     wait_for("another try", lambda: any(hydrates(r, "poison") for r in records(system).values()), system.log)
     system.dataflow("poison", HONEST)
-    system.wait_condition("dataflow", "poison", "Ready")
+    wait_for("it to be well", lambda: holds(system, "dataflow", "poison", "Ready"), system.log)
     wait_for("it to be cleared", lambda: not suspects(system, "poison"), system.log)
     assert len(system.query("SELECT * FROM poison")["rows"]) == 5
 
@@ -106,8 +111,12 @@ def suspects(system: System, name: str) -> list[Record]:
     return list(system.get("dataflow", name)["status"].get("suspects", []))
 
 
+def holds(system: System, kind: str, name: str, condition: str) -> bool:
+    return bool(system.condition(kind, name, condition).get("status") == "True")
+
+
 def online(system: System, replica: str) -> bool:
-    return bool(system.condition("computereplica", replica, "Online").get("status") == "True")
+    return holds(system, "computereplica", replica, "Online")
 
 
 def moves(system: System) -> bool:

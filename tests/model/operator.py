@@ -220,7 +220,7 @@ class Operator:
             0,
             source=source,
             index=f"{name}/i/{number}" if spec.kind == "index" else None,
-            view=shard(f"{name}/v/v{spec.version}", "") if spec.kind == "view" else None,
+            view=shard(_table(state, spec, number), "") if spec.kind == "view" else None,
             imports_index=imports,
         )
         as_of = choose_as_of(self.running, self.registry, state, description, first=True)  # type: ignore[arg-type]
@@ -243,6 +243,13 @@ class Operator:
     @property
     def _book(self) -> ShardBook:
         return self.running.core.shards
+
+
+def _table(state: DataflowState, spec: Spec, number: int) -> str:
+    """That of what serves, if its columns are the same; or one that no other revision was ever given."""
+    same = state.active is not None and state.active.spec_digest.endswith(f", v{spec.version}")
+    kept = view_shards(state.active.revision.description) if state.active is not None and same else []
+    return kept[0].shard_id if kept else f"{state.key.name}/v/v{number}"
 
 
 def _key(name: str) -> Key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.model.edits import EditedWorld
 from tests.model.operator import Spec
 from tests.model.world import REPLICAS, TABLES
+from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.takeover import held_back
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import Status
@@ -99,3 +100,29 @@ def test_a_dependant_that_fails_to_hydrate_keeps_all_from_taking_over() -> None:
     world.revert("d1")
     world.settle()
     assert {name: stored.active for name, stored in world.durable.items()} == before
+
+
+def test_crash_an_edit_that_follows_one_with_other_columns_begins_a_table_of_its_own() -> None:
+    """The first one has begun a table, and does not serve when another edit takes its place; then the operator and all
+    replicas die. What serves in the end never leaves out a time that its table does not have yet."""
+    world = running(Spec("index", TABLES[0]), Spec("view", "d1"))
+    world.edit("d2", False, edit=1, version=2)
+    world.operator.work(world.now)
+    for name in (R1, R2):
+        world.deliver(name, 1_000)
+        world.work(name, 1)
+    begun = world.shards[ShardId("d2/v/v2")]
+    assert begun.upper > 0, "the first edit writes"
+    assert world.durable["d2"].pending is not None
+    world.edit("d2", False, edit=2)
+    world.edit("d1", True, edit=3)
+    for name in (R1, R2):
+        world.kill(name)
+    world.advance(TABLES[0], 100)
+    left = begun.upper
+    world.settle()
+
+    active = world.durable["d2"].active
+    assert active is not None
+    assert [s.shard_id for s in view_shards(active.revision.description)] != ["d2/v/v2"]
+    assert begun.upper == left, "nobody goes on with it"

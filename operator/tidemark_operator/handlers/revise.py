@@ -27,7 +27,7 @@ from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import DataflowRevision, Parent
+from tidemark_operator.planning.revision import DataflowRevision, Parent, Written
 from tidemark_operator.planning.shards import Look, Place, adopted_shard, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
@@ -171,7 +171,7 @@ class Reviser:
                     running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms)
             elif export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
-                shards[export.name] = await view_shard(place, export, before, look)
+                shards[export.name] = await view_shard(place, export, before, look, _pending(state, export.name))
         return shards
 
     async def _unless_finished(
@@ -179,7 +179,13 @@ class Reviser:
     ) -> dict[str, ShardMetadata]:
         place, look = _place(state, running), _look(running)
         written = [export for export in planned.exports if export.name in shards]
-        return {e.name: await unless_finished(place, e, shards[e.name], look) for e in written}
+        pending = {e.name: _pending(state, e.name) for e in written}
+        return {e.name: await unless_finished(place, e, shards[e.name], look, pending[e.name]) for e in written}
+
+
+def _pending(state: DataflowState, export: str) -> Written | None:
+    """Where the revision writes, or will, that is to serve no more."""
+    return state.pending.mark.revision.written(export) if state.pending else None
 
 
 def _place(state: DataflowState, running: RunningInstance) -> Place:

@@ -7,7 +7,9 @@
 
     ... with `adopt`    the newest that is there and has the columns, under the id that it has; else as above
 
-Without `adopt`, an address that some shard has is never taken: what stands there may be anybody's.
+Without `adopt`, an address that some shard has is never taken: what stands there may be anybody's. Nor is that of a
+revision that has been pending until now and never served: a replica that has not heard of its end may begin its table
+yet.
 """
 
 from __future__ import annotations
@@ -143,15 +145,19 @@ async def adopted_shard(place: Place, export: PlannedExport, look: Look) -> tupl
     return found.adopting(place).shard(export.name, found.version, export.columns), there
 
 
-async def view_shard(place: Place, export: PlannedExport, before: Written | None, look: Look) -> ShardMetadata:
-    """Where an export is to be written, given what the revision before it wrote."""
+async def view_shard(
+    place: Place, export: PlannedExport, before: Written | None, look: Look, pending: Written | None = None
+) -> ShardMetadata:
+    """Where an export is to be written, given what the revision that serves writes, and the one that is pending."""
     if before is not None and (before.kind, before.shard.columns) == (export.kind, export.columns):
         return before.shard
-    first = version_of(before.shard) + 1 if before else 1
+    first = 1 + max((version_of(written.shard) for written in (before, pending) if written), default=0)
     return place.shard(export.name, await free_version(place, (export.name,), first, look), export.columns)
 
 
-async def unless_finished(place: Place, export: PlannedExport, shard: ShardMetadata, look: Look) -> ShardMetadata:
+async def unless_finished(
+    place: Place, export: PlannedExport, shard: ShardMetadata, look: Look, pending: Written | None = None
+) -> ShardMetadata:
     """The shard, or where another plan is to write an export whose shard will never take an update again, the next
     version. A task that is finished has nothing more to do, whatever its SQL."""
     if export.kind == "continualTask":
@@ -159,8 +165,8 @@ async def unless_finished(place: Place, export: PlannedExport, shard: ShardMetad
     (found,) = await look([(shard.shard_id, shard.location)])
     if _is_free(found, shard.shard_id) or not found.upper.is_empty:
         return shard
-    version = await free_version(place, (export.name,), version_of(shard) + 1, look)
-    return place.shard(export.name, version, export.columns)
+    first = 1 + max(version_of(shard), version_of(pending.shard) if pending else 0)
+    return place.shard(export.name, await free_version(place, (export.name,), first, look), export.columns)
 
 
 def next_term(*seen: int) -> WriterTerm:
