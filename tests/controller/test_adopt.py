@@ -10,7 +10,7 @@ import pytest
 from tests.protocol.samples import A
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Waiting
-from tidemark_operator.planning.shards import Look, Place, adopted_shard, newest_version
+from tidemark_operator.planning.shards import Look, Place, adopted_shard, newest_source
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.planning import PlannedExport
@@ -79,11 +79,11 @@ def test_terms_are_above_what_the_tables_have_seen() -> None:
 @pytest.mark.parametrize(
     ("tables", "misfit"),
     [
-        ({"r/v1": (), "t/v1": (A,)}, ""),
-        ({"r/v1": (), "t/v1": (A,), "r/v2": (), "t/v2": (A,)}, ""),
-        ({"r/v2": ()}, "there is no t in v2"),
-        ({"r/v1": (), "t/v1": (A,), "t/v2": (A,)}, "there is no r in v2"),
-        ({"r/v1": (), "t/v1": (B,)}, "t in v1 has columns (b string), not (a bigint)"),
+        ({"__remap/v1": (), "t/v1": (A,)}, ""),
+        ({"__remap/v1": (), "t/v1": (A,), "__remap/v2": (), "t/v2": (A,)}, ""),
+        ({"__remap/v1": (), "t/v1": (A,), "t/v2": (A,)}, ""),
+        ({"__remap/v2": ()}, "there is no t in v2"),
+        ({"__remap/v1": (), "t/v1": (B,)}, "t in v1 has columns (b string), not (a bigint)"),
     ],
 )
 def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
@@ -92,9 +92,9 @@ def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
     """What is ingested of one belongs to what is bound for all."""
     there = {at: (columns, Frontier.at(9)) for at, columns in tables.items()}
 
-    found = asyncio.run(newest_version(PLACE, ("r", "t"), looking(there)))
+    found = asyncio.run(newest_source(PLACE, ("t",), looking(there)))
 
-    assert found.misfit({"r": None, "t": (A,)}) == misfit
+    assert found.misfit({"t": (A,)}) == misfit
     assert found.adopting(PLACE).address("t", 9)[0] == "new/t/v9"
     for part in found.shards:
         assert found.adopting(PLACE).address(part, found.version)[0] == f"old/{part}/v{found.version}"
@@ -111,3 +111,9 @@ def test_a_replica_that_does_not_say_whose_a_table_is_adopts_nothing() -> None:
     """An older image: the id must be known, or nothing could be written."""
     with pytest.raises(Waiting, match="its image is too old"):
         asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}, owner=False)))
+
+
+def test_without_bindings_a_source_adopts_nothing() -> None:
+    """Nobody could tell what its tables have."""
+    found = asyncio.run(newest_source(PLACE, ("t",), looking({"t/v1": ((A,), Frontier.at(9))})))
+    assert (found.version, found.shards) == (0, {})

@@ -25,7 +25,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.revisions import Owner, revision_name
-from tidemark_operator.planning.shards import REMAP, Found, Place, free_version, newest_version
+from tidemark_operator.planning.shards import REMAP, Found, Place, free_version, newest_source
 from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
@@ -165,15 +165,16 @@ class DataSourceReconciler:
         async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
             return (await running.describe(shards)).shards
 
+        version = 0
         if source.adopt:
-            found = await newest_version(place, parts, look)
-            misfit = found.misfit({REMAP: None, **{table.name: table.columns for table in tables}})
-            if found.version and misfit:
+            found = await newest_source(place, parts[1:], look)
+            misfit = found.misfit({table.name: table.columns for table in tables}) if found.version else ""
+            if misfit:
                 state.failure = IngestionFailure("CannotAdopt", cannot_adopt(place, misfit))
                 return False
-            place, version = found.adopting(place), max(found.version, 1)
+            place, version = found.adopting(place), found.version
             self._adopt(state, place, found)
-        else:
+        if not version:
             version = await free_version(place, parts, 1, look)
         pinned = pin(source, place, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)

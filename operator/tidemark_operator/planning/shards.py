@@ -78,13 +78,13 @@ class Found:
     version: int
     shards: Mapping[str, DescribedShard]
 
-    def misfit(self, wanted: Mapping[str, tuple[Column, ...] | None]) -> str:
-        """What is missing, or has other columns than these (None: any); empty: all of them fit."""
+    def misfit(self, wanted: Mapping[str, tuple[Column, ...]]) -> str:
+        """What is missing, or has other columns than these; empty: all of them fit."""
         for part, columns in wanted.items():
             shard = self.shards.get(part)
             if shard is None:
                 return f"there is no {part} in v{self.version}"
-            if columns is not None and _named(shard.columns) != _named(columns):
+            if _named(shard.columns) != _named(columns):
                 return f"{part} in v{self.version} has columns {_shown(shard.columns)}, not {_shown(columns)}"
         return ""
 
@@ -94,23 +94,37 @@ class Found:
         return replace(place, adopted=ids)
 
 
-async def newest_version(place: Place, parts: Sequence[str], look: Look) -> Found:
-    """Looked for until as many versions in a row are free as are looked at together."""
+async def newest_version(place: Place, part: str, look: Look) -> Found:
+    """Of one part; looked for until the last of those that are looked at together is free."""
     first, newest = 1, Found(0, {})
     while True:
         versions = range(first, first + PROBED_AT_ONCE)
-        there = await look([place.address(part, version) for version in versions for part in parts])
-        found = {shard.id: shard for shard in there}
-        for version in versions:
-            shards = {}
-            for part in parts:
-                id, _ = place.address(part, version)
-                if not _is_free(found.get(id), id):
-                    shards[part] = found[id]
-            newest = Found(version, shards) if shards else newest
-        if newest.version < first:
+        found = await _there(place, [(part, version) for version in versions], look)
+        there = [version for version in versions if (part, version) in found]
+        if there:
+            newest = Found(there[-1], {part: found[part, there[-1]]})
+        if newest.version < versions[-1]:
             return newest
         first += PROBED_AT_ONCE
+
+
+async def newest_source(place: Place, tables: Sequence[str], look: Look) -> Found:
+    """The newest version that has bindings, and which of the tables are there with them."""
+    bindings = await newest_version(place, REMAP, look)
+    wanted = [(table, bindings.version) for table in tables] if bindings.version else []
+    found = await _there(place, wanted, look)
+    return Found(bindings.version, {**bindings.shards, **{table: shard for (table, _), shard in found.items()}})
+
+
+async def _there(
+    place: Place, wanted: Sequence[tuple[str, int]], look: Look
+) -> Mapping[tuple[str, int], DescribedShard]:
+    """Those of these parts and versions that exist."""
+    if not wanted:
+        return {}
+    addresses = {one: place.address(*one) for one in wanted}
+    found = {shard.id: shard for shard in await look(list(addresses.values()))}
+    return {one: found[id] for one, (id, _) in addresses.items() if not _is_free(found.get(id), id)}
 
 
 def _owner(shard: DescribedShard) -> ShardId:
@@ -138,7 +152,7 @@ def _is_free(shard: DescribedShard | None, id: ShardId) -> bool:
 async def adopted_shard(place: Place, export: PlannedExport, look: Look) -> tuple[ShardMetadata, DescribedShard | None]:
     """Where an export is to be written that goes on with the table of an earlier Dataflow; and that table, if there is
     one whose columns are the export's. One that is finished, or has others, is left as it is."""
-    found = await newest_version(place, (export.name,), look)
+    found = await newest_version(place, export.name, look)
     there = found.shards.get(export.name)
     if there is None or there.upper.is_empty or found.misfit({export.name: export.columns}):
         return place.shard(export.name, found.version + 1, export.columns), None
