@@ -1,0 +1,131 @@
+"""A DataSource with `adopt`, on tables that another has left: real tables, a replica's own look at them, no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tests.handlers.worlds import Somewhere
+from tests.resources.manifests import body
+from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
+from tidemark_operator.handlers.statuses import status_of
+from tidemark_operator.kube.cache import key_of
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_persist import create_or_open, open_shard
+from tidemark_protocol import codec
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.responses import Description
+from tidemark_protocol.storage import SourceTable
+from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.shards import ShardHandles, told
+
+SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}
+TABLE = SourceTable("t", (Column("a", BIGINT),))
+TERM = 7
+
+
+class Kept:
+    """What is stored of a source."""
+
+    def __init__(self) -> None:
+        self.pinned: Any = None
+        self.ingester: Any = None
+
+    async def load(self, *_: object) -> Any:
+        return self.pinned
+
+    async def store(self, first: object, second: Any, third: Any) -> None:
+        """A revision of the tables, or the ingester in the status."""
+        if isinstance(second, dict):
+            self.ingester = second["ingester"]
+        else:
+            self.pinned = third
+
+
+def leave(folder: Path, part: str, version: int, column: str = "a") -> None:
+    """A table as an earlier source left it, written under a term."""
+    schema = pa.schema([(column, pa.int64())])
+    shard = create_or_open(str(folder / "ns" / "s" / part / f"v{version}"), schema, shard_id=f"old/{part}/v{version}")
+    shard.fence(TERM)
+
+
+def reconciled(folder: Path, **spec: Any) -> tuple[Kept, dict[str, str]]:
+    """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
+
+    async def scenario() -> tuple[Kept, dict[str, str]]:
+        somewhere, kept, handles = Somewhere(), Kept(), ShardHandles()
+        somewhere.put({"storage": {"location": str(folder)}}, {"instance": "default"})
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        running.replicas[ReplicaId("r1")].online = True
+
+        async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
+            return compute_pb2.InspectSourceResponse(tables=[codec.encode(TABLE)])
+
+        async def describe(shards: Iterable[tuple[ShardId, str]]) -> Description:
+            seen = [(handles.look(id, location), location) for id, location in shards]
+            described = [told(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
+            return Description("incarnation", None, 0, (), (), tuple(described))
+
+        running.inspect, running.describe = inspect, describe  # type: ignore[method-assign]
+        written = body("DataSource", {**SPEC, **spec}, "s", uid="new")
+        key = key_of(DATA_SOURCES, written)
+        somewhere.cache.put(key, written)
+        somewhere.world.revisions = cast(Any, kept)
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), cast(Any, None))
+        await reconciler.reconcile(key, written)
+        assert (running.core.ingestion(GlobalId("new")) is not None) == (kept.pinned is not None)
+        status = status_of(somewhere.world, key, written, 0)
+        await somewhere.fleet.close()
+        assert status is not None
+        return kept, {condition["type"]: condition["reason"] for condition in status["conditions"]}
+
+    return asyncio.run(scenario())
+
+
+def test_its_ingester_writes_to_the_very_tables_under_a_higher_term(tmp_path: Path) -> None:
+    """The newest that have bindings; who wrote to them before is shut out."""
+    for part in ("__remap", "t"):
+        leave(tmp_path, part, 1)
+        leave(tmp_path, part, 2)
+
+    kept, _ = reconciled(tmp_path, adopt=True)
+
+    (table,) = kept.pinned.tables
+    assert (kept.pinned.remap_id, kept.pinned.remap_location) == ("old/__remap/v2", f"{tmp_path}/ns/s/__remap/v2")
+    assert (table.shard.shard_id, table.shard.location) == ("old/t/v2", f"{tmp_path}/ns/s/t/v2")
+    assert kept.ingester == {"replica": "r1", "writerTerm": TERM + 1}
+    create_or_open(table.shard.location, pa.schema([("a", pa.int64())]), shard_id=table.shard.shard_id).fence(TERM + 1)
+    assert open_shard(table.shard.location).refresh().term == TERM + 1
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_without_tables_or_without_adopt_it_begins_with_its_own(tmp_path: Path, adopt: bool) -> None:
+    """Beside what is there."""
+    if not adopt:
+        leave(tmp_path, "__remap", 1)
+        leave(tmp_path, "t", 1)
+
+    kept, _ = reconciled(tmp_path, adopt=adopt)
+
+    (table,) = kept.pinned.tables
+    version = 1 if adopt else 2
+    assert (table.shard.shard_id, table.shard.location) == (f"new/t/v{version}", f"{tmp_path}/ns/s/t/v{version}")
+    assert kept.ingester["writerTerm"] == 1
+
+
+def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
+    """Nothing is stored, and nothing is ingested."""
+    leave(tmp_path, "__remap", 1)
+    leave(tmp_path, "t", 1, column="b")
+
+    kept, said = reconciled(tmp_path, adopt=True)
+
+    assert kept.pinned is None
+    assert said["Ingesting"] == "CannotAdopt"
