@@ -73,7 +73,8 @@ def reconciled(folder: Path, **spec: Any) -> tuple[Kept, dict[str, str]]:
             described = [told(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
             return Description("incarnation", None, 0, (), (), tuple(described))
 
-        running.inspect, running.describe = inspect, describe  # type: ignore[method-assign]
+        answers = cast(Any, running)
+        answers.inspect, answers.describe = inspect, describe
         written = body("DataSource", {**SPEC, **spec}, "s", uid="new")
         key = key_of(DATA_SOURCES, written)
         somewhere.cache.put(key, written)
