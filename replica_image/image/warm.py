@@ -4,6 +4,7 @@ A JVM that maps the archive finds them parsed and verified. More classes than a 
 one that is missing costs a moment at a start: this is no list that must be right.
 """
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ def run_jobs(spark: SparkSession, folder: Path) -> None:
 
 
 def main(archive: str) -> None:
+    # while an image is built its own name leads nowhere, and Spark asks for the address of it
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     options = f"-XX:ArchiveClassesAtExit={archive} -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = (
