@@ -30,7 +30,8 @@
   verbs: [create, patch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list]
+  # watch: executors that failed, which are soon gone
+  verbs: [list, watch]
 - apiGroups: [""]
   # certificates of replicas, which have names of their own; and what Spark authenticates by, which is only made
   resources: [secrets]

@@ -101,9 +101,14 @@ def _remedy(reason: str) -> str:
 
 
 def _executors(workers: Workers) -> ExecutorFacts:
-    trouble = workers.trouble
+    """What keeps one from running; where nothing is known to, what ended the last one."""
+    trouble, lost = workers.trouble or workers.lost, workers.lost
     return ExecutorFacts(
-        workers.wanted, workers.running, trouble.reason if trouble else "", trouble.message if trouble else ""
+        workers.wanted,
+        workers.running,
+        trouble.reason if trouble else "",
+        trouble.message if trouble else "",
+        f"{lost.message} ({lost.reason})" if lost else "",
     )
 
 

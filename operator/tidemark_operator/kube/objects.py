@@ -7,6 +7,7 @@ The client's call for objects of any kind knows of groups alone, and the core ha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -50,6 +51,24 @@ class Objects:
         asked = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": token or ""}
         return await self._ask("GET", _folder(resource, namespace), [each for each in asked.items() if each[1]])
 
+    async def changes(
+        self, resource: Resource, namespace: str, labels: str, fields: str, since: str, seconds: int
+    ) -> tuple[Sequence[Body], str]:
+        """Objects that come to be as asked within so many seconds, also such as are gone by then, and where to go on.
+        With `since` empty: those that are now."""
+        query = [("labelSelector", labels), ("fieldSelector", fields)]
+        if not since:
+            page = await self._ask("GET", _folder(resource, namespace), query)
+            return page.get("items") or [], page["metadata"]["resourceVersion"]
+        query += [("watch", "true"), ("resourceVersion", since), ("timeoutSeconds", str(seconds))]
+        query.append(("allowWatchBookmarks", "true"))
+        events = await self._events(_folder(resource, namespace), query)
+        for event in events:
+            if event["type"] == "ERROR":  # of an object of another kind: what went wrong
+                raise ApiError(int(event["object"].get("code") or 0), str(event["object"].get("message")))
+            since = event["object"]["metadata"]["resourceVersion"]
+        return [event["object"] for event in events if event["type"] in ("ADDED", "MODIFIED")], since
+
     async def delete(self, resource: Resource, body: Body) -> None:
         """Of this very object, and before it is gone all that it owns; one that is gone already is fine."""
         metadata = body["metadata"]
@@ -71,9 +90,26 @@ class Objects:
         )
         return answer
 
+    async def _events(self, path: str, query: Query) -> Sequence[Body]:
+        """Of a watch, once the API server has ended it: one a line."""
+        asked = {"method": "GET", "path": path, "query": query, "body": None}
+        said: bytes = await called(_request, api=self._kube.api, **asked, form="bytes")
+        try:
+            return [json.loads(line) for line in said.splitlines()]
+        except ValueError:
+            raise ApiError(0, "the API server's watch ended within an event") from None
+
 
 async def _request(
-    *, api: Any, method: str, path: str, query: Query, body: Any, kind: str, _request_timeout: float
+    *,
+    api: Any,
+    method: str,
+    path: str,
+    query: Query,
+    body: Any,
+    kind: str = "application/json",
+    form: str = "object",
+    _request_timeout: float,
 ) -> Any:
     headers = {"Accept": "application/json", "Content-Type": kind}
     made = await api.param_serialize(
@@ -81,7 +117,7 @@ async def _request(
     )
     answer = await api.call_api(*made, _request_timeout=_request_timeout)
     await answer.read()
-    types = {"200": "object", "201": "object", "202": "object"}
+    types = dict.fromkeys(("200", "201", "202"), form)
     return api.response_deserialize(response_data=answer, response_types_map=types).data
 
 

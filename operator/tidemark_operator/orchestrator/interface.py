@@ -124,11 +124,12 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executors of a replica."""
+    """The executors of a replica. `trouble`: what keeps one from running; `lost`: how one ended lately."""
 
     wanted: int
     running: int
     trouble: Trouble | None = None
+    lost: Trouble | None = None
 
 
 @dataclass(frozen=True)

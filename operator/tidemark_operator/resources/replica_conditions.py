@@ -43,12 +43,13 @@ Process = Starting | Answering | Down
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """`reason`, `message`: what is wrong with one that does not run, if anything is."""
+    """`reason`, `message`: what is wrong with one that does not run, if anything is; `lost`: how one ended lately."""
 
     wanted: int
     running: int
     reason: str = ""
     message: str = ""
+    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
 def _executors(facts: ExecutorFacts, online: Verdict) -> Verdict:
     count = f"{facts.running} of {facts.wanted} executors run"
     if facts.running >= facts.wanted:
-        return yes(EXECUTORS_READY, "ExecutorsRunning", count)
+        return yes(EXECUTORS_READY, "ExecutorsRunning", f"{count}; lately {facts.lost}" if facts.lost else count)
     if not online.holds:
         return because(EXECUTORS_READY, online)
     if facts.reason:

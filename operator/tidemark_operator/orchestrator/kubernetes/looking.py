@@ -16,6 +16,7 @@ from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing
 from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, found_in
+from tidemark_operator.orchestrator.kubernetes.losses import Losses
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
 
@@ -25,9 +26,9 @@ OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 
 
 class Looking:
-    def __init__(self, objects: Objects, concerns: Callable[[Found], bool]) -> None:
+    def __init__(self, objects: Objects, losses: Losses, concerns: Callable[[Found], bool]) -> None:
         """What does not `concern` us is as good as not there."""
-        self._objects, self._concerns = objects, concerns
+        self._objects, self._losses, self._concerns = objects, losses, concerns
         self.found: list[Found] = []
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
@@ -51,11 +52,14 @@ class Looking:
     def observe(self, key: str, shape: str, name: str, namespace: str, executors: int | None) -> Observation:
         """`executors`: how many there should be; None where nobody knows."""
         at = (key, shape)
-        workers = observing.observe_executors(executors, self._executors.get(at, [])) if executors else None
+        driver, workers = self._drivers.get(at), None
+        if executors:
+            lost = self._losses.last(driver["metadata"]["uid"]) if driver else None
+            workers = observing.observe_executors(executors, self._executors.get(at, []), lost)
         return observing.observe(
             address(name, namespace),
             shape,
-            self._drivers.get(at),
+            driver,
             self._refusals.get(at),
             workers,
             self._exits.get(at),

@@ -56,12 +56,12 @@ def observe(
     )
 
 
-def observe_executors(wanted: int, pods: Sequence[Body]) -> Workers:
-    """Of the executors' pods that are there now."""
+def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = None) -> Workers:
+    """Of the executors' pods that are there now; `lost`: what ended the last one that failed."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     running = sum(_pod_phase(pod) == "Running" for pod in alive)
-    troubles = (_ended(pod) or trouble_of(pod) for pod in alive)
-    return Workers(wanted, running, next((t for t in troubles if t), None))
+    troubles = (ended(pod) or trouble_of(pod) for pod in alive)
+    return Workers(wanted, running, next((t for t in troubles if t), None), lost)
 
 
 def trouble_of(pod: Body) -> Trouble | None:
@@ -157,7 +157,7 @@ def _exit(ended: dict[str, Any]) -> Exit:
     return Exit(code, milliseconds(ended.get("finishedAt")) or 0, said)
 
 
-def _ended(pod: Body) -> Trouble | None:
+def ended(pod: Body) -> Trouble | None:
     """An executor that ended by a failure, while its pod is still there to say so."""
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}

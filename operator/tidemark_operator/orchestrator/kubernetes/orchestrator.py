@@ -24,6 +24,7 @@ from tidemark_operator.orchestrator.kubernetes import observing, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
 from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, decide, server
 from tidemark_operator.orchestrator.kubernetes.looking import OURS, Looking
+from tidemark_operator.orchestrator.kubernetes.losses import Losses
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
@@ -42,7 +43,8 @@ class KubernetesOrchestrator:
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds, of any beginning."""
         self._kube, self._objects, self._settings = kube, Objects(kube), settings
-        self._looking, self._clock = Looking(self._objects, self._concerns), clock
+        self._losses, self._clock = Losses(self._objects, clock), clock
+        self._looking = Looking(self._objects, self._losses, self._concerns)
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
         self._asked = asyncio.Event()
@@ -113,6 +115,12 @@ class KubernetesOrchestrator:
         return next((b.trouble for b in before if b.trouble and b.trouble.reason == observing.NODE_LOST), None)
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for namespace in self._kube.namespaces or ("",):
+                tasks.create_task(self._losses.watch(namespace))
+            await self._keep()
+
+    async def _keep(self) -> None:
         failures = 0
         while True:
             self._asked.clear()
