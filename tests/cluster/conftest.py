@@ -77,7 +77,10 @@ def images(progress: Progress) -> dict[str, Image]:
 
 @pytest.fixture(scope="session")
 def bare_node(node_binaries: NodeBinaries) -> Iterator[OneNode]:
-    """A node without our images, which all tests share."""
+    """A node without our images, which all tests share; one that runs already, where TIDEMARK_TEST_NODE says which."""
+    if given := os.environ.get("TIDEMARK_TEST_NODE"):
+        yield OneNode(Path(given))
+        return
     with (
         tempfile.TemporaryDirectory(prefix="tidemark-node-", ignore_cleanup_errors=True) as folder,
         OneNode.started(Path(folder) / "state", node_binaries) as node,

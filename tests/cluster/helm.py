@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,11 +37,16 @@ class Helm:
         return answer.stdout
 
     def install(self, namespace: str, *settings: str) -> str:
-        """Install the chart of this checkout, and wait until all its pods are ready."""
-        options = [f"--set={setting}" for setting in settings]
-        return self.run(
-            "install", "tidemark", str(CHART), "-n", namespace, "--wait", f"--timeout={WAIT_SECONDS}s", *options
-        )
+        """Install the chart of this checkout, and wait until all its pods are ready. The definitions of an earlier
+        release, in another namespace, become this one's."""
+        return self._release("install", namespace, settings, "--take-ownership")
+
+    def upgrade(self, namespace: str, *settings: str) -> str:
+        return self._release("upgrade", namespace, settings)
+
+    def _release(self, command: str, namespace: str, settings: Sequence[str], *options: str) -> str:
+        options = (*options, "--wait", f"--timeout={WAIT_SECONDS}s", *(f"--set={setting}" for setting in settings))
+        return self.run(command, "tidemark", str(CHART), "-n", namespace, *options)
 
     def uninstall(self, namespace: str) -> None:
         self.run("uninstall", "tidemark", "-n", namespace, "--wait")

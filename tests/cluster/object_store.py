@@ -48,6 +48,7 @@ def install(node: OneNode, program: Path, make_folder: str, packed: Path) -> Obj
     node.load(packed)
     store = ObjectStore()
     node.kubectl("apply", "--filename=-", stdin=pods.restricted_namespace(NAMESPACE))
+    node.kubectl("delete", "-n", NAMESPACE, "pod/s3", "--ignore-not-found")  # an earlier run's, on a node that stays
     pods.apply(node, NAMESPACE, _service(), _pod(store, make_folder))
     node.kubectl("wait", "-n", NAMESPACE, "pod/s3", "--for=condition=Ready", "--timeout=110s")
     return store

@@ -7,6 +7,7 @@
 A node is for tests and for trying things out: it begins empty, and nothing of it outlives `down`.
 """
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,6 +118,10 @@ class OneNode:
         """Give the node an image, as an archive of docker or OCI."""
         self._ctr(["images", "import", "-"], image)
 
+    def tag(self, image: str, name: str) -> None:
+        """Give an image that the node has another name besides; both are whole: docker.io/NAME:TAG."""
+        self._ctr(["images", "tag", "--force", image, name], Path(os.devnull))
+
     def _ctr(self, arguments: Sequence[str], stdin: Path) -> None:
         command = self.enter(needs.find("ctr"), f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", *arguments)
         with stdin.open("rb") as content:
@@ -124,9 +129,8 @@ class OneNode:
                 command, stdin=content, capture_output=True, text=True, timeout=IMPORT_SECONDS, check=False
             )
         if answer.returncode != 0:
-            raise ImageFailed(
-                f"the node did not take the image {stdin}: {answer.stderr.strip() or answer.stdout.strip()}"
-            )
+            said = answer.stderr.strip() or answer.stdout.strip()
+            raise ImageFailed(f"the node did not take an image ({' '.join(arguments)} < {stdin}): {said}")
 
     def serves(self, addresses: Addresses) -> bool:
         """Whether the API server answers the administrator."""

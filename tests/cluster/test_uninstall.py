@@ -1,0 +1,65 @@
+"""A release that was used is uninstalled, and the cluster is as it was before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import pods
+from tests.cluster.helm import Helm
+from tests.cluster.object_store import ObjectStore
+from tests.cluster.waiting import wait_for
+from tests.cluster.whole.system import CREDENTIALS, SMALL, System
+from tidemark_devcluster.node.cluster import OneNode
+
+# Kubernetes' own, which come and go by themselves
+PASSING = ("events", "leases.coordination.k8s.io", "endpoints")
+IN_EVERY_NAMESPACE = {"configmaps/kube-root-ca.crt", "serviceaccounts/default"}
+DEFINITIONS = "computeinstances,computereplicas,datasources,dataflows"
+
+
+@pytest.fixture
+def used(node: OneNode, helm: Helm, object_store: ObjectStore, namespace: str) -> Iterator[System]:
+    """A release, and a namespace in which a view of examples/ is up to date."""
+    team = f"{namespace}-team"
+    made = System(node, helm, object_store, namespace, team)
+    node.kubectl("apply", "--filename=-", stdin=pods.restricted_namespace(team))
+    pods.apply(node, team, object_store.secret(CREDENTIALS))
+    helm.install(namespace)
+    storage = {"location": object_store.location(team), "secretName": CREDENTIALS}
+    made.apply("ComputeInstance", "default", {"storage": storage})
+    made.apply("ComputeReplica", "r1", {"instance": "default", "resources": SMALL})
+    made.example("20-tpch.yaml")
+    made.example("40-revenue.yaml")
+    made.wait_condition("dataflow", "revenue", "Ready")
+    yield made
+    node.kubectl("delete", "namespace", team, "--wait=false")
+
+
+def test_uninstalling_leaves_no_object_behind(used: System) -> None:
+    """In the order of docs/guides/install.md: what users made, the release, the definitions."""
+    node, kept = used.node, {f"secrets/{CREDENTIALS}"} | IN_EVERY_NAMESPACE
+    for kind in DEFINITIONS.split(","):
+        used.kubectl("delete", kind, "--all", "--timeout=110s")
+    wait_for("all of the team to go", lambda: objects(node, used.team) == kept, lambda: str(objects(node, used.team)))
+    used.helm.uninstall(used.home)
+
+    def left() -> set[str]:
+        return objects(node, used.home) - IN_EVERY_NAMESPACE
+
+    wait_for("all of the release to go", lambda: not left(), lambda: str(left()))
+    names = [f"{kind}.compute.tidemark.dev" for kind in DEFINITIONS.split(",")]
+    node.kubectl("delete", "customresourcedefinitions", *names)
+    assert not [name for name in objects(node) if "tidemark" in name.partition("/")[2]]
+
+
+def objects(node: OneNode, namespace: str = "") -> set[str]:
+    """All objects of all kinds in a namespace, or of those that are in none, as kind/name."""
+    of = f"--namespaced={'true' if namespace else 'false'}"
+    kinds = node.kubectl("api-resources", of, "--verbs=list", "--output=name").split()
+    asked = ",".join(kind for kind in kinds if kind not in PASSING and not kind.startswith("pods.metrics"))
+    where = ("-n", namespace) if namespace else ()
+    items = json.loads(node.kubectl("get", asked, *where, "--output=json"))["items"]
+    return {f"{item['kind'].lower()}s/{item['metadata']['name']}" for item in items}
