@@ -22,8 +22,9 @@ ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_
 FROM python AS build
 WORKDIR /src
 RUN python -m venv /build
-COPY pyproject.toml README.md LICENSE constraints.txt ./
-COPY replica_image/image replica_image/image
+# no more than says what to install: whatever else changes, that need not be done again
+COPY pyproject.toml constraints.txt ./
+COPY replica_image/image/requirements.py replica_image/image/requirements.py
 
 # --- a Java runtime with the modules that Spark uses ---
 FROM python AS java
@@ -51,12 +52,14 @@ RUN python -m venv --without-pip /opt/tidemark \
  && /build/bin/pip --python /opt/tidemark/bin/python install --constraint constraints.txt --requirement /requirements.txt \
  && echo /opt/code >"$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tidemark.pth"
 COPY --from=java /opt/java /opt/java
+COPY replica_image/image replica_image/image
 RUN cp -r replica_image/image /opt/tidemark/image \
  && python /opt/tidemark/image/prepare.py \
     "$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" /opt/tidemark/spark
 
 # --- our own code, once for both ---
 FROM build AS code
+COPY README.md LICENSE ./
 COPY protocol protocol
 COPY persist persist
 COPY planner planner
