@@ -66,8 +66,9 @@ def _pod(store: ObjectStore, make_folder: str) -> dict[str, Any]:
         IMAGE,
         ["--port", f":{PORT}", "--health", "/health", "posix", "/tmp"],
         env=[{"name": name, "value": value} for name, value in keys.items()],
-        readinessProbe={"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 1},
+        readinessProbe={"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 1, "timeoutSeconds": 10},
     )
     first = pods.pod("bucket", make_folder, [], command=["mkdir", f"/tmp/{BUCKET}"])
-    made["spec"]["initContainers"] = first["spec"]["containers"]
+    (making,) = first["spec"]["containers"]
+    made["spec"]["initContainers"] = [{**making, "name": "bucket"}]
     return made

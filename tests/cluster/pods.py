@@ -53,6 +53,8 @@ def pod(name: str, image: str, arguments: Sequence[str], **container: Any) -> di
                     "imagePullPolicy": "Never",
                     "args": list(arguments),
                     "securityContext": SECURITY,
+                    # whoever asks for no processor has none on a busy machine
+                    "resources": {"requests": {"cpu": "100m"}},
                     "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
                     **container,
                 }
