@@ -52,7 +52,7 @@ test-slow: java venv control-plane ## the long tests
 	$(PYTEST) -m slow --durations=15
 
 .PHONY: test-cluster
-test-cluster: venv ## images on a real one-node cluster (root, Debian packages; about half an hour the first time)
+test-cluster: venv ## the chart, replicas as pods and the images on a real one-node cluster (root, Debian packages)
 	@$(BIN)/tidemark-devcluster node check
 	$(PYTEST) tests/cluster --durations=15 -p no:cacheprovider
 
