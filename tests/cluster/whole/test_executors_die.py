@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import threading
 
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.harm import HOG, JVM, Incarnations, kill_in
@@ -30,34 +29,26 @@ def test_crash_executors_are_replaced_however_many_are_lost(ready: System) -> No
 
 
 def test_crash_an_executor_out_of_memory_is_told_with_the_remedy(ready: System) -> None:
-    """Until another takes its place, the condition says which field to raise."""
+    """Also when another has taken its place, the condition says which field to raise."""
     before = Incarnations.of(ready)
     victim = min(ready.running_executors())
-    seen: set[str] = set()
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.1):
-            found = ready.condition("computereplica", "r1", "ExecutorsReady")
-            if found.get("status") == "False":
-                seen.add(f"{found['reason']}: {found['message']}")
-
     program = [str(ready.node.layout.kubectl), f"--kubeconfig={ready.node.layout.kubeconfig}"]
     hog = [*program, "exec", "-n", ready.team, victim, "--", "python", "-c", HOG]
-    looking = threading.Thread(target=look)
-    looking.start()
     hogs: list[subprocess.Popen[bytes]] = []
     try:
         while victim in ready.running_executors():
             hogs.append(subprocess.Popen(hog, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
             hogs[-1].stdout.readline()  # type: ignore[union-attr]
             assert len(hogs) < 64, "no limit was met"
-        wait_for("both executors", lambda: len(ready.running_executors()) == EXECUTORS, ready.explain)
     finally:
-        over.set()
-        looking.join()
         for each in hogs:
             each.kill()
             each.wait()
-    assert any("OOMKilled" in said and "spec.executors.resources" in said for said in seen), seen
+
+    def told() -> bool:
+        message = str(ready.condition("computereplica", "r1", "ExecutorsReady").get("message"))
+        return "OOMKilled" in message and "spec.executors.resources" in message
+
+    wait_for("the remedy", told, ready.explain)
+    wait_for("both executors", lambda: len(ready.running_executors()) == EXECUTORS, ready.explain)
     assert Incarnations.of(ready).drivers == before.drivers
