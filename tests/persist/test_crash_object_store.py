@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.e2e.faults import Toxiproxy, toxiproxy
+from tests.e2e.faults import Proxy, Toxiproxy, toxiproxy
 from tests.persist.middleman import Middleman, middleman
 from tests.persist.model import COLUMNS, batch, contents
 from tests.s3_server import S3Server
@@ -118,7 +118,7 @@ def test_crash_of_the_network_is_indeterminate_and_a_retry_finishes_it(
     s3: S3Server, network: Toxiproxy, location: str
 ) -> None:
     """Whatever was on its way: the caller learns that nobody knows, and the same call later ends in one commit."""
-    way = network.proxy(f"cut-{next(NAMES)}", s3.port)
+    way = Proxy(network, f"cut-{next(NAMES)}", s3.port)
     shard = open_by(s3, int(way.address.rpartition(":")[2]), location)
     staged = shard._log.table  # the commit itself meets the cut: what comes before it has passed
 
@@ -147,7 +147,7 @@ def test_crash_of_a_network_that_swallows_everything_is_given_up(
 ) -> None:
     """No end, no reset: the request is given up in bounded time, and all is well once it passes again."""
     create_or_open(location, COLUMNS, shard_id="s", storage_options=s3.environ)
-    way = network.proxy(f"hole-{next(NAMES)}", s3.port)
+    way = Proxy(network, f"hole-{next(NAMES)}", s3.port)
     shard = open_by(s3, int(way.address.rpartition(":")[2]), location, **IMPATIENT)
     way.swallow()
     with pytest.raises(StorageError):

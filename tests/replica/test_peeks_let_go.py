@@ -7,6 +7,7 @@ that changes the store already would wait for itself, for ever.
 from __future__ import annotations
 
 import gc
+import logging
 import queue
 import time
 import weakref
@@ -36,7 +37,9 @@ HISTORY = random_history({"t": T}, 8, times=4, changes=6)
 
 
 @pytest.fixture(autouse=True)
-def no_collector() -> Iterator[None]:
+def no_collector(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nor a log that keeps what it is told of a failure: at DEBUG that is where it happened, frames and all."""
+    caplog.set_level(logging.INFO, "tidemark_replica.jobs")
     gc.collect()
     gc.disable()
     yield
