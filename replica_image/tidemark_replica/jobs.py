@@ -99,7 +99,7 @@ class Jobs:
             outcome = Failed(JobCancelled(job.name)) if job.cancelled else Done(work())
         except Exception as error:
             LOG.debug("job %s failed", job.name, exc_info=True)
-            # its frames hold what the work read, and this one the error: a circle, which only the collector would end,
+            # frames hold what the work read, and this very one the error: a circle, which only the collector would end,
             # on any thread and at any moment
             outcome = Failed(error.with_traceback(None))
         self._mailbox.call(lambda: done(outcome), urges=self._urges)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
@@ -55,7 +56,7 @@ class OwnPods:
                 f"executors of an earlier process cannot be deleted: {error.code} {error.reason}; the driver's service "
                 "account needs the verb deletecollection on pods"
             ) from None
-        except (URLError, OSError, ValueError) as error:
+        except (URLError, HTTPException, OSError, ValueError) as error:
             raise ExecutorsLeft(f"executors of an earlier process cannot be deleted: {error}") from None
         if deleted:
             LOG.info("deleted %d pods of executors that an earlier process left", len(deleted))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +22,7 @@ from tidemark_replica.spark_settings import SETTINGS
 LOG = logging.getLogger(__name__)
 
 # for start-up too: code is compiled once, and not twice
+END_SECONDS = 10.0
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -88,4 +90,7 @@ class SparkHolder:
         gateway.shutdown()
         if gateway.proc is not None:
             gateway.proc.stdin.close()
-            gateway.proc.wait(timeout=10)
+            try:
+                gateway.proc.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                gateway.proc.kill()  # what it leaves goes with scratch

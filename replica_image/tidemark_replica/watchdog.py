@@ -1,10 +1,11 @@
-"""The command loop comes round, or the process ends: nothing on it waits for anything, so one that stays away is stuck.
+"""The command loop comes round, or the process ends: it waits for no lock or client for long, and for a disk sometimes.
 
     loop       round  round  round ────(stuck)────────────────
     watchdog   look   look   look   look   look  ...  LOOKS of them without a round ──► every thread's stack, exit 12
 
-It counts its own looks, and not the clock: who was stopped or starved for a while was not stuck. A replica that does
-not answer would stay that way for ever; one that ends is started again, and its log says where it was.
+It counts its own looks, and not the clock: who was stopped or starved for a while was not stuck. Ten minutes of them
+outlast a disk or a file server that comes back. A replica that does not answer would stay that way for ever; one that
+ends is started again, and its log says where it was.
 """
 
 from __future__ import annotations
@@ -14,19 +15,27 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 EXIT_STUCK = 12
-LOOKS = 120
+LOOKS = 600
 PAUSE_SECONDS = 1.0
+WORDS_SECONDS = 30.0
 
 
 def end_the_process() -> None:
-    """Past anything that could wait for what is stuck; the JVM and the step workers notice."""
+    """Past anything that could wait for what is stuck, be it the log itself; the JVM and the step workers notice."""
+    threading.Thread(target=_end_soon, name="watchdog's end", daemon=True).start()
     LOG.critical("the command loop has not come round for %d looks: this is where all threads are", LOOKS)
     sys.stderr.flush()
     faulthandler.dump_traceback(all_threads=True)
+    os._exit(EXIT_STUCK)
+
+
+def _end_soon() -> None:
+    time.sleep(WORDS_SECONDS)
     os._exit(EXIT_STUCK)
 
 

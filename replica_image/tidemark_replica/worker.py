@@ -34,7 +34,7 @@ class Worker:
         self._collected: list[Command] | None = None
         self._stopping = False
         self.rounds = 0
-        """How often `run` has come round: several times a second, whatever happens."""
+        """How often `run` has come round: many times a second, unless a disk holds it up."""
 
     def stop(self) -> None:
         """May be called from a signal handler or another thread."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Generator
 
 import pytest
@@ -13,7 +10,6 @@ from tests.e2e.remotes import Remote
 
 TOLD = 20_000
 """Characters of a log."""
-STACKS_SECONDS = 1.0
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,6 +27,5 @@ def pytest_runtest_makereport(
 def last_words(remote: Remote) -> str:
     """A replica answers SIGUSR1 with its stacks, unless it is stopped or gone."""
     if remote.process.process.poll() is None:
-        os.kill(remote.process.process.pid, signal.SIGUSR1)
-        time.sleep(STACKS_SECONDS)
+        remote.process.tell_stacks()
     return remote.process.log_text()[-TOLD:]

@@ -24,6 +24,8 @@ from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import Description, Response
 
+STACK, STACKS_SECONDS = "Current thread ", 10.0
+
 
 class ReplicaProcess:
     """`python -m tidemark_replica` with a socket and a scratch folder under `home`."""
@@ -52,10 +54,17 @@ class ReplicaProcess:
         try:
             return self.process.wait(BOUND)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGUSR1)
-            time.sleep(1)
+            self.tell_stacks()
             self.kill()
             raise AssertionError(f"the replica did not end:\n{self.log_text()[-20_000:]}") from None
+
+    def tell_stacks(self) -> None:
+        """Into its log; one that is stopped, or gone, says nothing."""
+        before = self.log_text().count(STACK)
+        self.process.send_signal(signal.SIGUSR1)
+        deadline = time.monotonic() + STACKS_SECONDS
+        while self.log_text().count(STACK) == before and time.monotonic() < deadline:
+            time.sleep(0.05)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -23,9 +23,10 @@ from tidemark_replica import watchdog, worker
 from tidemark_replica.__main__ import main
 
 def stuck_in_the_middle_of_a_command(self, event):
+    watchdog.LOOKS = 5
     threading.Event().wait()
 
-watchdog.LOOKS, watchdog.PAUSE_SECONDS = 5, 0.05
+watchdog.PAUSE_SECONDS = 0.05
 worker.Worker.handle = stuck_in_the_middle_of_a_command
 sys.exit(main())
 """
@@ -56,6 +57,18 @@ def test_a_loop_that_comes_round_now_and_then_is_not() -> None:
     Watchdog(rounds, stuck.set).start()
     assert stuck.wait(BOUND)
     assert at[-1] > 1000
+
+
+def test_crash_a_log_that_is_stuck_as_well_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    """Whoever writes to it holds its lock; so the watchdog's own words wait, and the process ends without them."""
+    held = "import logging, threading; from tidemark_replica import watchdog; watchdog.WORDS_SECONDS = 0.2; "
+    held += "handler = logging.StreamHandler(); logging.getLogger().addHandler(handler); "
+    held += "threading.Thread(target=lambda: (handler.acquire(), threading.Event().wait()), daemon=True).start(); "
+    held += (
+        "[None for _ in iter(lambda: handler.lock.acquire(blocking=False) and handler.lock.release() is None, False)]; "
+    )
+    held += "watchdog.end_the_process()"
+    assert subprocess.run([sys.executable, "-c", held], timeout=BOUND, check=False).returncode == EXIT_STUCK
 
 
 def test_crash_a_stuck_replica_ends_and_its_log_says_where_it_was(tmp_path: Path) -> None:

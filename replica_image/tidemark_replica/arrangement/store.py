@@ -160,7 +160,7 @@ class ArrangementStore:
         """
         with self._mutex:
             found = [path for path in self.directory.glob(f"{of}*/{of}*") if self._is_left_behind(path, running)]
-            gone = sum(map(_removed, found))
+        gone = sum(map(_removed, found))  # beside the lock: nobody can come to use them
         if gone < len(found):
             LOG.warning("%d files in %s could not be removed; they are tried again", len(found) - gone, self.directory)
         return gone

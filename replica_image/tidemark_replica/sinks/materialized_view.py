@@ -184,7 +184,8 @@ class MaterializedViewSink:
         won = isinstance(outcome.value, Appended)
         upper = outcome.value.upper if isinstance(outcome.value, Appended) else outcome.value.current_upper
         _release(self._progress.resolved(append, won=won, upper=upper))
-        self._watch.noticed(self._shard.shard_id, Frontier.decode(upper))
+        since = None if append.since is None or not won else Frontier.at(append.since)
+        self._watch.noticed(self._shard.shard_id, Frontier.decode(upper), since)
         if won and self._tidying is None:
             self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tests.cluster.whole.system import System
+from tidemark_devcluster.errors import KubectlFailed
 
-KILL = """
-import os, signal, sys
+FIND = """
+import contextlib, sys
 from pathlib import Path
 
 program, word = sys.argv[1].encode(), sys.argv[2].encode()
 for process in Path("/proc").glob("[0-9]*"):
-    words = (process / "cmdline").read_bytes().split(b"\\0")
-    if words[0].rpartition(b"/")[2] == program and word in words:
-        os.kill(int(process.name), signal.SIGKILL)
-        print("killed")
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        words = (process / "cmdline").read_bytes().split(b"\\0")
+        if words[0].rpartition(b"/")[2] == program and word in words:
+            print(process.name)
 """
+KILL = "import os, signal, sys; [os.kill(int(pid), signal.SIGKILL) for pid in sys.argv[1:]]"
 JVM = ("java", "-XX:+UseSerialGC")
 REPLICA = ("python", "tidemark_replica")
 OPERATOR = ("python", "tidemark_operator")
@@ -27,8 +30,11 @@ HOG = "import time; held = b'x' * (96 << 20); print('holds', flush=True); time.s
 
 def kill_in(system: System, namespace: str, pod: str, process: tuple[str, str]) -> None:
     """SIGKILL to a process in a pod's only container, as the kernel's killer would."""
-    said = system.node.kubectl("exec", "-n", namespace, pod, "--", "python", "-c", KILL, *process)
-    assert "killed" in said, f"{pod} has no {process[0]} {process[1]}"
+    inside = ("exec", "-n", namespace, pod, "--", "python", "-c")
+    found = system.node.kubectl(*inside, FIND, *process).split()
+    assert found, f"{pod} has no {process[0]} {process[1]}"
+    with suppress(KubectlFailed):  # the container may end with it, and kubectl's command in it too
+        system.node.kubectl(*inside, KILL, *found)
 
 
 @dataclass(frozen=True)

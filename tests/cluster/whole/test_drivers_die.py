@@ -39,7 +39,12 @@ def test_crash_a_driver_comes_back_and_goes_on(ready: System, how: Callable[[Sys
     """Its executors are others, too; nothing is lost or doubled."""
     before = Incarnations.of(ready)
     how(ready)
-    wait_for("another driver", lambda: not before.drivers & Incarnations.of(ready).drivers, ready.explain)
+
+    def another() -> bool:
+        drivers = Incarnations.of(ready).drivers
+        return bool(drivers) and not before.drivers & drivers
+
+    wait_for("another driver", another, ready.explain)
     ready.wait_ready()
     ready.right_at_a_new_frontier("revenue", REVENUE, "customer", "orders", "lineitem", "nation")
     ready.wait_progress("regions")
