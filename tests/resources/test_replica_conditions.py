@@ -74,3 +74,26 @@ def test_replica(instance: InstanceFacts, suspended: bool, process: Process, row
 
     assert tuple(v.type for v in verdicts) == replica_conditions.TYPES
     expect(verdicts, rows)
+
+
+@pytest.mark.parametrize(
+    ("instance", "suspended", "left", "rows"),
+    [
+        (SUSPENDED, False, True, "Online=False/Stopping Ready=False/Stopping"),
+        (SUSPENDED, False, False, "Online=False/InstanceSuspended Ready=False/InstanceSuspended"),
+        (SUSPENDED, True, False, "Online=False/InstanceSuspended"),
+        (INSTANCE, True, True, "Online=False/Stopping"),
+        (INSTANCE, True, False, "Online=False/Suspended"),
+    ],
+)
+def test_a_replica_is_suspended_when_nothing_of_it_is_left(
+    instance: InstanceFacts, suspended: bool, left: bool, rows: str
+) -> None:
+    """A process that was told to end may still append: who copies its tables waits for the reason. That is the same on
+    all replicas of an instance."""
+    expect(
+        replica_conditions.replica_conditions(
+            ReplicaFacts(instance, suspended, Down("Stopping", "the process is being stopped"), left=left)
+        ),
+        rows,
+    )

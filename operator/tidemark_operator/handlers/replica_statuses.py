@@ -39,6 +39,7 @@ def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> di
         _process(world, replica, running, serving),
         _process(world, replica, running, observed[1]) if len(observed) > 1 else None,
         _executors(serving.executors) if serving and serving.executors else None,
+        left=bool(observed),
     )
     online = state is not None and state.online
     installed, hydrated = hydrated_on(running, id)

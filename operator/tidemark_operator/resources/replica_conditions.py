@@ -61,6 +61,8 @@ class ReplicaFacts:
     process: Process
     beside: Process | None = None
     executors: ExecutorFacts | None = None
+    left: bool = False
+    """Whether there is anything of its processes: one that was told to end may write until it has ended."""
 
 
 def replica_conditions(facts: ReplicaFacts) -> list[Verdict]:
@@ -107,10 +109,10 @@ def _executors(facts: ExecutorFacts, online: Verdict) -> Verdict:
 def _online(facts: ReplicaFacts) -> Verdict:
     if not facts.instance.found:
         return no(ONLINE, "InstanceNotFound", f"there is no ComputeInstance {facts.instance.name}")
+    if facts.instance.suspended:  # before its own suspension: `kubectl wait` finds one reason on all replicas
+        return _stopped(facts, "InstanceSuspended", f"ComputeInstance {facts.instance.name} is suspended")
     if facts.suspended:
-        return no(ONLINE, "Suspended", "spec.suspend stops this replica")
-    if facts.instance.suspended:
-        return no(ONLINE, "InstanceSuspended", f"ComputeInstance {facts.instance.name} is suspended")
+        return _stopped(facts, "Suspended", "spec.suspend stops this replica")
     match facts.process:
         case Starting():
             return no(ONLINE, "Starting", "the process was started and has not answered yet")
@@ -118,6 +120,14 @@ def _online(facts: ReplicaFacts) -> Verdict:
             return no(ONLINE, reason, message)
         case Answering():
             return yes(ONLINE, "Online")
+
+
+def _stopped(facts: ReplicaFacts, reason: str, message: str) -> Verdict:
+    """The reason is there once nothing of it runs: whoever copies its tables waits for that."""
+    if not facts.left:
+        return no(ONLINE, reason, message)
+    says = f": {facts.process.message}" if isinstance(facts.process, Down) else ""
+    return no(ONLINE, "Stopping", f"{message}, and its process has not ended yet{says}")
 
 
 def _ready(process: Process, online: Verdict) -> Verdict:
