@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import A
 from tests.resources.manifests import body
@@ -48,7 +49,7 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
         written = body("Dataflow", {**SPEC, "sql": "SELECT 1 AS a"}, "d", uid="u-d")
         key = key_of(DATAFLOWS, written)
         somewhere.cache.put(key, written)
-        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), cast(Any, None))
+        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere))
         plans: list[Plan] = []
         for number, _ in enumerate(answers):
             written["metadata"]["generation"] = number + 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import Somewhere
 from tests.resources.manifests import body
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
@@ -55,7 +56,7 @@ def leave(folder: Path, part: str, version: int, column: str = "a") -> None:
     shard.fence(TERM)
 
 
-def reconciled(folder: Path, **spec: Any) -> tuple[Kept, dict[str, str]]:
+def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[Kept, dict[str, str]]:
     """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
 
     async def scenario() -> tuple[Kept, dict[str, str]]:
@@ -79,7 +80,7 @@ def reconciled(folder: Path, **spec: Any) -> tuple[Kept, dict[str, str]]:
         key = key_of(DATA_SOURCES, written)
         somewhere.cache.put(key, written)
         somewhere.world.revisions = cast(Any, kept)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), cast(Any, None))
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), deleter(somewhere, *buried))
         await reconciler.reconcile(key, written)
         assert (running.core.ingestion(GlobalId("new")) is not None) == (kept.pinned is not None)
         status = status_of(somewhere.world, key, written, 0)
@@ -130,3 +131,22 @@ def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
 
     assert kept.pinned is None
     assert said["Ingesting"] == "CannotAdopt"
+
+
+def test_tables_that_a_tombstone_lists_are_not_adopted(tmp_path: Path) -> None:
+    """Deletion goes by the id in the table, which adoption leaves as it is: a living table would go."""
+    for part in ("__remap", "t"):
+        leave(tmp_path, part, 1)
+
+    kept, said = reconciled(tmp_path, [f"{tmp_path}/ns/s/t/v1"], adopt=True)
+
+    assert kept.pinned is None
+    assert said["Ingesting"] == "TablesBeingDeleted"
+
+
+def test_a_location_that_a_tombstone_lists_is_not_given_to_a_new_table(tmp_path: Path) -> None:
+    """Also where nothing is there any more."""
+    kept, _ = reconciled(tmp_path, [f"{tmp_path}/ns/s/t/v1"])
+
+    (table,) = kept.pinned.tables
+    assert table.shard.location == f"{tmp_path}/ns/s/t/v2"

@@ -4,6 +4,8 @@
                   └─► after 60 s without that: a tombstone, and the object may go; a later replica collects
 
 A tombstone is a ControllerRevision that lists what is left. So no object waits for a replica that never comes back.
+Deletion goes by the id in the table, which stays when the table is adopted: so what a tombstone lists is not adopted,
+nor is its location given to another table, and what an object has adopted all the same is not deleted.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidemark_operator.catalogue.claims import claims
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.kube.cache import Key
@@ -26,6 +31,7 @@ LOG = logging.getLogger(__name__)
 PATIENCE_MS = 60_000
 ASK_AGAIN_MS = 10_000
 TOMBSTONE = f"{GROUP}/tombstone"
+PREFIX = "tombstone-"
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,8 @@ class ShardDeletions:
 
 
 class Deleter:
-    def __init__(self, kube: Kube, fleet: Fleet) -> None:
-        self._kube, self._fleet = kube, fleet
+    def __init__(self, kube: Kube, fleet: Fleet, registry: Registry) -> None:
+        self._kube, self._fleet, self._registry = kube, fleet, registry
         self.shards = ShardDeletions()
 
     async def delete(
@@ -92,16 +98,31 @@ class Deleter:
         running = next((r for r in self._fleet.of(namespace) if r.online), None)
         if running is None:
             return
-        for body in await self._kube.list(REVISIONS, f"{TOMBSTONE}=true", namespace):
-            shards = [Doomed(ShardId(s["id"]), s["location"]) for s in body["data"]["shards"]]
-            if not self.shards.ask(running, shards, now_ms()):
-                metadata = body["metadata"]
+        for body in await self._tombstones(namespace):
+            metadata, shards = body["metadata"], _doomed(body)
+            kept = claims(self._registry, namespace, but=metadata["name"].removeprefix(PREFIX))
+            if not self.shards.ask(running, [s for s in shards if s.location not in kept], now_ms()):
                 await self._kube.delete(REVISIONS, namespace, metadata["name"], metadata["uid"])
                 self.shards.forget(shards)
 
+    async def doomed(self, namespace: str) -> frozenset[str]:
+        """Locations of tables that are still to be deleted."""
+        return frozenset(shard.location for body in await self._tombstones(namespace) for shard in _doomed(body))
+
+    async def clear(self, namespace: str, root: str) -> None:
+        """Before tables below the root are adopted; raises Waiting while some of them are still to be deleted."""
+        if not any(location.startswith(f"{root}/") for location in await self.doomed(namespace)):
+            return
+        await self.collect(namespace)
+        if left := sorted(at for at in await self.doomed(namespace) if at.startswith(f"{root}/")):
+            raise Waiting("TablesBeingDeleted", f"waits until {left[0]} is gone, which was deleted with its object")
+
+    async def _tombstones(self, namespace: str) -> list[Body]:
+        return await self._kube.list(REVISIONS, f"{TOMBSTONE}=true", namespace)
+
     async def _bury(self, key: Key, uid: str, shards: Sequence[Doomed]) -> None:
         body: Body = {
-            "metadata": {"name": f"tombstone-{uid}", "labels": {TOMBSTONE: "true"}},
+            "metadata": {"name": f"{PREFIX}{uid}", "labels": {TOMBSTONE: "true"}},
             "revision": 1,
             "data": {
                 "of": str(key),
@@ -112,6 +133,10 @@ class Deleter:
             await self._kube.create(REVISIONS, key.namespace, body)
         except Conflict:
             return
+
+
+def _doomed(tombstone: Body) -> list[Doomed]:
+    return [Doomed(ShardId(shard["id"]), shard["location"]) for shard in tombstone["data"]["shards"]]
 
 
 def waited_ms(body: Body) -> int:

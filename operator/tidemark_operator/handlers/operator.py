@@ -59,7 +59,7 @@ class Operator:
         self._world, self.stop = world, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
-        self._deleter = Deleter(world.kube, world.fleet)
+        self._deleter = Deleter(world.kube, world.fleet, world.registry)
         self._slots = Slots(world, self.publisher)
         self._rounds: Rounds[Key] = Rounds()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)

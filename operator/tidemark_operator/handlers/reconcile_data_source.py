@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_ingester
-from tidemark_operator.errors import Waiting
+from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
@@ -159,29 +159,44 @@ class DataSourceReconciler:
         instance = self._world.instance(state.key.namespace, state.instance)
         if instance is None:
             return False
-        place = Place.of(instance.location, state.key.namespace, state.key.name, state.uid)
-        parts = [REMAP, *(table.name for table in tables)]
-
-        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-            return (await running.describe(shards)).shards
-
-        version = 0
-        if source.adopt:
-            found = await newest_source(place, parts[1:], look)
-            misfit = found.misfit({table.name: table.columns for table in tables}) if found.version else ""
-            if misfit:
-                state.failure = IngestionFailure("CannotAdopt", cannot_adopt(place, misfit))
-                return False
-            place, version = found.adopting(place), found.version
-            self._adopt(state, place, found)
-        if not version:
-            version = await free_version(place, parts, 1, look)
+        try:
+            place, version = await self._place(state, source, running, instance.location, tables)
+        except (Waiting, Rejected) as error:
+            state.failure = IngestionFailure(error.reason, str(error))
+            return False
         pinned = pin(source, place, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         await self._world.revisions.store(owner, PINNED, pinned)
         state.pinned = pinned
         self._register(state)
         return True
+
+    async def _place(
+        self,
+        state: SourceState,
+        source: DataSource,
+        running: RunningInstance,
+        location: str,
+        tables: Sequence[SourceTable],
+    ) -> tuple[Place, int]:
+        """Where its tables are to be, and in which version; raises Waiting or Rejected."""
+        namespace, names = state.key.namespace, [table.name for table in tables]
+
+        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
+            return (await running.describe(shards)).shards
+
+        doomed = await self._deleter.doomed(namespace)
+        place = Place.of(location, namespace, state.key.name, state.uid, doomed)
+        if source.adopt:
+            await self._deleter.clear(namespace, place.root)
+            found = await newest_source(place, names, look)
+            if found.version:
+                if misfit := found.misfit({table.name: table.columns for table in tables}):
+                    raise Rejected("CannotAdopt", cannot_adopt(place, misfit))
+                place = found.adopting(place)
+                self._adopt(state, place, found)
+                return place, found.version
+        return place, await free_version(place, [REMAP, *names], 1, look)
 
     def _adopt(self, state: SourceState, place: Place, found: Found) -> None:
         """Before anybody ingests: the ingester's term must be above theirs."""

@@ -43,7 +43,7 @@ class DataflowReconciler:
     def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
         self._world, self._deleter = world, deleter
         self._marks = Marks(world, publisher)
-        self._reviser, self._take_over = Reviser(world, self._marks), TakeOver(world, self._marks)
+        self._reviser, self._take_over = Reviser(world, self._marks, deleter), TakeOver(world, self._marks)
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
         """The state of this very object; another of the same name was another one."""

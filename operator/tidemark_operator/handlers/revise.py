@@ -20,6 +20,7 @@ from tidemark_operator.catalogue.registry import DataflowState, PendingRevision,
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.errors import Rejected
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.installer import choose_as_of, view_shards
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
@@ -39,8 +40,8 @@ from tidemark_protocol.responses import DescribedShard
 
 
 class Reviser:
-    def __init__(self, world: World, marks: Marks) -> None:
-        self._world, self._marks = world, marks
+    def __init__(self, world: World, marks: Marks, deleter: Deleter) -> None:
+        self._world, self._marks, self._deleter = world, marks, deleter
 
     async def revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> None:
         """Sees to it that the revision which the spec and the other Dataflows ask for is marked. Raises Waiting,
@@ -161,7 +162,9 @@ class Reviser:
     async def _view_shards(
         self, state: DataflowState, dataflow: Dataflow, planned: Planned, running: RunningInstance
     ) -> dict[str, ShardMetadata]:
-        place, look = _place(state, running), _look(running)
+        place, look = await self._place(state, running), _look(running)
+        if state.active is None and dataflow.adopt:
+            await self._deleter.clear(state.key.namespace, place.root)
         shards: dict[str, ShardMetadata] = {}
         for export in planned.exports:
             if export.kind != "index" and state.active is None and dataflow.adopt:
@@ -177,19 +180,20 @@ class Reviser:
     async def _unless_finished(
         self, state: DataflowState, planned: Planned, shards: dict[str, ShardMetadata], running: RunningInstance
     ) -> dict[str, ShardMetadata]:
-        place, look = _place(state, running), _look(running)
+        place, look = await self._place(state, running), _look(running)
         written = [export for export in planned.exports if export.name in shards]
         pending = {e.name: _pending(state, e.name) for e in written}
         return {e.name: await unless_finished(place, e, shards[e.name], look, pending[e.name]) for e in written}
+
+    async def _place(self, state: DataflowState, running: RunningInstance) -> Place:
+        key, location = state.key, running.config.storage_location
+        doomed = await self._deleter.doomed(key.namespace)
+        return Place.of(location, key.namespace, key.name, state.uid, doomed)
 
 
 def _pending(state: DataflowState, export: str) -> Written | None:
     """Where the revision writes, or will, that is to serve no more."""
     return state.pending.mark.revision.written(export) if state.pending else None
-
-
-def _place(state: DataflowState, running: RunningInstance) -> Place:
-    return Place.of(running.config.storage_location, state.key.namespace, state.key.name, state.uid)
 
 
 def _look(running: RunningInstance) -> Look:

@@ -39,10 +39,12 @@ class Place:
     uid: str
     adopted: Mapping[str, ShardId] = field(default_factory=dict)
     """By location: ids of tables that stood there before."""
+    doomed: frozenset[str] = frozenset()
+    """Locations of tables that are to be deleted: they are no place for another, whether it is there still or not."""
 
     @staticmethod
-    def of(location: str, namespace: str, name: str, uid: str) -> Place:
-        return Place(f"{location}/{namespace}/{name}", uid)
+    def of(location: str, namespace: str, name: str, uid: str, doomed: frozenset[str] = frozenset()) -> Place:
+        return Place(f"{location}/{namespace}/{name}", uid, doomed=doomed)
 
     def address(self, part: str, version: int) -> tuple[ShardId, str]:
         location = f"{self.root}/{part}/v{version}"
@@ -65,8 +67,8 @@ async def free_version(place: Place, parts: Sequence[str], first: int, look: Loo
         wanted = [place.address(part, version) for version in versions for part in parts]
         found = {shard.id: shard for shard in await look(wanted)}
         for version in versions:
-            ids = [place.address(part, version)[0] for part in parts]
-            if all(_is_free(found.get(id), id) for id in ids):
+            addresses = [place.address(part, version) for part in parts]
+            if all(at not in place.doomed and _is_free(found.get(id), id) for id, at in addresses):
                 return version
         first += PROBED_AT_ONCE
 

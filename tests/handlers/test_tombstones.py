@@ -1,0 +1,50 @@
+"""Tables that are deleted after their object has gone: never one that another object has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.revisions import dataflow, rev, table
+from tests.handlers.tombstones import Buried
+from tests.handlers.worlds import ONE, READABLE, Somewhere
+from tidemark_operator.handlers.deletion import Deleter
+from tidemark_protocol.commands import DeleteShard
+from tidemark_protocol.ids import ReplicaId
+
+
+@pytest.mark.parametrize(
+    ("uid", "asked", "left"),
+    [
+        pytest.param("old", ["old//data/ns/d/v/v1"], True, id="its own object is about to go"),
+        pytest.param("new", [], False, id="another one has it: it is to be deleted no more"),
+    ],
+)
+def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[str], left: bool) -> None:
+    """Its id is that of before, so no replica would refuse."""
+
+    async def scenario() -> None:
+        somewhere, buried, sent = Somewhere(), Buried(table("d", 1).location), list[str]()
+        somewhere.put(READABLE, ONE)
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        running.replicas[ReplicaId("r1")].online = True
+
+        def send(_: ReplicaId, command: DeleteShard) -> bool:
+            sent.append(command.id)
+            return True
+
+        cast(Any, running.core).send_to = send
+        state = dataflow("d", rev("d", 1, view=1))
+        state.uid = uid
+        somewhere.world.registry.put_dataflow(state)
+
+        await Deleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+
+        assert sent == asked
+        assert bool(buried.bodies) == left
+        await somewhere.fleet.close()
+
+    asyncio.run(scenario())

@@ -1,0 +1,29 @@
+"""Tables that are still to be deleted, as the API server lists them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from tests.handlers.worlds import Somewhere
+from tidemark_operator.handlers.deletion import Deleter
+
+
+class Buried:
+    """The API server's list of tombstones."""
+
+    def __init__(self, *locations: str) -> None:
+        shards = [{"id": f"old/{at}", "location": at} for at in locations]
+        self.deleted: list[str] = []
+        self.bodies = [{"metadata": {"name": "tombstone-old", "uid": "u"}, "data": {"shards": shards}}]
+
+    async def list(self, *_: object) -> list[Any]:
+        return self.bodies
+
+    async def delete(self, _: object, namespace: str, name: str, uid: str) -> None:
+        self.bodies = []
+        self.deleted.append(name)
+
+
+def deleter(somewhere: Somewhere, *locations: str) -> Deleter:
+    """To which these are left."""
+    return Deleter(cast(Any, Buried(*locations)), somewhere.fleet, somewhere.world.registry)
