@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefuse
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import ReplicaState, RunningInstance
 from tidemark_operator.gateway import patience
+from tidemark_operator.gateway.admission import Room
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.gateway.queries import running_on
 from tidemark_operator.gateway.readables import find
@@ -129,3 +131,52 @@ def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: py
 
     assert asyncio.run(patience.when_possible(look)) == 89
     assert next(answers, "no more") == "no more"
+
+
+def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place is another's until it can be answered; then it has one again, and what it holds is of that moment."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", float("inf"))
+
+    async def play() -> None:
+        room, answers, lost_one = Room(100), asyncio.Event(), asyncio.Event()
+
+        def look() -> int:
+            if not answers.is_set():
+                lost_one.set()
+                raise NobodyAnswers("r1")
+            return room.free
+
+        async def ask() -> int:
+            async with patience.inside(room, 100, look) as (free, _):
+                return free
+
+        waiting = asyncio.create_task(ask())
+        await lost_one.wait()
+        async with asyncio.timeout(BOUND), patience.inside(room, 100, lambda: room.free) as (free, held):
+            assert free == 0
+            answers.set()
+            held.shrink(0)
+            assert await waiting == 0
+        assert room.free == 100
+
+    asyncio.run(play())
+
+
+def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it came in: the wait is one."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", 0.01)
+    room, looks = Room(100), itertools.count()
+
+    def look() -> None:
+        if next(looks) % 2 == 0:  # within the room alone
+            raise NobodyAnswers("r1")
+
+    async def ask() -> None:
+        async with asyncio.timeout(BOUND), patience.inside(room, 100, look):
+            raise AssertionError("nobody answered")
+
+    with pytest.raises(NobodyAnswers, match="r1"):
+        asyncio.run(ask())
+    assert room.free == 100

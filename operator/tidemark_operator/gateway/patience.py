@@ -3,18 +3,20 @@
     nothing is complete    COMMON_TIME_SECONDS    what the operator knows of frontiers is a moment old
     nobody answers         REPLICA_SECONDS        a replica that was lost is started again, or found again
 
-An instance without replicas is refused at once: nobody is on the way.
+An instance without replicas is refused at once: nobody is on the way. Who waits holds no room that others could use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway.admission import Reservation, Room
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
@@ -22,20 +24,53 @@ REPLICA_SECONDS = 60.0
 LOOK_AGAIN_SECONDS = 0.1
 
 
-async def when_possible(query: Callable[[], T], seconds: float | None = None) -> T:
-    """What `query` makes, as soon as it raises NotYet no more; raises what it raises, at the latest after a while.
-    `seconds`: for how long a complete time is waited for."""
-    patience: dict[type[NotYet], float] = {NobodyAnswers: REPLICA_SECONDS}
-    ends: dict[type[NotYet], float] = {}
-    while True:
-        try:
-            return query()
-        except NotYet as refused:
-            now, kind = time.monotonic(), type(refused)
-            mine = patience.get(kind, COMMON_TIME_SECONDS if seconds is None else seconds)
-            if now > ends.setdefault(kind, now + mine):
-                raise
+class Patience:
+    """Of one query, however often it is looked at. `seconds`: for how long a complete time is waited for."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = COMMON_TIME_SECONDS if seconds is None else seconds
+        self._ends: dict[type[NotYet], float] = {}
+
+    async def until(self, query: Callable[[], T]) -> T:
+        """What `query` makes, as soon as it raises NotYet no more; raises what it raises, at the latest after a
+        while."""
+        while True:
+            try:
+                return query()
+            except NotYet as refused:
+                early = refused
+            await self.pause(early)
+
+    async def pause(self, early: NotYet) -> None:
+        """Until it is worth another look; raises it again when there was time enough for that."""
+        now, kind = time.monotonic(), type(early)
+        mine = REPLICA_SECONDS if kind is NobodyAnswers else self._seconds
+        if now > self._ends.setdefault(kind, now + mine):
+            raise early
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+async def when_possible(query: Callable[[], T], seconds: float | None = None) -> T:
+    """What `query` makes, waited for with the patience of its own."""
+    return await Patience(seconds).until(query)
+
+
+@asynccontextmanager
+async def inside(room: Room, most: int, query: Callable[[], T]) -> AsyncIterator[tuple[T, Reservation]]:
+    """What `query` makes of the moment in which there is room for `most` bytes. It waits for its own moment outside:
+    a replica that is lost keeps nobody waiting who asks another one."""
+    patience = Patience()
+    while True:
+        async with room.reserved(most) as held:
+            try:
+                made = query()
+            except NotYet as refused:
+                early = refused
+            else:
+                yield made, held
+                return
+        await patience.pause(early)
+        await patience.until(query)
 
 
 def must_answer(running: RunningInstance, what: str) -> None:

@@ -27,7 +27,7 @@ from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.listening import Listening, Tls
-from tidemark_operator.gateway.patience import when_possible
+from tidemark_operator.gateway.patience import inside
 from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
@@ -110,8 +110,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def _answer(self, prepared: Prepared, context: Any) -> str | None:
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
-        async with room.reserved(STASH_ABOVE_BYTES) as held:
-            query = await when_possible(prepared.now)
+        async with inside(room, STASH_ABOVE_BYTES, prepared.now) as (query, held):
             result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message
