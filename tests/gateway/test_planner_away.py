@@ -14,7 +14,7 @@ import pytest
 from tests.bounds import BOUND
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.planning import client
-from tidemark_operator.planning.client import PlannerClient
+from tidemark_operator.planning.client import FORGET_SECONDS, Away, PlannerClient
 from tidemark_protocol import codec
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused
@@ -126,3 +126,18 @@ def test_what_is_not_waited_for_is_told_at_once(
         asked(tmp_path, planner, question)
 
     assert planner.asked == 1
+
+
+def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
+    """Nobody may have asked when it answered again; who is asked without a pause finds one absence."""
+    away = Away()
+    moments = (0.0, 1.0, 1.0 + FORGET_SECONDS, 100.0, 101.0)
+    assert [away.found(at, at) for at in moments] == [0.0, 1.0, 1.0 + FORGET_SECONDS, 0.0, 1.0]
+    away.ended()
+    assert away.found(102.0, 102.0) == 0.0
+
+
+def test_a_question_that_takes_long_to_fail_is_of_the_same_absence() -> None:
+    """What counts is when it was asked: nobody has found the planner there since."""
+    away = Away()
+    assert [away.found(at, at + 7.0) for at in (0.0, 7.5, 15.0)] == [0.0, 7.5, 15.0]

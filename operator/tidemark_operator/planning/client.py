@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -41,6 +42,8 @@ GRACE_SECONDS = 3.0
 PATIENCE_SECONDS = 30.0
 """For a planner that does not answer, from when it was first found so, whoever found it: a JVM starts in ten or so."""
 AGAIN_SECONDS = 0.5
+FORGET_SECONDS = 8 * AGAIN_SECONDS
+"""When nobody has found it away for so long, it may have been there meanwhile: a wait begins anew."""
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -53,6 +56,24 @@ PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 T = TypeVar("T")
 
 
+class Away:
+    """Since when a planner does not answer, as far as those tell who asked it."""
+
+    def __init__(self) -> None:
+        self._since = self._seen = -math.inf
+
+    def found(self, asked: float, now: float) -> float:
+        """For how long it has been so by now, for who asked and was not answered."""
+        if asked - self._seen > FORGET_SECONDS:
+            self._since = now
+        self._seen = now
+        return now - self._since
+
+    def ended(self) -> None:
+        """It answers."""
+        self._seen = -math.inf
+
+
 class PlannerClient:
     """Open for as long as the operator runs; `kill` ends the process, which is then started again; `explain` says what
     is known of a process that does not answer."""
@@ -63,7 +84,7 @@ class PlannerClient:
         self._address, self._dialer = address, dialer
         self._kill, self._explain = kill, explain
         self._closing: set[asyncio.Task[None]] = set()
-        self._away_since: float | None = None
+        self._away = Away()
         self._open()
 
     async def plan(self, request: PlanRequest, patient: bool = False) -> Planned | Refused:
@@ -111,17 +132,17 @@ class PlannerClient:
     async def _answer(self, method: Callable[[], Any], patient: bool, message: Any) -> Any:
         """Asks again while the process is away, if patient, and not for ever. Raises AioRpcError."""
         while True:
+            asked = time.monotonic()
             try:
                 answer = await method()(message, timeout=PLAN_SECONDS + GRACE_SECONDS)
             except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                if error.code() not in PASSING:
                     raise
-                now = time.monotonic()
-                self._away_since = now if self._away_since is None else self._away_since
-                if not patient or error.code() not in PASSING or now - self._away_since >= PATIENCE_SECONDS:
+                away = self._away.found(asked, time.monotonic())
+                if not patient or away >= PATIENCE_SECONDS:
                     raise
             else:
-                self._away_since = None
+                self._away.ended()
                 return answer
             await asyncio.sleep(AGAIN_SECONDS)
 
