@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.registries import add_dataflow, registry
 from tests.protocol.samples import A
 from tidemark_operator.gateway import statements
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.kube.cache import Key
@@ -44,7 +45,7 @@ def ask(asked: Statements, *sql: str, place: str | None = "default") -> list[obj
 def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     """A new Dataflow of the namespace may hide, or make ambiguous, what was meant."""
     known, planner = registry(), Planner()
-    made = Statements(known, cast(PlannerClient, planner), Turns())
+    made = Statements(known, cast(PlannerClient, planner), Asking(Turns()))
 
     assert ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 2") == [PEEK] * 4
     assert len(planner.asked) == 2
@@ -57,7 +58,7 @@ def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
 def test_whose_a_relation_is_follows_what_there_is() -> None:
     """Rights are by owner: one that is new is known at once, one that is gone is nobody's."""
     known = registry()
-    made = Statements(known, cast(PlannerClient, Planner()), Turns())
+    made = Statements(known, cast(PlannerClient, Planner()), Asking(Turns()))
     index = add_dataflow(known, "d", shards=("s.a",))
     assert {str(made.owners("ns", None)[id]) for id in (GlobalId("s.b"), index)} == {"DataSource s", "Dataflow d"}
 
@@ -68,7 +69,7 @@ def test_whose_a_relation_is_follows_what_there_is() -> None:
 def test_each_instance_has_meanings_of_its_own() -> None:
     """A plan may import the indexes of its own instance alone."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), Turns())
+    made = Statements(registry(), cast(PlannerClient, planner), Asking(Turns()))
     ask(made, "SELECT 1")
     ask(made, "SELECT 1", place="other")
     assert len(planner.asked) == 2
@@ -77,7 +78,7 @@ def test_each_instance_has_meanings_of_its_own() -> None:
 def test_a_refusal_is_not_remembered() -> None:
     """What it was refused for may be mended in a way that no name shows."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), Turns())
+    made = Statements(registry(), cast(PlannerClient, planner), Asking(Turns()))
     assert ask(made, "what", "what") == [REFUSED, REFUSED]
     assert len(planner.asked) == 2
 
@@ -86,7 +87,7 @@ def test_a_lookup_needs_no_planner() -> None:
     """The index of a Dataflow with one export, by the Dataflow's name."""
     known, planner = registry(), Planner()
     id = add_dataflow(known, "d", shards=("s.a",))
-    (found,) = ask(Statements(known, cast(PlannerClient, planner), Turns()), "SELECT * FROM d WHERE a = 7")
+    (found,) = ask(Statements(known, cast(PlannerClient, planner), Asking(Turns())), "SELECT * FROM d WHERE a = 7")
 
     assert isinstance(found, PlannedPeek)
     assert found.relation == id
@@ -98,7 +99,7 @@ def test_lookups_push_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "STATEMENTS", 2)
     known, planner = registry(), Planner()
     add_dataflow(known, "d", shards=("s.a",))
-    made = Statements(known, cast(PlannerClient, planner), Turns())
+    made = Statements(known, cast(PlannerClient, planner), Asking(Turns()))
     ask(made, "SELECT 1", *(f"SELECT * FROM d WHERE a = {key}" for key in range(5)), "SELECT 1")
     assert len(planner.asked) == 1
 
@@ -107,7 +108,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
     monkeypatch.setattr(statements, "STATEMENTS", 2)
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), Turns())
+    made = Statements(registry(), cast(PlannerClient, planner), Asking(Turns()))
     ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1", "SELECT 2")
     assert [r.sql for r in planner.asked] == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 2"]
     long = "SELECT " + "1" * statements.LONGEST
@@ -116,9 +117,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> None:
-    """Each try may cost a planner process, and others wait meanwhile. However long it is; a change of names ends it."""
+    """Each try may cost a planner process, and others wait meanwhile. However long it is, and whatever changes."""
     now, known, planner = [0.0], registry(), Planner()
-    made = Statements(known, cast(PlannerClient, planner), Turns(), lambda: now[0])
+    made = Statements(known, cast(PlannerClient, planner), Asking(Turns(), lambda: now[0]))
     slow = "SELECT slow " + "1" * statements.LONGEST
     tries = []
     for now[0] in range(60):
@@ -127,14 +128,14 @@ def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> No
 
     assert [tries.index(number) for number in (1, 2, 3, 4)] == [0, 5, 15, 35]
     add_dataflow(known, "d", shards=("s.a",))
-    ask(made, slow)
-    assert sum("slow" in request.sql for request in planner.asked) == tries[-1] + 1
+    assert ask(made, slow, place="other") == [TIMEOUT]
+    assert sum("slow" in request.sql for request in planner.asked) == tries[-1]
 
 
 def test_who_asks_meanwhile_what_the_planner_then_fails_at_costs_no_other_process() -> None:
     """The same statement of two callers, at once: one of them waits for its turn."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), Turns(at_once=1), lambda: 0.0)
+    made = Statements(registry(), cast(PlannerClient, planner), Asking(Turns(at_once=1), lambda: 0.0))
 
     async def both() -> list[object]:
         return await asyncio.gather(*(made.meaning(who, "ns", "SELECT slow", "default") for who in ("anne", "bob")))

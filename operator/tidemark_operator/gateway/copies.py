@@ -10,8 +10,8 @@ from typing import Any
 
 from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.transient import Subject, dataflow, plan
-from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.copies import FORMATS, copies_folder, copy_location
 from tidemark_protocol.dataflow import CopyToSink
@@ -26,8 +26,8 @@ COPIES = 4
 class Copies:
     """All that run at a time."""
 
-    def __init__(self, world: World, turns: Turns) -> None:
-        self._world, self._turns = world, turns
+    def __init__(self, world: World, asking: Asking) -> None:
+        self._world, self._asking = world, asking
         self._running = 0
 
     async def serve(self, access: Access, request: Any) -> Any:
@@ -43,7 +43,7 @@ class Copies:
     async def _serve(self, access: Access, request: Any) -> Any:
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._turns, access, subject, "copy")
+        ready = await plan(self._world, self._asking, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)

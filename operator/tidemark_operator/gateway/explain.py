@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.turns import Turns
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
@@ -13,11 +13,10 @@ from tidemark_protocol.explain import explain_dataflow
 from tidemark_protocol.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 
-async def explain(world: World, turns: Turns, caller: str, namespace: str, subject: str) -> str:
+async def explain(world: World, asking: Asking, caller: str, namespace: str, subject: str) -> str:
     """`subject`: a Dataflow's name, or SQL. Raises QueryRefused, PlannerUnavailable."""
     if len(subject.split()) > 1:
-        async with turns.turn(caller):
-            return await _of_sql(world, namespace, subject)
+        return await _of_sql(world, asking, caller, namespace, subject)
     state = world.registry.dataflow(Key(DATAFLOWS, namespace, subject))
     if state is None:
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
@@ -26,7 +25,7 @@ async def explain(world: World, turns: Turns, caller: str, namespace: str, subje
     return explain_dataflow(state.active.revision.description)
 
 
-async def _of_sql(world: World, namespace: str, sql: str) -> str:
+async def _of_sql(world: World, asking: Asking, caller: str, namespace: str, sql: str) -> str:
     """The plan of a view of this text, were it applied now; where there are several instances, one that shares none of
     their indexes."""
     dataflows = world.registry.dataflows(namespace)
@@ -34,7 +33,7 @@ async def _of_sql(world: World, namespace: str, sql: str) -> str:
     instance = instances.pop() if len(instances) == 1 else None
     known = catalogue(world.registry.sources(namespace), dataflows, instance=instance)
     request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
-    planned = await world.planner.plan(request, patient=True)
+    planned = await asking.plan(caller, namespace, sql, lambda: world.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
     return planned.explain

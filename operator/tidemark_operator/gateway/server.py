@@ -23,6 +23,7 @@ from tidemark_operator.fleet.running import STASH_ABOVE_BYTES, now_ms
 from tidemark_operator.fleet.stashes import pieces
 from tidemark_operator.gateway.access import Access, Doorkeeper
 from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Room
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
@@ -62,10 +63,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._world, self._state, self._listening, self._file = world, state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Doorkeeper(self._token, Reviews(world.kube))
-        self._turns = Turns()
-        self._statements = Statements(world.registry, world.planner, self._turns)
+        self._asking = Asking(Turns())
+        self._statements = Statements(world.registry, world.planner, self._asking)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
-        self._subscribes, self._copies = Subscribes(world, self._turns), Copies(world, self._turns)
+        self._subscribes, self._copies = Subscribes(world, self._asking), Copies(world, self._asking)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -142,7 +143,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             access = await self._admit(context)
             await access.see_objects(request.namespace)
             asked = (access.caller, request.namespace, request.subject)
-            return gateway_pb2.ExplainReply(text=await explain(self._world, self._turns, *asked))
+            return gateway_pb2.ExplainReply(text=await explain(self._world, self._asking, *asked))
 
     async def Why(self, request: Any, context: Any) -> Any:
         async with refusals(context):

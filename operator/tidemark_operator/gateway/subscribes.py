@@ -16,10 +16,10 @@ from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import QueryRefused, SubscribeBehind, TooMany
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.taking import PATIENCE_SECONDS
 from tidemark_operator.gateway.targets import named
 from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
-from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
@@ -33,8 +33,8 @@ CHUNK_BYTES = 1024 * 1024
 class Subscribes:
     """All that run at a time."""
 
-    def __init__(self, world: World, turns: Turns) -> None:
-        self._world, self._turns = world, turns
+    def __init__(self, world: World, asking: Asking) -> None:
+        self._world, self._asking = world, asking
         self._running = 0
 
     async def serve(self, access: Access, request: Any, context: Any) -> None:
@@ -52,7 +52,7 @@ class Subscribes:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._turns, access, subject, "subscribe")
+        ready = await plan(self._world, self._asking, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await dataflow(self._world, ready, sink, as_of)
         _check(made.description.as_of, up_to)

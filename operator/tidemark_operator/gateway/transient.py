@@ -15,12 +15,12 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
 from tidemark_operator.gateway.patience import when_possible
 from tidemark_operator.gateway.queries import only_instance, running_on
 from tidemark_operator.gateway.rights import allow, refuse
-from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_operator.planning.assemble import Named
 from tidemark_protocol.dataflow import ClientSink, DataflowDescription, SinkExport
@@ -54,18 +54,18 @@ class Ready:
         return self.planned.exports[0].columns
 
 
-async def plan(world: World, turns: Turns, access: Access, subject: Subject, what: str) -> Ready:
+async def plan(world: World, asking: Asking, access: Access, subject: Subject, what: str) -> Ready:
     """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
     namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
     sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
     known = catalogue(sources, dataflows, instance=place)
-    views = (ViewRequest(RESULT, sql_of(subject.text)),)
+    sql = sql_of(subject.text)
+    views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
-    async with turns.turn(access.caller):
-        request = PlanRequest(name.name, views, exports, known, name.id_prefix)
-        planned = await world.planner.plan(request, patient=True)
+    request = PlanRequest(name.name, views, exports, known, name.id_prefix)
+    planned = await asking.plan(access.caller, namespace, sql, lambda: world.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
