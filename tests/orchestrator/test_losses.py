@@ -14,7 +14,7 @@ from tests.orchestrator.pods import LARGE, SETTINGS
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import PODS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Trouble
-from tidemark_operator.orchestrator.kubernetes import executors
+from tidemark_operator.orchestrator.kubernetes import executors, losses
 from tidemark_operator.orchestrator.kubernetes.losses import EXECUTORS, FAILED, TOLD_SECONDS, Losses
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
 
@@ -90,16 +90,44 @@ def lost_of(observation: Observation) -> Trouble | None:
 def test_it_is_told_for_ten_minutes_and_of_its_own_driver() -> None:
     """The last one, however many there were; who left in good order is none of them, and labels alone say nothing."""
     now = 0.0
-    losses = Losses(None, lambda: now)  # type: ignore[arg-type]
+    told = Losses(None, lambda: now)  # type: ignore[arg-type]
     metadata = {"labels": member(LARGE, SETTINGS).labels(EXECUTOR), "ownerReferences": owned_by("r2-0", "d1")}
-    losses.note({"metadata": metadata, "status": failed()})
-    losses.note({"metadata": metadata, "status": failed(0, "Completed")})
-    losses.note({"metadata": {**metadata, "ownerReferences": []}, "status": failed(1, "Error")})
+    told.note({"metadata": metadata, "status": failed()})
+    told.note({"metadata": metadata, "status": failed(0, "Completed")})
+    told.note({"metadata": {**metadata, "ownerReferences": []}, "status": failed(1, "Error")})
 
-    assert losses.last("d1") == OUT_OF_MEMORY
-    assert losses.last("d2") is None
+    assert told.last("d1") == OUT_OF_MEMORY
+    assert told.last("d2") is None
     now = TOLD_SECONDS - 1
-    losses.forget()
-    assert losses.last("d1") == OUT_OF_MEMORY
+    told.forget()
+    assert told.last("d1") == OUT_OF_MEMORY
     now = TOLD_SECONDS
-    assert losses.last("d1") is None
+    assert told.last("d1") is None
+
+
+def test_must_an_api_server_that_ends_each_watch_at_once_is_asked_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In good order, as one that shuts down may; a watch that lasted is followed by the next one."""
+    now, pauses, asked = 0.0, list[float](), list[str]()
+
+    class Ends:
+        """Each watch of these takes so many seconds."""
+
+        lasts = iter([0.0, 0.25, 8.0])
+
+        async def changes(self, *how: Any) -> tuple[list[Any], str]:
+            nonlocal now
+            asked.append(how[4])
+            now += next(self.lasts)
+            return [], str(len(asked))
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Losses(Ends(), lambda: now).watch("ns"))  # type: ignore[arg-type]
+
+    assert pauses == [losses.LEAST_SECONDS, losses.LEAST_SECONDS - 0.25, 0.0]
+    assert asked == ["", "1", "2"]

@@ -22,6 +22,8 @@ EXECUTORS = ",".join(f"{name}={value}" for name, value in {**MANAGED, ROLE: EXEC
 FAILED = "status.phase=Failed"
 WATCH_SECONDS = 8
 """Less than a request may take; a loss is told so much later at most."""
+LEAST_SECONDS = 1.0
+"""Between two askings at least: an API server that ends each watch at once, in order, is not asked without a pause."""
 AGAIN_SECONDS = 5.0
 TOLD_SECONDS = 600.0
 
@@ -51,6 +53,7 @@ class Losses:
         """Until cancelled; `namespace` empty: of all of them."""
         since = ""
         while True:
+            began = self._clock()
             try:
                 asked = (PODS, namespace, EXECUTORS, FAILED)
                 failed, since = await self._objects.changes(*asked, since, WATCH_SECONDS)
@@ -62,3 +65,4 @@ class Losses:
             for pod in failed:
                 self.note(pod)
             self.forget()
+            await asyncio.sleep(max(0.0, began + LEAST_SECONDS - self._clock()))
