@@ -49,14 +49,17 @@ class Announced:
         self._kube, self._namespace, self._service, self._authorities = kube, namespace, service, authorities
 
     async def run(self) -> None:
-        """Sees to it that the Service leads here, until cancelled."""
+        """Sees to it that the Service leads here, until cancelled. Why it does not is said once, and again when that
+        changes; it is tried ever more rarely."""
+        said, again = "", AGAIN_SECONDS
         while True:
             try:
                 await self.announce()
-                pause = LOOK_SECONDS
+                said, pause, again = "", LOOK_SECONDS, AGAIN_SECONDS
             except OperatorError as error:
-                LOG.warning("Service %s/%s does not lead here yet: %s", self._namespace, self._service.name, error)
-                pause = AGAIN_SECONDS
+                if str(error) != said:
+                    LOG.warning("Service %s/%s does not lead here yet: %s", self._namespace, self._service.name, error)
+                said, pause, again = str(error), again, min(LOOK_SECONDS, 2 * again)
             await asyncio.sleep(pause)
 
     async def announce(self) -> None:
