@@ -174,6 +174,11 @@ class Registry:
         """Everything that is remembered, whether it is still there or not."""
         return [*self._sources, *self._dataflows]
 
+    def waiting(self) -> list[Key]:
+        """What has no tables yet, or no plan that serves."""
+        unpinned = [key for key, source in self._sources.items() if source.pinned is None]
+        return unpinned + [key for key, dataflow in self._dataflows.items() if dataflow.active is None]
+
     def sources(self, namespace: str) -> list[SourceState]:
         return [s for s in self._sources.values() if s.key.namespace == namespace]
 

@@ -1,7 +1,7 @@
 """The operator put together: events in, reconciles out, and the answers of replicas in between.
 
 start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
-resync    list everything again, now and then: what a watch missed is found; in turn, all are reconciled
+resync    list everything again, now and then: what a watch missed is found; what waits is reconciled, the rest in turn
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Operator:
         for key in self._world.registry.known():
             if key not in there:
                 self.queue.add(key)
-        for key in self._rounds.turn(there):
+        for key in [*self._rounds.turn(there), *self._world.registry.waiting()]:
             self.queue.add(key)
         for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
@@ -198,10 +198,17 @@ class Operator:
             again = await self._dispatch(key, body)
         except ResourceError as error:
             LOG.warning("%s cannot be read: %s", key, error)
-        if body is not None:
-            await self.publisher.publish(key)
+        except Exception:
+            # it comes again, ever more rarely: what it has found out by now is shown at once
+            await self._publish(key, body)
+            raise
+        await self._publish(key, body)
         if again is not None:
             self.queue.add(key, again)
+
+    async def _publish(self, key: Key, body: Body | None) -> None:
+        if body is not None:
+            await self.publisher.publish(key)
 
     async def _dispatch(self, key: Key, body: Body | None) -> float | None:
         if key.resource == INSTANCES:

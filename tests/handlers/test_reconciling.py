@@ -1,0 +1,74 @@
+"""What the operator looks at again by itself, and what it shows of a reconcile that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.worlds import Somewhere
+from tests.resources.manifests import body, dataflow
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.handlers.rounds import LEAST
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
+
+REVENUE = Key(DATAFLOWS, "ns", "revenue")
+
+
+def flow(number: int) -> Key:
+    return Key(DATAFLOWS, "ns", f"d{number:03}")
+
+
+def test_must_what_waits_is_looked_at_in_each_resync_however_many_there_are() -> None:
+    """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
+    somewhere = Somewhere()
+    count, asked = 3 * LEAST, list[Key]()
+    bodies = [dataflow({}, flow(n).name, uid=f"u-{n}") for n in range(count)]
+    there = {DATAFLOWS: bodies, DATA_SOURCES: [body("DataSource", {"instance": "default"}, "s", uid="u-s")]}
+
+    async def listed(resource: Resource) -> list[Any]:
+        return there.get(resource, [])
+
+    async def resync() -> None:
+        somewhere.world.kube = cast(Any, SimpleNamespace(list=listed))
+        operator = Operator(somewhere.world, asyncio.Event())
+        for resource, objects in there.items():
+            somewhere.cache.replace_all(resource, objects)
+        cast(Any, operator.queue).add = asked.append
+        await operator._resync()
+
+    for n in range(count):
+        serves = cast(Any, None if n == count - 1 else object())
+        somewhere.world.registry.put_dataflow(DataflowState(flow(n), f"u-{n}", "default", active=serves))
+    source = somewhere.world.registry.put_source(SourceState(Key(DATA_SOURCES, "ns", "s"), "u-s", "default"))
+    asyncio.run(resync())
+
+    assert {flow(count - 1), source.key} <= set(asked)
+    assert len(set(asked)) == LEAST + 2
+
+
+def test_must_a_reconcile_that_fails_shows_what_it_found_out_by_then() -> None:
+    """It comes again after up to a minute: conditions do not wait for that."""
+    somewhere, shown = Somewhere(), list[Key]()
+
+    async def reconcile() -> None:
+        operator = Operator(somewhere.world, asyncio.Event())
+        somewhere.cache.replace_all(DATAFLOWS, [dataflow({})])
+
+        async def fails(key: Key, _: object) -> None:
+            raise ApiError(500, "away")
+
+        async def publish(key: Key) -> None:
+            shown.append(key)
+
+        cast(Any, operator)._dispatch, cast(Any, operator.publisher).publish = fails, publish
+        with pytest.raises(ApiError, match="away"):
+            await operator._reconcile(REVENUE)
+
+    asyncio.run(reconcile())
+
+    assert shown == [REVENUE]
