@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from tests.protocol.samples import A
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.errors import Waiting
-from tidemark_operator.planning.shards import Look, Place, adopted_shard, newest_source
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.planning.adoption import adopted_shard, newest_source
+from tidemark_operator.planning.shards import Look, Place
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
-from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.planning import PlannedExport, PlannedTask
 from tidemark_protocol.responses import DescribedShard
 from tidemark_protocol.types import STRING, Column
 
@@ -23,15 +25,16 @@ VIEW = PlannedExport("v", "materializedView", GlobalId("v"), (A,), (0,))
 Tables = Mapping[str, tuple[tuple[Column, ...], Frontier]]
 
 
-def looking(tables: Tables, owner: bool = True) -> Look:
-    """A replica's answers, where tables stand at these parts and versions."""
+def looking(tables: Tables, owner: bool = True, makers: Mapping[str, str] | None = None) -> Look:
+    """A replica's answers, where tables stand at these parts and versions; `makers`: ids that they have."""
+    makers = makers or {}
 
     async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
         described = []
         for id, location in shards:
             at = location.removeprefix("/data/ns/revenue/")
             columns, upper = tables.get(at, ((), Frontier.minimum()))
-            whose = ShardId(f"old/{at}") if owner and at in tables else None
+            whose = ShardId(makers.get(at, f"old/{at}")) if owner and at in tables else None
             told = (upper, Frontier.minimum(), WriterTerm(7), None, whose, columns)
             described.append(DescribedShard(id, at in tables, *told))
         return described
@@ -46,7 +49,14 @@ def looking(tables: Tables, owner: bool = True) -> Look:
         pytest.param({"v/v1": ((A,), 9)}, "v/v1", "old/v/v1", id="the one that is there"),
         pytest.param({"v/v1": ((A,), 9), "v/v3": ((A,), 9)}, "v/v3", "old/v/v3", id="the newest, past a gap"),
         pytest.param({f"v/v{n}": ((A,), 9) for n in range(1, 12)}, "v/v11", "old/v/v11", id="many"),
-        pytest.param({"v/v2": ((B,), 9)}, "v/v3", "new/v/v3", id="other columns: the next, as with an edit"),
+        pytest.param({"v/v10": ((A,), 9)}, "v/v10", "old/v/v10", id="far up"),
+        pytest.param({"v/v1": ((A,), 9), "v/v9": ((A,), 9), "v/v18": ((A,), 9)}, "v/v18", "old/v/v18", id="gaps"),
+        pytest.param({"v/v1": ((A,), 9), "v/v2": ((B,), 0)}, "v/v1", "old/v/v1", id="the newest was never written"),
+        pytest.param({"v/v2": ((B,), 0)}, "v/v3", "new/v/v3", id="others' columns, and nothing is in it: the next"),
+        pytest.param({"__remap/v2": ((), 9), "v/v2": ((A,), 9)}, "v/v3", "new/v/v3", id="a source's: the next"),
+        pytest.param(
+            {"__remap/v2": ((), 9), "v/v2": ((A,), 9), "v/v1": ((A,), 9)}, "v/v1", "old/v/v1", id="beside a source's"
+        ),
         pytest.param({"v/v1": ((A,), None)}, "v/v2", "new/v/v2", id="it is finished: the next"),
     ],
 )
@@ -76,12 +86,94 @@ def test_terms_are_above_what_the_tables_have_seen() -> None:
     assert known.frontiers.upper == Frontier.at(9)
 
 
+TASK = replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("src/a")))
+
+
+@pytest.mark.parametrize(
+    ("export", "tables", "makers", "taken", "why"),
+    [
+        pytest.param(
+            VIEW,
+            {"v/v1": ((A,), Frontier.at(9)), "v/v2": ((B,), Frontier.at(9))},
+            {},
+            {},
+            r"v in v2 has columns \(b string\), not \(a bigint\)",
+            id="an older one would fit",
+        ),
+        pytest.param(
+            VIEW,
+            {"v/v1": ((A,), Frontier.at(9))},
+            {"v/v1": "old/v/task/v1"},
+            {},
+            "v in v1 is a continual task's",
+            id="what a task wrote is no view's contents",
+        ),
+        pytest.param(
+            TASK,
+            {"v/v1": ((A,), Frontier.at(9))},
+            {},
+            {},
+            "v in v1 is not known to be a continual task's",
+            id="what a view holds is no output of a task",
+        ),
+        pytest.param(
+            VIEW,
+            {"v/v1": ((A,), Frontier.at(9))},
+            {},
+            {"/data/ns/revenue/v/v1": "that of DataSource ns/revenue"},
+            "v in v1 is that of DataSource ns/revenue",
+            id="an object that is there has it",
+        ),
+    ],
+)
+def test_no_new_table_is_begun_in_the_place_of_one_that_has_rows(
+    export: PlannedExport, tables: Tables, makers: Mapping[str, str], taken: Mapping[str, str], why: str
+) -> None:
+    """It says which one, and what to do."""
+    with pytest.raises(Rejected, match=f"{why}. Set spec.adopt to false") as refused:
+        asyncio.run(adopted_shard(replace(PLACE, taken=taken), export, looking(tables, makers=makers)))
+    assert refused.value.reason == "CannotAdopt"
+
+
+@pytest.mark.parametrize("upper", [Frontier.at(9), Frontier.empty()])
+def test_a_task_goes_on_with_what_a_task_wrote(upper: Frontier) -> None:
+    """Also where that is finished: it has nothing more to do. Its own first table says whose it is."""
+    first, _ = asyncio.run(adopted_shard(PLACE, TASK, looking({})))
+    there = looking({"v/v1": ((A,), upper)}, makers={"v/v1": "old/v/task/v1"})
+
+    shard, _ = asyncio.run(adopted_shard(PLACE, TASK, there))
+
+    assert (first.shard_id, first.location) == ("new/v/task/v1", "/data/ns/revenue/v/v1")
+    assert (shard.shard_id, shard.location) == ("old/v/task/v1", "/data/ns/revenue/v/v1")
+
+
+@pytest.mark.parametrize(
+    ("makers", "taken", "misfit"),
+    [
+        ({"t/v1": "a Dataflow's/t/v1"}, {}, "t in v1 was made by another object than the bindings in v1"),
+        ({}, {"/data/ns/revenue/t/v1": "that of Dataflow ns/revenue"}, "t in v1 is that of Dataflow ns/revenue"),
+        ({}, {"/data/ns/revenue/__remap/v1": "another's"}, "__remap in v1 is another's"),
+    ],
+)
+def test_a_source_does_not_adopt_what_another_made_or_has(
+    makers: Mapping[str, str], taken: Mapping[str, str], misfit: str
+) -> None:
+    """A Dataflow of the same name has its tables below the same address."""
+    place = replace(PLACE, taken=taken)
+    there = looking({"__remap/v1": ((), Frontier.at(9)), "t/v1": ((A,), Frontier.at(9))}, makers=makers)
+
+    found = asyncio.run(newest_source(place, ("t",), there))
+
+    assert found.misfit(place, {"t": (A,)}) == misfit
+
+
 @pytest.mark.parametrize(
     ("tables", "misfit"),
     [
         ({"__remap/v1": (), "t/v1": (A,)}, ""),
         ({"__remap/v1": (), "t/v1": (A,), "__remap/v2": (), "t/v2": (A,)}, ""),
         ({"__remap/v1": (), "t/v1": (A,), "t/v2": (A,)}, ""),
+        ({"__remap/v1": (), "t/v1": (A,), "__remap/v10": (), "t/v10": (A,)}, ""),
         ({"__remap/v2": ()}, "there is no t in v2"),
         ({"__remap/v1": (), "t/v1": (B,)}, "t in v1 has columns (b string), not (a bigint)"),
     ],
@@ -94,7 +186,7 @@ def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
 
     found = asyncio.run(newest_source(PLACE, ("t",), looking(there)))
 
-    assert found.misfit({"t": (A,)}) == misfit
+    assert found.misfit(PLACE, {"t": (A,)}) == misfit
     assert found.adopting(PLACE).address("t", 9)[0] == "new/t/v9"
     for part in found.shards:
         assert found.adopting(PLACE).address(part, found.version)[0] == f"old/{part}/v{found.version}"

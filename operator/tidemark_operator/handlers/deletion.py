@@ -78,6 +78,8 @@ class Deleter:
     def __init__(self, kube: Kube, fleet: Fleet, registry: Registry) -> None:
         self._kube, self._fleet, self._registry = kube, fleet, registry
         self.shards = ShardDeletions()
+        self._burials, self._known = 0, dict[str, frozenset[str]]()
+        """What tombstones of a namespace list, as read last: nobody else makes any."""
 
     async def delete(
         self, key: Key, uid: str, running: RunningInstance | None, shards: Sequence[Doomed], waited_ms: int
@@ -104,10 +106,13 @@ class Deleter:
             if not self.shards.ask(running, [s for s in shards if s.location not in kept], now_ms()):
                 await self._kube.delete(REVISIONS, namespace, metadata["name"], metadata["uid"])
                 self.shards.forget(shards)
+                self._known.pop(namespace, None)
 
     async def doomed(self, namespace: str) -> frozenset[str]:
         """Locations of tables that are still to be deleted."""
-        return frozenset(shard.location for body in await self._tombstones(namespace) for shard in _doomed(body))
+        if (known := self._known.get(namespace)) is not None:
+            return known
+        return _locations(await self._tombstones(namespace))
 
     async def clear(self, namespace: str, root: str) -> None:
         """Before tables below the root are adopted; raises Waiting while some of them are still to be deleted."""
@@ -118,7 +123,11 @@ class Deleter:
             raise Waiting("TablesBeingDeleted", f"waits until {left[0]} is gone, which was deleted with its object")
 
     async def _tombstones(self, namespace: str) -> list[Body]:
-        return await self._kube.list(REVISIONS, f"{TOMBSTONE}=true", namespace)
+        before = self._burials
+        tombstones = await self._kube.list(REVISIONS, f"{TOMBSTONE}=true", namespace)
+        if self._burials == before:
+            self._known[namespace] = _locations(tombstones)
+        return tombstones
 
     async def _bury(self, key: Key, uid: str, shards: Sequence[Doomed]) -> None:
         body: Body = {
@@ -133,10 +142,17 @@ class Deleter:
             await self._kube.create(REVISIONS, key.namespace, body)
         except Conflict:
             return
+        finally:
+            self._burials += 1
+            self._known.pop(key.namespace, None)
 
 
 def _doomed(tombstone: Body) -> list[Doomed]:
     return [Doomed(ShardId(shard["id"]), shard["location"]) for shard in tombstone["data"]["shards"]]
+
+
+def _locations(tombstones: Iterable[Body]) -> frozenset[str]:
+    return frozenset(shard.location for body in tombstones for shard in _doomed(body))
 
 
 def waited_ms(body: Body) -> int:

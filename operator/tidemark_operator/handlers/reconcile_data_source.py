@@ -20,19 +20,21 @@ from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.own_tables import reads_own_tables
+from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.revisions import Owner, revision_name
-from tidemark_operator.planning.shards import REMAP, Found, Place, free_version, newest_source
+from tidemark_operator.planning.adoption import Found, newest_source
+from tidemark_operator.planning.shards import REMAP, Place, free_version
 from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import DescribedShard, IngestionStatus
+from tidemark_protocol.responses import IngestionStatus
 from tidemark_protocol.storage import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
 
 PINNED = 1
@@ -180,18 +182,12 @@ class DataSourceReconciler:
         tables: Sequence[SourceTable],
     ) -> tuple[Place, int]:
         """Where its tables are to be, and in which version; raises Waiting or Rejected."""
-        namespace, names = state.key.namespace, [table.name for table in tables]
-
-        async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-            return (await running.describe(shards)).shards
-
-        doomed = await self._deleter.doomed(namespace)
-        place = Place.of(location, namespace, state.key.name, state.uid, doomed)
+        names, look = [table.name for table in tables], looking(running)
+        place = await place_of(self._world.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
-            await self._deleter.clear(namespace, place.root)
             found = await newest_source(place, names, look)
             if found.version:
-                if misfit := found.misfit({table.name: table.columns for table in tables}):
+                if misfit := found.misfit(place, {table.name: table.columns for table in tables}):
                     raise Rejected("CannotAdopt", cannot_adopt(place, misfit))
                 place = found.adopting(place)
                 self._adopt(state, place, found)

@@ -23,20 +23,21 @@ from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.installer import choose_as_of, view_shards
 from tidemark_operator.handlers.marks import Marks
+from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
 from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import DataflowRevision, Parent, Written
-from tidemark_operator.planning.shards import Look, Place, adopted_shard, next_term, unless_finished, view_shard
+from tidemark_operator.planning.shards import Place, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.ids import Digest, ShardId
+from tidemark_protocol.ids import Digest
 from tidemark_protocol.planning import Planned
-from tidemark_protocol.responses import DescribedShard
 
 
 class Reviser:
@@ -162,12 +163,11 @@ class Reviser:
     async def _view_shards(
         self, state: DataflowState, dataflow: Dataflow, planned: Planned, running: RunningInstance
     ) -> dict[str, ShardMetadata]:
-        place, look = await self._place(state, running), _look(running)
-        if state.active is None and dataflow.adopt:
-            await self._deleter.clear(state.key.namespace, place.root)
+        adopts, look = state.active is None and dataflow.adopt, looking(running)
+        place = await self._place(state, running, adopts)
         shards: dict[str, ShardMetadata] = {}
         for export in planned.exports:
-            if export.kind != "index" and state.active is None and dataflow.adopt:
+            if export.kind != "index" and adopts:
                 shard, found = await adopted_shard(place, export, look)
                 shards[export.name] = shard
                 if found is not None:
@@ -180,24 +180,15 @@ class Reviser:
     async def _unless_finished(
         self, state: DataflowState, planned: Planned, shards: dict[str, ShardMetadata], running: RunningInstance
     ) -> dict[str, ShardMetadata]:
-        place, look = await self._place(state, running), _look(running)
+        place, look = await self._place(state, running), looking(running)
         written = [export for export in planned.exports if export.name in shards]
         pending = {e.name: _pending(state, e.name) for e in written}
         return {e.name: await unless_finished(place, e, shards[e.name], look, pending[e.name]) for e in written}
 
-    async def _place(self, state: DataflowState, running: RunningInstance) -> Place:
-        key, location = state.key, running.config.storage_location
-        doomed = await self._deleter.doomed(key.namespace)
-        return Place.of(location, key.namespace, key.name, state.uid, doomed)
+    async def _place(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> Place:
+        return await place_of(self._world.registry, self._deleter, state, running.config.storage_location, adopts)
 
 
 def _pending(state: DataflowState, export: str) -> Written | None:
     """Where the revision writes, or will, that is to serve no more."""
     return state.pending.mark.revision.written(export) if state.pending else None
-
-
-def _look(running: RunningInstance) -> Look:
-    async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-        return (await running.describe(shards)).shards
-
-    return look

@@ -1,0 +1,34 @@
+"""Where an object may have its tables: what of its addresses is another's, or is to be deleted, is no place for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_operator.catalogue.claims import claims
+from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.planning.shards import Look, Place
+from tidemark_protocol.ids import ShardId
+from tidemark_protocol.responses import DescribedShard
+
+
+async def place_of(
+    registry: Registry, deleter: Deleter, state: SourceState | DataflowState, location: str, adopts: bool
+) -> Place:
+    """Raises Waiting where tables are to be adopted, and some that are there are just being deleted."""
+    key = state.key
+    if adopts:
+        await deleter.clear(key.namespace, f"{location}/{key.namespace}/{key.name}")
+    taken = dict.fromkeys(await deleter.doomed(key.namespace), "to be deleted")
+    taken |= {at: f"that of {owner}" for at, owner in claims(registry, key.namespace, but=state.uid).items()}
+    return Place.of(location, key.namespace, key.name, state.uid, taken)
+
+
+def looking(running: RunningInstance) -> Look:
+    """At shards, through any replica."""
+
+    async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
+        return (await running.describe(shards)).shards
+
+    return look
