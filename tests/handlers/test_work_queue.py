@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 
+import pytest
+
 from tests.bounds import BOUND
-from tidemark_operator.handlers.work_queue import KeyedQueue, WorkQueue, backoff_seconds
+from tidemark_operator.handlers import work_queue
+from tidemark_operator.handlers.work_queue import STALE, KeyedQueue, WorkQueue, backoff_seconds
 
 
 def test_a_key_is_worked_on_by_one_worker_at_a_time() -> None:
@@ -70,6 +74,41 @@ def test_the_longest_waiting_key_is_next() -> None:
         queue.add(key, due)
 
     assert [queue.take(5), queue.take(5), queue.take(5)] == ["early", "late", None]
+
+
+def test_must_what_is_put_off_again_and_again_takes_no_more_room() -> None:
+    """A look that is due much later is passed over by one that is due now, each time."""
+    queue: KeyedQueue[str] = KeyedQueue()
+    for now in range(1_000):
+        queue.add("a", 1e9 + now)
+        queue.add("a", now)
+        assert queue.take(now) == "a"
+        queue.done("a", failed=False, now=now)
+        assert len(queue._heap) <= STALE + 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agree_a_queue_that_is_swept_all_the_time_gives_the_same_keys(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """In the same order, at the same times."""
+
+    def taken(stale: int) -> list[tuple[str | None, float | None]]:
+        monkeypatch.setattr(work_queue, "STALE", stale)
+        queue: KeyedQueue[str] = KeyedQueue()
+        given, busy, found = random.Random(seed), list[str](), list[tuple[str | None, float | None]]()
+        for turn in range(500):
+            now = turn + given.random()  # no two are due at the same time: which of these is first is not said
+            for _ in range(given.randrange(4)):
+                queue.add(given.choice("abcdef"), now + given.choice([0, 1, 5, 50]) * given.random())
+            key = queue.take(now)
+            busy += [key] if key else []
+            if busy and given.random() < 0.7:
+                queue.done(busy.pop(given.randrange(len(busy))), failed=given.random() < 0.2, now=now)
+            found.append((key, queue.next_due()))
+        return found
+
+    assert taken(-1_000) == taken(10**9)
 
 
 def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:

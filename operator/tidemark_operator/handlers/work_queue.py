@@ -23,10 +23,13 @@ LOG = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 60.0
+STALE = 64
+"""What the heap may have beside twice what is due."""
 
 
 class KeyedQueue(Generic[K]):
-    """`_heap` has what `_due` says, and besides what it has said: entries that do not hold any more are passed over."""
+    """`_heap` has what `_due` says, and besides what it has said: entries that do not hold any more are passed over,
+    and removed together when they are many."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -74,6 +77,19 @@ class KeyedQueue(Generic[K]):
         self._due[key] = due
         if key not in self._busy:  # else `done` does it
             heapq.heappush(self._heap, (due, next(self._order), key))
+            if len(self._heap) > 2 * len(self._due) + STALE:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Each entry that holds, once: a key may be there twice for the same time."""
+        seen: set[K] = set()
+        held = []
+        for entry in sorted(self._heap):
+            due, _, key = entry
+            if key not in self._busy and key not in seen and self._due.get(key) == due:
+                seen.add(key)
+                held.append(entry)
+        self._heap = held  # in order, so a heap
 
     def __len__(self) -> int:
         return len(self._due) + len(self._busy)
