@@ -55,6 +55,11 @@ class Gateway:
     """Where kubectl is to forward a port to; then `address` is not known yet."""
 
     @property
+    def where(self) -> str:
+        """For people: of a forwarded port, the pod that it leads to."""
+        return f"pod {self.leader.namespace}/{self.leader.pod}" if self.leader else self.address
+
+    @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
@@ -204,13 +209,13 @@ def _channel(gateway: Gateway) -> grpc.Channel:
 def _failure(gateway: Gateway, error: Any) -> GatewayFailed:
     if gateway.certificate is not None and error.code() is grpc.StatusCode.UNAVAILABLE:
         return GatewayFailed(
-            f"no gateway answers at {gateway.address}, or it does not take the client certificate: it is for the "
+            f"no gateway answers at {gateway.where}, or it does not take the client certificate: it is for the "
             "cluster's own users, of the authority that --gateway-client-ca names"
         )
     if gateway.certificate is not None and error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return GatewayFailed(error.details())
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return GatewayFailed(f"no gateway answers at {gateway.address}: is the operator running?")
+        return GatewayFailed(f"no gateway answers at {gateway.where}: is the operator running?")
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return GatewayFailed("the gateway does not know this token: it has expired, or the operator was restarted")
     return GatewayFailed(error.details() or str(error.code()))
