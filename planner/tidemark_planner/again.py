@@ -7,9 +7,7 @@ planner that has to be replaced after a bad statement would be away for all othe
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -39,11 +37,3 @@ def run_again(command: Sequence[str], replace_me: int) -> int:
         if stopping or status != replace_me:
             return 128 - status if status < 0 else status
         LOG.warning("the planner is replaced")
-        _reap()
-
-
-def _reap() -> None:
-    """As the first process of a container: JVMs that outlived their planner for a moment."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
