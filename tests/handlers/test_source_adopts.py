@@ -11,15 +11,17 @@ import pyarrow as pa
 import pytest
 
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import Somewhere
+from tests.handlers.worlds import ONE, READABLE, Somewhere
+from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
 from tidemark_operator.handlers.statuses import status_of
-from tidemark_operator.kube.cache import key_of
+from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_persist import create_or_open, open_shard
 from tidemark_protocol import codec
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.responses import Description
 from tidemark_protocol.storage import SourceTable
@@ -76,7 +78,7 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
 
         answers = cast(Any, running)
         answers.inspect, answers.describe = inspect, describe
-        written = body("DataSource", {**SPEC, **spec}, "s", uid="new")
+        written = body("DataSource", {**SPEC, **spec}, "s", uid="new", creationTimestamp="2026-01-01T00:00:00Z")
         key = key_of(DATA_SOURCES, written)
         somewhere.cache.put(key, written)
         somewhere.world.revisions = cast(Any, kept)
@@ -150,3 +152,28 @@ def test_a_location_that_a_tombstone_lists_is_not_given_to_a_new_table(tmp_path:
 
     (table,) = kept.pinned.tables
     assert table.shard.location == f"{tmp_path}/ns/s/t/v2"
+
+
+def test_nothing_of_a_source_that_is_gone_holds_its_bindings() -> None:
+    """The next one of its name may adopt the very same table."""
+
+    async def scenario() -> None:
+        somewhere = Somewhere()
+        somewhere.put(READABLE, ONE)
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        key = Key(DATA_SOURCES, "ns", "s")
+        state = SourceState(key, INGESTION.id, "default", pinned=INGESTION)
+        somewhere.world.registry.put_source(state)
+        running.run_ingestion(ReplicaId("r1"), INGESTION, WriterTerm(1))
+        book = somewhere.fleet.book("ns")
+        held = book.get(INGESTION.remap_id)
+        assert held is not None
+        assert held.holds
+
+        DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere)).forget(key)
+
+        assert book.get(INGESTION.remap_id) is None
+        await somewhere.fleet.close()
+
+    asyncio.run(scenario())

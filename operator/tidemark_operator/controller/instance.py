@@ -29,7 +29,7 @@ from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.said import makes_sense
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.shards import ShardBook, ingesting
 from tidemark_operator.controller.stores import Stores
 from tidemark_operator.controller.transients import Transients
 from tidemark_protocol.commands import (
@@ -329,7 +329,7 @@ class Instance:
         tables = [self.shards.frontiers(t.shard.shard_id) for t in ingestion.tables]
         uppers = [f.upper if f else Frontier.minimum() for f in tables]
         self.shards.register(ingestion.remap_id, ingestion.remap_location)
-        self.shards.hold(ingestion.remap_id, f"ingestion {ingestion.id}", before(meet(uppers)))
+        self.shards.hold(ingestion.remap_id, ingesting(ingestion.id), before(meet(uppers)))
 
     def _unreadable(self, peek: Peek) -> str | None:
         if not isinstance(peek.target, IndexTarget):

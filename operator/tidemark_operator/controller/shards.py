@@ -14,10 +14,15 @@ from dataclasses import dataclass, field, replace
 from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, trailing
 from tidemark_protocol.commands import AllowShardCompaction
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard
 
 COMPACTION_INTERVAL_MS = 10_000
+
+
+def ingesting(id: GlobalId) -> str:
+    """What holds a source's bindings."""
+    return f"ingestion {id}"
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,7 @@ class Operator:
             await reconcile_replica(self._world, key)
         elif key.resource == DATA_SOURCES:
             if body is not None:
-                return await self._sources.reconcile(key, body)
+                return await self._reconcile_source(key, body)
             self._sources.forget(key)
         else:
             if body is not None:
@@ -228,6 +228,16 @@ class Operator:
                 # what it read may have waited for it
                 self._enqueue_namespace(key.namespace)
         return None
+
+    async def _reconcile_source(self, key: Key, body: Body) -> float | None:
+        """Tables that are known now give names a meaning; of adopted ones no first data would tell."""
+        before = self._world.registry.source(key)
+        pinned = before.pinned if before else None
+        again = await self._sources.reconcile(key, body)
+        after = self._world.registry.source(key)
+        if after is not None and after.pinned is not pinned:
+            self._enqueue_namespace(key.namespace, but=key)
+        return again
 
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
         """A new plan changes what names mean, and who uses what."""

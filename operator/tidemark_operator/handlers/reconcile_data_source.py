@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_ingester
+from tidemark_operator.controller.shards import ingesting
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
@@ -22,6 +23,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.own_tables import reads_own_tables
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.restoring import keep_history, let_go
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
@@ -32,7 +34,7 @@ from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan
-from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.responses import IngestionStatus
 from tidemark_protocol.storage import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
@@ -78,8 +80,10 @@ class DataSourceReconciler:
             running.drop_ingestion(GlobalId(state.uid))
         self._world.registry.forget(key)
         book = self._world.fleet.book(key.namespace)
-        for table in state.pinned.tables if state.pinned else ():
-            book.forget(table.shard.shard_id)
+        book.release(ingesting(GlobalId(state.uid)))  # the next one may adopt the very same tables
+        let_go(self._world, key)
+        for id, _ in _written(state.pinned) if state.pinned else ():
+            book.forget(id)
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Seconds until it must be looked at again, if time alone can change something."""
@@ -100,7 +104,8 @@ class DataSourceReconciler:
             return None
         if state.pinned is None and not await self._pin(state, source, running):
             return LOOK_AGAIN_SECONDS
-        return await self._ingest(state, source, running)
+        again = await self._ingest(state, source, running)
+        return LOOK_AGAIN_SECONDS if again is None and self._keep_history(state) else again
 
     async def _delete(
         self, state: SourceState, source: DataSource, running: RunningInstance | None, body: Body
@@ -109,9 +114,7 @@ class DataSourceReconciler:
         if running is not None:
             running.drop_ingestion(GlobalId(state.uid))
         if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
-            pinned = state.pinned
-            doomed = [Doomed(t.shard.shard_id, t.shard.location) for t in pinned.tables]
-            doomed.append(Doomed(pinned.remap_id, pinned.remap_location))
+            doomed = [Doomed(id, location) for id, location in _written(state.pinned)]
             if not await self._deleter.delete(state.key, state.uid, running, doomed, waited_ms(body)):
                 return 1.0
         await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
@@ -145,6 +148,11 @@ class DataSourceReconciler:
         for table in state.pinned.tables:
             book.register(table.shard.shard_id, table.shard.location, lag)
         book.register(state.pinned.remap_id, state.pinned.remap_location, lag)
+        self._keep_history(state)
+
+    def _keep_history(self, state: SourceState) -> bool:
+        """Of what was adopted, for now; whether it does."""
+        return keep_history(self._world, state.key, state.uid, _written(state.pinned) if state.pinned else ())
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica what tables there are, and stores the answer. Whether that is done."""
@@ -200,6 +208,7 @@ class DataSourceReconciler:
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for part, shard in found.shards.items():
             book.adopt(*place.address(part, found.version), shard, lag)
+        keep_history(self._world, state.key, state.uid, [place.address(part, found.version) for part in found.shards])
 
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
         assert state.pinned is not None
@@ -207,8 +216,7 @@ class DataSourceReconciler:
             running.drop_ingestion(state.pinned.id)
             return None
         book = self._world.fleet.book(state.key.namespace)
-        written = [state.pinned.remap_id, *(table.shard.shard_id for table in state.pinned.tables)]
-        seen = [shard.term for id in written if (shard := book.get(id))]
+        seen = [shard.term for id, _ in _written(state.pinned) if (shard := book.get(id))]
         chosen = choose_ingester(state.ingester, self._candidates(state, running), seen)
         if chosen is None:
             return LOOK_AGAIN_SECONDS
@@ -229,6 +237,12 @@ class DataSourceReconciler:
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
         return Candidates(existing, running.online, silent_ms)
+
+
+def _written(pinned: IngestionDescription) -> list[tuple[ShardId, str]]:
+    """Its tables, and its bindings."""
+    tables = [(table.shard.shard_id, table.shard.location) for table in pinned.tables]
+    return [*tables, (pinned.remap_id, pinned.remap_location)]
 
 
 def cannot_adopt(place: Place, misfit: str) -> str:

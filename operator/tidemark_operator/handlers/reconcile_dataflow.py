@@ -15,11 +15,13 @@ from tidemark_operator.catalogue.registry import DataflowState, PendingRevision,
 from tidemark_operator.controller.quarantine import Death, Suspicion, unless_released
 from tidemark_operator.errors import PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, view_shards
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.restoring import keep_history, let_go
 from tidemark_operator.handlers.revise import Reviser
 from tidemark_operator.handlers.takeover import TakeOver
 from tidemark_operator.handlers.world import World
@@ -79,6 +81,13 @@ class DataflowReconciler:
         if pending := status.get("pending"):
             await self._load_pending(state, pending)
         hold_stored(self._world.fleet.book(state.key.namespace), state)
+        self._keep_history(state)
+
+    def _keep_history(self, state: DataflowState) -> bool:
+        """Of what was adopted, for now; whether it does. Before there is a plan, planning sees to it."""
+        written = [s for mark in state.marks for s in view_shards(mark.revision.description)]
+        shards = [(shard.shard_id, shard.location) for shard in written]
+        return state.active is not None and keep_history(self._world, state.key, state.uid, shards)
 
     async def _load_pending(self, state: DataflowState, status: Mapping[str, Any]) -> None:
         """One that cannot be read is none: it is planned again."""
@@ -109,6 +118,7 @@ class DataflowReconciler:
         if running is not None:
             install(running, self._world.registry, state)
         self._world.registry.forget(key)
+        let_go(self._world, key)
         forget_stored(self._world.fleet.book(key.namespace), state)
         return True
 
@@ -171,9 +181,12 @@ class DataflowReconciler:
             if not waits:
                 await self._marks.prune(state, dataflow.meta)
         again_ms = state.answer.again_ms if state.answer else None
+        keeps = self._keep_history(state)
         if waits:
             return LOOK_AGAIN_SECONDS
-        return None if again_ms is None else max(0.0, (again_ms - now_ms()) / 1000)
+        if again_ms is None:
+            return restoring.LOOK_AGAIN_SECONDS if keeps else None
+        return max(0.0, (again_ms - now_ms()) / 1000)
 
     async def _revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> bool:
         """Whether there is something that it waits for."""

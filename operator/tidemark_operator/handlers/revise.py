@@ -26,6 +26,7 @@ from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
 from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
+from tidemark_operator.handlers.restoring import keep_history
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
@@ -36,7 +37,7 @@ from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.ids import Digest
+from tidemark_protocol.ids import Digest, ShardId
 from tidemark_protocol.planning import Planned
 
 
@@ -166,12 +167,15 @@ class Reviser:
         adopts, look = state.active is None and dataflow.adopt, looking(running)
         place = await self._place(state, running, adopts)
         shards: dict[str, ShardMetadata] = {}
+        adopted: list[tuple[ShardId, str]] = []
         for export in planned.exports:
             if export.kind != "index" and adopts:
                 shard, found = await adopted_shard(place, export, look)
                 shards[export.name] = shard
                 if found is not None:
                     running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms)
+                    adopted.append((shard.shard_id, shard.location))
+                    keep_history(self._world, state.key, state.uid, adopted)
             elif export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
                 shards[export.name] = await view_shard(place, export, before, look, _pending(state, export.name))
