@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.handlers.revisions import rev
 from tests.protocol.samples import A
 from tidemark_operator.planning.revision import Written
-from tidemark_operator.planning.shards import Place, unless_finished, version_of, view_shard
+from tidemark_operator.planning.shards import Place, given_before, unless_finished, version_of, view_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.planning import PlannedExport
@@ -61,12 +62,37 @@ def test_the_version_that_a_revision_is_given(
     before: Written | None, pending: Written | None, there: tuple[int, ...], given: int
 ) -> None:
     """That of what serves, or one that nobody was ever given."""
-    shard = asyncio.run(view_shard(PLACE, EXPORT, before, Storage(*there).look, pending))
+    shard = asyncio.run(view_shard(PLACE, EXPORT, before, Storage(*there).look, [pending] if pending else []))
     assert version_of(shard) == given
 
 
 @pytest.mark.parametrize(("pending", "given"), [(None, 2), (written(2, B), 3)])
 def test_a_finished_table_is_followed_by_one_that_nobody_was_given(pending: Written | None, given: int) -> None:
     """Also where the pending revision has not begun its own."""
-    shard = asyncio.run(unless_finished(PLACE, EXPORT, written(1, B).shard, Storage(1).look, pending))
+    shard = asyncio.run(
+        unless_finished(PLACE, EXPORT, written(1, B).shard, Storage(1).look, [pending] if pending else [])
+    )
     assert version_of(shard) == given
+
+
+@pytest.mark.parametrize(
+    ("pending", "stored", "given"),
+    [
+        (None, [(1, 1, "spec 1")], [1]),
+        (None, [(1, 1, "spec 1"), (2, 2, "reverted")], [1, 2]),
+        (None, [(1, 1, "spec 1"), (2, 2, "wanted")], [1]),
+        (2, [(1, 1, "spec 1"), (2, 2, "wanted")], [2, 1]),
+    ],
+    ids=["it serves", "its edit was reverted", "the operator died before it was marked", "it is to serve no more"],
+)
+def test_what_was_given_to_a_revision_that_never_served_is_not_given_again(
+    pending: int | None, stored: list[tuple[int, int, str]], given: list[int]
+) -> None:
+    """A replica that has not heard of its end may begin the table yet."""
+    export = PlannedExport("v", "materializedView", GlobalId("o"), (A,), ())
+    revisions = [rev("d", number, view=view, spec=spec).revision for number, view, spec in stored]
+    until_now = rev("d", pending, view=pending).revision if pending else None
+
+    found = given_before(export, until_now, revisions, "wanted")
+
+    assert [version_of(written.shard) for written in found] == given

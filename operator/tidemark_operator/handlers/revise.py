@@ -12,7 +12,7 @@ finds the stored revision; one that dies after marking finds it marked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.closure import as_replaced, dependants
@@ -32,13 +32,13 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import DataflowRevision, Parent, Written
-from tidemark_operator.planning.shards import Place, next_term, unless_finished, view_shard
+from tidemark_operator.planning.shards import Place, given_before, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.ids import Digest, ShardId
-from tidemark_protocol.planning import Planned
+from tidemark_protocol.planning import Planned, PlannedExport
 
 
 class Reviser:
@@ -88,14 +88,16 @@ class Reviser:
             return
         reads = parents(self._world.registry.sources(state.key.namespace), view, outcome.references)
         self._check_cycle(state, reads)
-        shards = await self._view_shards(state, dataflow, outcome, running)
+        stored = await self._marks.stored(dataflow.meta) if active is not None else {}
+        given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
+        shards = await self._view_shards(state, dataflow, outcome, running, given)
         description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
         if active is not None and active.revision.identity == identity:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return
         if active is not None:
-            shards = await self._unless_finished(state, outcome, shards, running)
+            shards = await self._unless_finished(state, outcome, shards, running, given)
             description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
         state.claims = reads
@@ -162,7 +164,12 @@ class Reviser:
             await self._world.events.warn(state.key, state.uid, refused.reason, refused.message)
 
     async def _view_shards(
-        self, state: DataflowState, dataflow: Dataflow, planned: Planned, running: RunningInstance
+        self,
+        state: DataflowState,
+        dataflow: Dataflow,
+        planned: Planned,
+        running: RunningInstance,
+        given: Mapping[str, Sequence[Written]],
     ) -> dict[str, ShardMetadata]:
         adopts, look = state.active is None and dataflow.adopt, looking(running)
         place = await self._place(state, running, adopts)
@@ -178,21 +185,25 @@ class Reviser:
                     keep_history(self._world, state.key, state.uid, adopted)
             elif export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
-                shards[export.name] = await view_shard(place, export, before, look, _pending(state, export.name))
+                shards[export.name] = await view_shard(place, export, before, look, given[export.name])
         return shards
 
     async def _unless_finished(
-        self, state: DataflowState, planned: Planned, shards: dict[str, ShardMetadata], running: RunningInstance
+        self,
+        state: DataflowState,
+        planned: Planned,
+        shards: dict[str, ShardMetadata],
+        running: RunningInstance,
+        given: Mapping[str, Sequence[Written]],
     ) -> dict[str, ShardMetadata]:
         place, look = await self._place(state, running), looking(running)
         written = [export for export in planned.exports if export.name in shards]
-        pending = {e.name: _pending(state, e.name) for e in written}
-        return {e.name: await unless_finished(place, e, shards[e.name], look, pending[e.name]) for e in written}
+        return {e.name: await unless_finished(place, e, shards[e.name], look, given[e.name]) for e in written}
 
     async def _place(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> Place:
         return await place_of(self._world.registry, self._deleter, state, running.config.storage_location, adopts)
 
 
-def _pending(state: DataflowState, export: str) -> Written | None:
-    """Where the revision writes, or will, that is to serve no more."""
-    return state.pending.mark.revision.written(export) if state.pending else None
+def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:
+    pending = state.pending.mark.revision if state.pending else None
+    return given_before(export, pending, stored, state.spec_digest)

@@ -8,18 +8,19 @@
     ... with `adopt`    one that is there, under the id that it has (adoption.py)
 
 Without `adopt`, an address that some shard has is never taken: what stands there may be anybody's. Nor is that of a
-revision that has been pending until now and never served: a replica that has not heard of its end may begin its table
-yet. Ids of tasks' tables say that they are: what a task wrote is no view's contents, whatever its columns.
+revision that never served, one that has been pending until now or whose edit was reverted: a replica that has not heard
+of its end may begin its table yet. Ids of tasks' tables say that they are: what a task wrote is no view's contents,
+whatever its columns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidemark_operator.errors import Waiting
-from tidemark_operator.planning.revision import Written
+from tidemark_operator.planning.revision import DataflowRevision, Written
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.planning import PlannedExport
@@ -84,18 +85,32 @@ def is_free(shard: DescribedShard | None, id: ShardId) -> bool:
     return not shard.exists
 
 
+def given_before(
+    export: PlannedExport, pending: DataflowRevision | None, stored: Iterable[DataflowRevision], spec_digest: str
+) -> list[Written]:
+    """Where revisions write, or will, that are to serve no more, or never did. But one that was stored of this very
+    spec, to write the same, may be taken up where an operator died."""
+    found = [pending.written(export.name)] if pending else []
+    for revision in stored:
+        written = revision.written(export.name)
+        same = written is not None and (written.kind, written.shard.columns) == (export.kind, export.columns)
+        if not same or revision.spec_digest != spec_digest:
+            found.append(written)
+    return [written for written in found if written is not None]
+
+
 async def view_shard(
-    place: Place, export: PlannedExport, before: Written | None, look: Look, pending: Written | None = None
+    place: Place, export: PlannedExport, before: Written | None, look: Look, given: Sequence[Written] = ()
 ) -> ShardMetadata:
-    """Where an export is to be written, given what the revision that serves writes, and the one that is pending."""
+    """Where an export is to be written, by what the revision that serves writes, and what others were given."""
     if before is not None and (before.kind, before.shard.columns) == (export.kind, export.columns):
         return before.shard
-    first = 1 + max((version_of(written.shard) for written in (before, pending) if written), default=0)
+    first = 1 + max((version_of(written.shard) for written in (before, *given) if written), default=0)
     return place.exported(export, await free_version(place, (export.name,), first, look))
 
 
 async def unless_finished(
-    place: Place, export: PlannedExport, shard: ShardMetadata, look: Look, pending: Written | None = None
+    place: Place, export: PlannedExport, shard: ShardMetadata, look: Look, given: Sequence[Written] = ()
 ) -> ShardMetadata:
     """The shard, or where another plan is to write an export whose shard will never take an update again, the next
     version. A task that is finished has nothing more to do, whatever its SQL."""
@@ -104,7 +119,7 @@ async def unless_finished(
     (found,) = await look([(shard.shard_id, shard.location)])
     if is_free(found, shard.shard_id) or not found.upper.is_empty:
         return shard
-    first = 1 + max(version_of(shard), version_of(pending.shard) if pending else 0)
+    first = 1 + max(map(version_of, (shard, *(written.shard for written in given))))
     return place.exported(export, await free_version(place, (export.name,), first, look))
 
 
