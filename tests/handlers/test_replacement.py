@@ -111,6 +111,17 @@ def test_a_plan_is_made_on_what_will_be_there_when_it_takes_over() -> None:
     assert not is_stale(B2.revision, view)
 
 
+@pytest.mark.parametrize(("serves", "stale"), [(1, False), (2, True)])
+def test_a_reader_of_an_adopted_table_follows_an_edit_that_takes_it_away(serves: int, stale: bool) -> None:
+    """The table's id begins with the uid of an object that is gone; its address has the Dataflow's name."""
+    reader = rev("d", 1, tables=[table("a", 1)]).revision
+    owner = dataflow("a", rev("a", serves, view=serves))
+    owner.uid = "a uid that is in no id"
+
+    assert is_stale(reader, [owner]) == stale
+    assert not is_stale(reader, [dataflow("b", rev("b", 1, view=1))])
+
+
 def test_what_reads_it_however_indirectly_cannot_be_read_by_it() -> None:
     """Also where only a pending revision, or one that is just being stored, does."""
     storing = dataflow("d", rev("d", 1))

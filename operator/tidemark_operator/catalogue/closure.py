@@ -8,7 +8,7 @@ A compute id names a plan, so whatever is planned anew has other indexes; a tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import DataflowState, Together
@@ -54,12 +54,25 @@ def as_replaced(dataflows: Iterable[DataflowState], together: Together | None) -
 
 
 def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> bool:
-    """Whether it imports of a Dataflow what that does not provide (any more)."""
+    """Whether it imports of a Dataflow what that does not provide (any more). An index has the uid of its Dataflow in
+    its id; a table may be an adopted one, and is found by the name in its address."""
+    tables = _tables_of(revision)
     owners = {id.partition("/")[0] for id in revision.imported}
-    there = [d for d in dataflows if d.uid in owners and d.active is not None]
+    there = [d for d in dataflows if d.active is not None and (d.uid in owners or d.key.name in tables.values())]
     given = frozenset(id for d in there if d.active for id in d.active.revision.provided)
-    theirs = {d.uid for d in there}
-    return any(id not in given and id.partition("/")[0] in theirs for id in revision.imported)
+    uids, names = {d.uid for d in there}, {d.key.name for d in there}
+    missing = revision.imported - given
+    return any(id.partition("/")[0] in uids or tables.get(id) in names for id in missing)
+
+
+def _tables_of(revision: DataflowRevision) -> Mapping[GlobalId, str]:
+    """Of the tables that it imports of Dataflows, their names: <location>/<namespace>/<name>/<export>/v<n>. Where it
+    also reads a DataSource of that name, the address does not tell."""
+    read = {parent.name for parent in revision.reads if parent.kind == DATAFLOWS.kind}
+    read -= {parent.name for parent in revision.reads if parent.kind != DATAFLOWS.kind}
+    shards = [imported.shard for imported in revision.description.source_imports]
+    named = {GlobalId(shard.shard_id): f"///{shard.location}".rsplit("/", 3)[1] for shard in shards}
+    return {id: name for id, name in named.items() if name in read}
 
 
 def dependants(state: DataflowState, dataflows: Sequence[DataflowState]) -> set[str]:
