@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_operator.catalogue.claims import claims
+from tidemark_operator.catalogue.claims import claims_of_name
 from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.deletion import Deleter
@@ -21,7 +21,8 @@ async def place_of(
     if adopts:
         await deleter.clear(key.namespace, f"{location}/{key.namespace}/{key.name}")
     taken = dict.fromkeys(await deleter.doomed(key.namespace), "to be deleted")
-    taken |= {at: f"that of {owner}" for at, owner in claims(registry, key.namespace, but=state.uid).items()}
+    claimed = claims_of_name(registry, key.namespace, key.name, but=state.uid)
+    taken |= {at: f"that of {owner}" for at, owner in claimed.items()}
     return Place.of(location, key.namespace, key.name, state.uid, taken)
 
 

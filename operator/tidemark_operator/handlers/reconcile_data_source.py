@@ -18,6 +18,7 @@ from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_
 from tidemark_operator.controller.shards import ingesting
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.own_tables import reads_own_tables
@@ -105,7 +106,7 @@ class DataSourceReconciler:
         if state.pinned is None and not await self._pin(state, source, running):
             return LOOK_AGAIN_SECONDS
         again = await self._ingest(state, source, running)
-        return LOOK_AGAIN_SECONDS if again is None and self._keep_history(state) else again
+        return restoring.LOOK_AGAIN_SECONDS if again is None and self._keep_history(state) else again
 
     async def _delete(
         self, state: SourceState, source: DataSource, running: RunningInstance | None, body: Body

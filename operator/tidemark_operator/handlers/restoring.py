@@ -23,13 +23,15 @@ from tidemark_protocol.ids import ShardId
 
 GRACE_MS = 600_000
 """Manifests are applied one after the other: what reads a table may come after it."""
-LOOK_AGAIN_SECONDS = 5.0
+LOOK_AGAIN_SECONDS = 60.0
 
 
 def keep_history(world: World, key: Key, uid: str, shards: Iterable[tuple[ShardId, str]]) -> bool:
     """Holds those of the object's tables that were adopted, or lets go of them; whether it does hold some."""
     adopted = [(id, location) for id, location in shards if not id.startswith(f"{uid}/")]
-    if not adopted or _has_begun(world, key):
+    if not adopted:
+        return False
+    if _has_begun(world, key):
         let_go(world, key)
         return False
     book = world.fleet.book(key.namespace)
