@@ -17,6 +17,7 @@ from tidemark_operator.orchestrator.interface import Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import executors, losses
 from tidemark_operator.orchestrator.kubernetes.losses import EXECUTORS, FAILED, TOLD_SECONDS, Losses
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
+from tidemark_operator.orchestrator.kubernetes.observing import observe_executors
 
 REMEDY = "one ended with exit code 137; give executors more memory: spec.executors.resources"
 OUT_OF_MEMORY = Trouble("OOMKilled", REMEDY)
@@ -93,7 +94,7 @@ def test_it_is_told_for_ten_minutes_and_of_its_own_driver() -> None:
     told = Losses(None, lambda: now)  # type: ignore[arg-type]
     metadata = {"labels": member(LARGE, SETTINGS).labels(EXECUTOR), "ownerReferences": owned_by("r2-0", "d1")}
     told.note({"metadata": metadata, "status": failed()})
-    told.note({"metadata": metadata, "status": failed(0, "Completed")})
+    told.note({"metadata": metadata, "status": failed(0, "Completed") | {"phase": "Succeeded"}})
     told.note({"metadata": {**metadata, "ownerReferences": []}, "status": failed(1, "Error")})
 
     assert told.last("d1") == OUT_OF_MEMORY
@@ -103,6 +104,32 @@ def test_it_is_told_for_ten_minutes_and_of_its_own_driver() -> None:
     assert told.last("d1") == OUT_OF_MEMORY
     now = TOLD_SECONDS
     assert told.last("d1") is None
+
+
+EVICTED = {
+    "phase": "Failed",
+    "reason": "Evicted",
+    "message": "The node was low on resource: ephemeral-storage. Container executor was using 9Gi.",
+}
+NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (EVICTED, Trouble("Evicted", EVICTED["message"])),
+        (failed(137, "Error") | EVICTED, Trouble("Evicted", EVICTED["message"])),
+        (NEVER_BEGAN, Trouble("OutOfcpu", NEVER_BEGAN["message"])),
+        ({"phase": "Failed"}, Trouble("Failed", "Failed")),
+    ],
+)
+def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], told: Trouble) -> None:
+    """Also where no container is left in it, or none ever was."""
+    losses = Losses(None)  # type: ignore[arg-type]
+    pod = {"metadata": {"ownerReferences": owned_by("r2-0", "d1")}, "status": status}
+    losses.note(pod)
+
+    assert losses.last("d1") == observe_executors(2, [pod]).trouble == told
 
 
 def test_must_an_api_server_that_ends_each_watch_at_once_is_asked_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ class Losses:
         return trouble if trouble and self._clock() - when < TOLD_SECONDS else None
 
     def note(self, pod: Body) -> None:
-        owner, trouble = controller(pod, PODS), observing.ended(pod)
+        owner, trouble = controller(pod, PODS), observing.trouble_of_executor(pod)
         if owner and trouble:
             self._last[owner["uid"]] = (self._clock(), trouble)
 

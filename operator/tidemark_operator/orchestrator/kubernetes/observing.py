@@ -60,7 +60,7 @@ def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = 
     """Of the executors' pods that are there now; `lost`: what ended the last one that failed."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     running = sum(_pod_phase(pod) == "Running" for pod in alive)
-    troubles = (ended(pod) or trouble_of(pod) for pod in alive)
+    troubles = (trouble_of_executor(pod) for pod in alive)
     return Workers(wanted, running, next((t for t in troubles if t), None), lost)
 
 
@@ -157,15 +157,19 @@ def _exit(ended: dict[str, Any]) -> Exit:
     return Exit(code, milliseconds(ended.get("finishedAt")) or 0, said)
 
 
-def ended(pod: Body) -> Trouble | None:
-    """An executor that ended by a failure, while its pod is still there to say so."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+def trouble_of_executor(pod: Body) -> Trouble | None:
+    """How it ended, if it failed, or why it does not run. What its node says of the pod as a whole (Evicted, OutOfcpu,
+    NodeShutdown) is the cause: its container may never have been there, and an exit code only follows from it."""
+    status = pod.get("status") or {}
+    if _pod_phase(pod) == "Failed" and status.get("reason"):
+        return trouble(status["reason"], status.get("message"))
+    for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
             reason = ended.get("reason") or "Error"
             remedy = "; give executors more memory: spec.executors.resources" if reason == "OOMKilled" else ""
             return trouble(reason, f"one ended with exit code {ended['exitCode']}{remedy}")
-    return None
+    return trouble_of(pod)
 
 
 def _pod_phase(pod: Body) -> str:
