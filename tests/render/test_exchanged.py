@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def cut(plan: Plan, folder: Path, *, at_once: bool = True) -> StageFrame | None:
     return exchanged(fragment.stage, fragments.arrangements, at_once=at_once)
 
 
-def dealing(folder: Path, attempt: int, slot: int, own: Share, rows: Sequence[Any]) -> list[Any]:
+def dealing(folder: Path, attempt: int, slot: int, own: Share, rows: list[Any]) -> list[Any]:
     """What an attempt that deals these out, nine at a time, yields to Spark."""
     return list(Dealing(folder, attempt, slot, own, freely).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
 
@@ -91,14 +90,14 @@ def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Pa
     for share in range(tasks):
         mine = [b.filter(pa.compute.equal(b.column(0), share)) for b in sent]
         dealt = Dealt(mine, tmp_path)
-        read = [dict(contents(dealt.read(slot))) for slot in (0, 1)]
+        read = [dict(contents(dealt.read(slot, freely))) for slot in (0, 1)]
         dealt.finish()
         assert read[0] == read[1]
         arrived.update(read[0])
         for row, error, _ in read[0]:
             homes.setdefault(error or row[0], set()).add(share)
         again = Dealt(mine, tmp_path)
-        assert dict(contents(again.read(1))) == read[0], "a task that is run again reads the same"
+        assert dict(contents(again.read(1, freely))) == read[0], "a task that is run again reads the same"
 
     assert arrived == contents([updates(TYPES, ROWS)])
     assert all(len(tasks) == 1 for tasks in homes.values())

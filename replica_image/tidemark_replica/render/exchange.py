@@ -99,25 +99,30 @@ class Dealt:
         self._waiting: dict[int, list[_Payload]] = {}
         self._read: set[int] = set()
 
-    def read(self, slot: int, spend: Spend = lambda size, what: None) -> Iterator[Updates]:
+    def read(self, slot: int, spend: Spend) -> Iterator[Updates]:
         """The updates of one slot, once."""
         self._read.add(slot)
         for payload in self._waiting.pop(slot, ()):
             yield from self._updates(payload, spend)
-        for batch in self._rows:
-            _, slots, *places = (column.to_pylist() for column in batch.columns)
-            for to, *place in zip(slots, *places, strict=True):
-                if to == slot:
-                    yield from self._updates(_Payload(*place), spend)
-                else:
-                    self._wait(to, _Payload(*place))
+        for to, payload in self._coming():
+            if to == slot:
+                yield from self._updates(payload, spend)
+            else:
+                self._wait(to, payload)
 
     def finish(self) -> None:
         """Everything must have been read."""
-        for _ in self.read(-1):
-            pass
+        for to, payload in self._coming():
+            self._wait(to, payload)
         if self._waiting:
             raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
+
+    def _coming(self) -> Iterator[tuple[int, _Payload]]:
+        """What Spark tells of from here on, and of which slot it is."""
+        for batch in self._rows:
+            _, slots, *places = (column.to_pylist() for column in batch.columns)
+            for slot, *place in zip(slots, *places, strict=True):
+                yield slot, _Payload(*place)
 
     def _wait(self, slot: int, payload: _Payload) -> None:
         if slot in self._read:
