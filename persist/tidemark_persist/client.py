@@ -3,12 +3,15 @@
 A `PersistClient` stands for one root (a folder or a bucket's prefix) and its credentials; shards are named by
 their path under it. `PersistClientCache` hands out one client per root, and a client one handle per shard, so
 that all parts of a replica follow a shard's log once.
+
+Shards are opened beside the locks: a store that does not answer holds up whoever opens a shard there, and nobody who
+asks for another, or lets go of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import RLock
+from threading import Lock
 
 import pyarrow as pa
 
@@ -30,7 +33,7 @@ class PersistClient:
         self.root = root.rstrip("/")
         self.storage_options = storage_options
         self.policy = policy
-        self._lock = RLock()
+        self._lock = Lock()
         self._writers: dict[str, Shard] = {}
         self._readers: dict[str, ShardReader] = {}
 
@@ -43,33 +46,30 @@ class PersistClient:
         location = self.location(path)
         with self._lock:
             known = self._writers.get(location)
-            if known is None:
-                known = create_or_open(
-                    location,
-                    schema,
-                    shard_id=shard_id,
-                    storage_options=self.storage_options,
-                    policy=self.policy,
-                )
-                self._writers[location] = known
-            elif known.shard_id != shard_id or not known.schema.equals(user_schema(physical_schema(schema))):
-                raise ShardMismatch(f"shard {location} is open as {known.shard_id!r} with {known.schema}")
-            return known
+        if known is None:
+            opened = create_or_open(
+                location,
+                schema,
+                shard_id=shard_id,
+                storage_options=self.storage_options,
+                policy=self.policy,
+            )
+            with self._lock:
+                known = self._writers.setdefault(location, opened)
+        if known.shard_id != shard_id or not known.schema.equals(user_schema(physical_schema(schema))):
+            raise ShardMismatch(f"shard {location} is open as {known.shard_id!r} with {known.schema}")
+        return known
 
     def open_reader(self, path: str) -> ShardReader:
         """The shard, which must exist; the writer's handle where this process has one."""
         location = self.location(path)
         with self._lock:
             known = self._writers.get(location) or self._readers.get(location)
-            if known is None:
-                known = self._readers[location] = open_shard(location, self.storage_options)
+        if known is not None:
             return known
-
-    def close(self, path: str) -> None:
-        """Forget the shard's handles: for one that is dropped or deleted."""
+        opened = open_shard(location, self.storage_options)
         with self._lock:
-            self._writers.pop(self.location(path), None)
-            self._readers.pop(self.location(path), None)
+            return self._writers.get(location) or self._readers.setdefault(location, opened)
 
 
 class PersistClientCache:
@@ -77,7 +77,7 @@ class PersistClientCache:
 
     def __init__(self, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
         self._policy = policy
-        self._lock = RLock()
+        self._lock = Lock()
         self._clients: dict[str, PersistClient] = {}
 
     def open(self, root: str, storage_options: Mapping[str, str] | None = None) -> PersistClient:
@@ -88,3 +88,8 @@ class PersistClientCache:
                 known = PersistClient(root, storage_options, self._policy)
                 self._clients[root.rstrip("/")] = known
             return known
+
+    def forget(self, root: str) -> None:
+        """The client goes with all its handles, those that are just being opened too: for what is deleted there."""
+        with self._lock:
+            self._clients.pop(root.rstrip("/"), None)

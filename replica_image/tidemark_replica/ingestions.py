@@ -53,7 +53,7 @@ class Ingestions:
 
     def forget(self, location: str) -> None:
         """The shard there is deleted."""
-        self._persist.open(location).close("")
+        self._persist.forget(location)
 
     def poll(self) -> list[StorageResponse]:
         """What is new since the last call. If Spark did not start it is tried again, ever less often."""

@@ -263,6 +263,8 @@ def test_client_cache_shares_clients_by_root_and_handles_by_path(places: Places)
         client.open_writer("ns/t", COLUMNS, shard_id="other")
     with pytest.raises(ShardNotFound):
         client.open_reader("ns/nothing")
-    client.close("ns/t")
-    assert client.open_reader("ns/t") is not writer
     assert cache.open(root, {"token": "rotated"}) is not client
+    assert cache.open(root).open_reader("ns/t") is not writer
+    reader = cache.open(root).open_reader("ns/t")
+    cache.forget(root)
+    assert cache.open(root).open_reader("ns/t") is not reader

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from time import monotonic
 
 from pyspark.sql import SparkSession
 
@@ -71,11 +72,12 @@ class IngestionManager:
         return tuple(TABLES.values())
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Stops every ingestion and waits for the threads."""
+        """Stops every ingestion and waits for the threads, so long for all of them: a store may not answer them."""
         for ingestion in self._running.values():
             ingestion.stop()
+        deadline = monotonic() + timeout_s
         for ingestion in self._running.values():
-            ingestion.join(timeout_s)
+            ingestion.join(max(0.0, deadline - monotonic()))
         self._running.clear()
 
     def source_for(self, description: IngestionDescription) -> Source:

@@ -1,0 +1,93 @@
+"""A store that does not answer holds up the ingestions that ask it, and neither the command loop nor the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.replica.loop import Loop
+from tests.storage.ingesting import description, tpch_tables
+from tidemark_persist import client as persist_client
+from tidemark_protocol.commands import DeleteShard, RunIngestion
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.responses import ShardDeleted
+from tidemark_protocol.storage import TpchSource
+from tidemark_replica.ingestions import STOP_SECONDS, Ingestions
+from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.storage import manager
+from tidemark_replica.storage_state import StorageState
+
+SPEC = TpchSource("0.001", 100, 7)
+
+
+class HangingStore:
+    """Where shards are opened: nobody gets an answer before the test ends."""
+
+    def __init__(self) -> None:
+        self.asked, self._over = list[str](), threading.Event()
+
+    def open(self, location: str, *arguments: Any, **options: Any) -> NoReturn:
+        self.asked.append(location)
+        self._over.wait()
+        raise OSError("the test is over")
+
+    def close(self) -> None:
+        self._over.set()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStore]:
+    store = HangingStore()
+    monkeypatch.setattr(persist_client, "create_or_open", store.open)
+    yield store
+    store.close()
+
+
+def hanging(loop: Loop, store: HangingStore, folder: Path, many: int) -> Ingestions:
+    """So many ingestions, each of which waits for the store."""
+    ingestions = Ingestions(SparkHolder(object), loop.jobs, folder / "cache")
+    for n in range(many):
+        of = replace(description(folder / str(n), SPEC, tpch_tables("nation")), id=GlobalId(f"s{n}"))
+        ingestions.run(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))
+
+    def all_ask() -> bool:
+        ingestions.poll()
+        return len(store.asked) == many
+
+    loop.run_until(all_ask)
+    return ingestions
+
+
+def test_a_shard_is_deleted_while_an_ingestion_waits_for_its_store(store: HangingStore, tmp_path: Path) -> None:
+    """The command loop takes the command, and all that come after it."""
+    loop = Loop()
+    ingestions = hanging(loop, store, tmp_path, 1)
+    state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
+    (location,) = store.asked
+
+    command = DeleteShard(ShardId("remap"), location)
+    commands = threading.Thread(target=state.apply, args=[command], daemon=True)
+    commands.start()
+    commands.join(BOUND)
+    assert not commands.is_alive(), "the command loop waits for the store"
+    loop.run_until(lambda: ShardDeleted(command.id) in loop.said)
+
+
+def test_the_end_waits_for_all_ingestions_together(
+    monkeypatch: pytest.MonkeyPatch, store: HangingStore, tmp_path: Path
+) -> None:
+    """None of them ends: no more than the one pause passes, by a clock that only waiting moves."""
+    ingestions = hanging(Loop(), store, tmp_path, 3)
+    waited: list[float] = []
+    monkeypatch.setattr(manager, "monotonic", lambda: sum(waited), raising=False)
+    monkeypatch.setattr(manager._Ingestion, "join", lambda ingestion, timeout: waited.append(timeout))
+
+    ingestions.shutdown()
+    assert (len(waited), sum(waited)) == (3, STOP_SECONDS)
