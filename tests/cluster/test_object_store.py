@@ -26,4 +26,4 @@ def test_a_pod_keeps_a_table_in_the_object_store(
     )
     files = pods.config_map("job", {"objects_job.py": JOB.read_text()})
     pods.apply(node, namespace, files, object_store.secret("credentials"))
-    assert pods.run(node, namespace, pods.with_files(made, "job")).strip() == "1 20"
+    assert pods.run(node, namespace, pods.with_files(made, "job")).strip() == "1 20 content"

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster import pods
 from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore
+from tests.cluster.whole.gateway import READER, let_read
 from tests.cluster.whole.system import CREDENTIALS, REPLICA, System, shared_folder
 from tidemark_devcluster.node.cluster import OneNode
 
@@ -28,6 +29,8 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
     made.apply("ComputeReplica", "r1", REPLICA)
     for example in ("20-tpch.yaml", "40-revenue.yaml", "41-regions.yaml"):
         made.example(example)
+    made.kubectl("create", "serviceaccount", READER)
+    let_read(made, READER)
     yield made
     made.kubectl("delete", "dataflows,datasources,computereplicas,computeinstances", "--all")
     helm.uninstall(made.home)

@@ -1,36 +1,43 @@
-"""Queries as a user asks them, through the gateway of the operator that leads."""
+"""Queries as a user asks them, with a kubeconfig and a ServiceAccount: the command line finds the operator that leads.
+
+EndpointSlice tidemark-gateway ─► the pod, who signed its certificate ─► kubectl port-forward ─► rows
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.cluster import pods
-from tests.cluster.forward import forwarded
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.system import System
 
 QUERY_SECONDS = 120.0
+READER = "reader"
+"""A ServiceAccount that may read rows."""
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """The way to it, as a file that the command line reads."""
+    """The way to it, for one ServiceAccount of the team's."""
 
-    file: Path
-    team: str
+    system: System
+    account: str
 
-    def ask(self, sql: str, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tidemark_cli", "query", sql, "-n", self.team, "-o", "json"]
-        command += ["--gateway-file", str(self.file), *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS, check=False)
+    def ask(self, sql: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tidemark_cli", "query", sql, "-n", self.system.team, "-o", "json"]
+        command += ["--operator-namespace", self.system.home, "--service-account", self.account]
+        layout = self.system.node.layout
+        programs = f"{layout.kubectl.parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "KUBECONFIG": str(layout.kubeconfig), "PATH": programs}
+        environment.pop("TIDEMARK_GATEWAY_FILE", None)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=QUERY_SECONDS, check=False
+        )
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         done = self.ask(sql)
@@ -51,20 +58,12 @@ def leader(system: System) -> str:
     return str(wait_for("somebody leads", held, system.explain))
 
 
-@contextmanager
-def gateway(system: System) -> Iterator[Gateway]:
-    """As long as the same operator leads. By its own token, unless asked with another."""
-    pod = leader(system)
+def reader(system: System) -> Gateway:
+    """For somebody to whom rows were granted."""
+    return Gateway(system, READER)
 
-    def said(file: str) -> str:
-        return system.node.kubectl("exec", "-n", system.home, pod, "--", "cat", file)
 
-    there = json.loads(said("/state/gateway.json"))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        forwarded(system.node, system.home, f"pod/{pod}", int(there["address"].rpartition(":")[2])) as port,
-    ):
-        token, file = Path(folder) / "token", Path(folder) / "gateway.json"
-        token.write_text(said(there["tokenFile"]))
-        file.write_text(json.dumps({"address": f"127.0.0.1:{port}", "tokenFile": str(token)}))
-        yield Gateway(file, system.team)
+def let_read(system: System, account: str) -> None:
+    """`get` on dataflows/data, by a RoleBinding."""
+    binding = ("create", "rolebinding", account, "--clusterrole=tidemark-read-data")
+    system.kubectl(*binding, f"--serviceaccount={system.team}:{account}")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from pathlib import Path
 
 import yaml
 
 from tests.cluster.waiting import wait_for
-from tests.cluster.whole.gateway import gateway
+from tests.cluster.whole.gateway import Gateway, let_read
 from tests.cluster.whole.system import EXAMPLES, EXECUTORS, System
 
 REVENUE = yaml.safe_load((EXAMPLES / "40-revenue.yaml").read_text())["spec"]["sql"]
-READER = "reader"
+NEWCOMER = "newcomer"
 
 
 def test_views_hydrate_on_two_executors_and_their_frontiers_advance(ready: System) -> None:
@@ -24,22 +23,19 @@ def test_views_hydrate_on_two_executors_and_their_frontiers_advance(ready: Syste
     ready.wait_progress("regions")
 
 
-def test_rows_are_read_by_whom_it_was_granted(ready: System, tmp_path: Path) -> None:
+def test_rows_are_read_by_whom_it_was_granted(ready: System) -> None:
     """`get` on dataflows/data, by a RoleBinding; without it, the gateway says what is missing."""
-    ready.kubectl("create", "serviceaccount", READER)
-    token = tmp_path / "token"
-    token.write_text(ready.kubectl("create", "token", READER, "--audience=tidemark-gateway"))
-    with gateway(ready) as way:
-        refused = way.ask("SELECT * FROM regions", "--token-file", str(token))
-        assert (refused.returncode, "dataflows/data" in refused.stderr) == (1, True), refused.stderr
-        binding = ("create", "rolebinding", READER, "--clusterrole=tidemark-read-data")
-        ready.kubectl(*binding, f"--serviceaccount={ready.team}:{READER}")
+    ready.kubectl("create", "serviceaccount", NEWCOMER)
+    way = Gateway(ready, NEWCOMER)
+    refused = way.ask("SELECT * FROM regions")
+    assert (refused.returncode, "dataflows/data" in refused.stderr) == (1, True), refused.stderr
+    let_read(ready, NEWCOMER)
 
-        def granted() -> list[dict[str, str]]:
-            done = way.ask("SELECT * FROM regions", "--token-file", str(token))
-            return list(json.loads(done.stdout)["rows"]) if done.returncode == 0 else []
+    def granted() -> list[dict[str, str]]:
+        done = way.ask("SELECT * FROM regions")
+        return list(json.loads(done.stdout)["rows"]) if done.returncode == 0 else []
 
-        assert len(wait_for("the right to be seen", granted, ready.explain)) == 5
+    assert len(wait_for("the right to be seen", granted, ready.explain)) == 5
 
 
 def test_executors_have_no_token_and_nobody_tells_a_secret(ready: System) -> None:
