@@ -5,6 +5,7 @@
 10  another instance configuration was asked for: start me again
 11  the Spark driver's JVM died: start me again
 12  the command loop was stuck: start me again (`watchdog.py`)
+13  the same as 11, and no executor had ever come: nothing that was to be computed is the cause
 
 SIGUSR1 writes where every thread is to the standard error.
 """
@@ -25,6 +26,7 @@ from tidemark_replica.replica import Replica
 EXIT_USAGE = 2
 EXIT_CONFIG_CHANGED = 10
 EXIT_SPARK_DIED = 11
+EXIT_NO_EXECUTORS = 13
 
 
 def main() -> int:
@@ -44,7 +46,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, stop)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
-        return 0 if replica.run() else EXIT_SPARK_DIED
+        if replica.run():
+            return 0
+        return EXIT_NO_EXECUTORS if replica.without_executors else EXIT_SPARK_DIED
     except ConfigChanged as change:
         logging.error("%s; ending, to be started again", change)
         return EXIT_CONFIG_CHANGED

@@ -37,6 +37,7 @@ from tidemark_replica.client import Responder
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Installed
 from tidemark_replica.errors import ConfigChanged
+from tidemark_replica.executors import ExecutorWatch
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.settings import Settings
@@ -60,12 +61,14 @@ class ComputeState:
         storage: StorageState,
         watch: ShardWatch,
         store: StoreWatch,
+        executors: ExecutorWatch,
         metrics: Metrics,
         sweep: Callable[[], int],
     ) -> None:
         self._config: InstanceConfig | None = None
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
-        self._storage, self._watch, self._store, self._metrics = storage, watch, store, metrics
+        self._storage, self._watch, self._store, self._executors = storage, watch, store, executors
+        self._metrics = metrics
         self._sweep, self._swept, self._settings = sweep, time.monotonic(), Settings()
 
     def create_instance(self, config: InstanceConfig) -> None:
@@ -96,6 +99,7 @@ class ComputeState:
         self._respond.attach(send, has_room)
         self._watch.report_anew()
         self._store.retell()
+        self._executors.retell()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)
         for verdict in verdicts:
@@ -134,6 +138,7 @@ class ComputeState:
     def maintain(self) -> None:
         self._watch.maintain()
         self._store.maintain()
+        self._executors.maintain()
         self._storage.maintain()
         if self._dataflows.maintain():
             hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)

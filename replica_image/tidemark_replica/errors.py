@@ -9,6 +9,8 @@ ReplicaError
 ├── ScratchInUse        the scratch folder belongs to another process
 ├── AddressNotUsable    the server cannot listen where it was told to
 ├── ExecutorsLeft       executors of an earlier process that cannot be deleted
+├── ExecutorsRefused    executors that the API server does not admit: Spark is not started
+├── PodsNotAsked        the API server does not say what there is of executors
 ├── StashFull           more large answers wait to be fetched than may
 ├── StashGone           an answer that is not kept any more
 └── DataflowRefused     a dataflow that this replica cannot render; it stays at its as_of and harms no other
@@ -57,6 +59,14 @@ class AddressNotUsable(ReplicaError):
 
 class ExecutorsLeft(ReplicaError):
     """The API server does not delete them, or does not answer."""
+
+
+class ExecutorsRefused(ReplicaError):
+    """A quota, a limit, a missing account: the message is the API server's."""
+
+
+class PodsNotAsked(ReplicaError):
+    """The API server does not answer, or not about pods."""
 
 
 class StashFull(ReplicaError):

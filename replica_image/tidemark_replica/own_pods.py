@@ -1,10 +1,11 @@
-"""The executors that an earlier process of this pod left behind.
+"""The pods of a driver's executors: what an earlier process of this pod left, what there is, and whether one more would
+be admitted.
 
     driver's container dies ─► its executors end by themselves; their pods are owned by the driver's pod, which lives:
                                they pile up, and one that still waits for a node would join the next driver
     the next one            ─► deletes all that have its labels, and then starts Spark
 
-No client library: one request, with the pod's own token, by the right that Spark's scheduler needs anyway.
+No client library: single requests, with the pod's own token, by rights that Spark's scheduler needs anyway.
 """
 
 from __future__ import annotations
@@ -12,18 +13,33 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from tidemark_replica.errors import ExecutorsLeft
+from tidemark_replica.errors import ExecutorsLeft, PodsNotAsked
 
 LOG = logging.getLogger(__name__)
 K8S = "k8s://"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_SECONDS = 15.0
+QUOTA, REFUSED = "QuotaExceeded", "Refused"
+# an answer of the API server that is about the pod, and not about how it is itself
+_ABOUT_THE_POD = frozenset({400, 403, 404, 422})
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a pod is not admitted; the message is the API server's."""
+
+    reason: str
+    message: str
 
 
 class OwnPods:
@@ -35,22 +51,8 @@ class OwnPods:
 
     def delete(self, labels: str) -> None:
         """All pods with these labels, without a grace: they have nothing to finish. Raises ExecutorsLeft."""
-        path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods?{urlencode({'labelSelector': labels})}"
         try:
-            request = Request(
-                f"{self._server}{path}",
-                data=json.dumps({"gracePeriodSeconds": 0}).encode(),
-                headers={
-                    "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}",
-                    "Content-Type": "application/json",
-                    "Accept": "application/json",
-                },
-                method="DELETE",
-            )
-            trust = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
-            opener = build_opener(ProxyHandler({}), HTTPSHandler(context=trust))
-            with opener.open(request, timeout=REQUEST_SECONDS) as answer:
-                deleted = json.load(answer).get("items") or []
+            deleted = self._ask("DELETE", {"labelSelector": labels}, {"gracePeriodSeconds": 0}).get("items") or []
         except HTTPError as error:
             raise ExecutorsLeft(
                 f"executors of an earlier process cannot be deleted: {error.code} {error.reason}; the driver's service "
@@ -60,3 +62,51 @@ class OwnPods:
             raise ExecutorsLeft(f"executors of an earlier process cannot be deleted: {error}") from None
         if deleted:
             LOG.info("deleted %d pods of executors that an earlier process left", len(deleted))
+
+    def count(self, labels: str) -> int:
+        """Those with these labels that have not ended, and were not told to. Raises PodsNotAsked."""
+        try:
+            there = self._ask("GET", {"labelSelector": labels}).get("items") or []
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            raise PodsNotAsked(f"executors cannot be counted: {error}") from None
+        alive = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
+        return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in alive)
+
+    def refusal(self, pod: Mapping[str, Any]) -> Refusal | None:
+        """Whether such a pod would be admitted now, which makes none (`dryRun`). Raises PodsNotAsked."""
+        metadata = {**pod["metadata"], "generateName": "try-"}
+        try:
+            self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})
+        except HTTPError as error:
+            if error.code not in _ABOUT_THE_POD:
+                raise PodsNotAsked(f"whether an executor would be admitted: {error.code} {error.reason}") from None
+            return _refusal(error)
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            raise PodsNotAsked(f"whether an executor would be admitted: {error}") from None
+        return None
+
+    def _ask(self, method: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        path = f"/api/v1/namespaces/{quote(self._namespace, safe='')}/pods?{urlencode(query)}"
+        request = Request(
+            f"{self._server}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}",
+                "Content-Type": "application/json",
+                "Accept": "application/json",
+            },
+            method=method,
+        )
+        trust = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
+        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=trust))
+        with opener.open(request, timeout=REQUEST_SECONDS) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def _refusal(error: HTTPError) -> Refusal:
+    try:
+        message = str(json.load(error).get("message") or error.reason)
+    except (HTTPException, OSError, ValueError):
+        message = str(error.reason)
+    return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)

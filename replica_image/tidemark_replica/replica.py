@@ -18,13 +18,13 @@ from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Describer, Installed
 from tidemark_replica.driver import DataflowDriver, Surroundings
 from tidemark_replica.errors import AddressNotUsable
+from tidemark_replica.executors import Executors, ExecutorWatch
 from tidemark_replica.gate import Gate
 from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.options import Options
-from tidemark_replica.own_pods import OwnPods
 from tidemark_replica.peek_reader import PeekReader
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
@@ -58,6 +58,7 @@ class Replica:
         self._spark_files = (
             self._scratch if options.spark_files is None else Scratch(options.spark_files, self._describer.incarnation)
         )
+        self._executors = Executors.of(options)
         self._spark = SparkHolder(self._start_spark)
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
@@ -84,6 +85,11 @@ class Replica:
         Watchdog(lambda: self._worker.rounds).start()
         return self._worker.run()
 
+    @property
+    def without_executors(self) -> bool:
+        """Whether it should have had some, and none ever came."""
+        return self._watched.never_came
+
     def stop(self) -> None:
         self._worker.stop()
 
@@ -102,9 +108,8 @@ class Replica:
 
     def _start_spark(self) -> Any:
         options, scratch = self._options, self._scratch.folder
-        if options.executor_labels:
-            namespace = dict(options.spark_conf).get("spark.kubernetes.namespace", "default")
-            OwnPods(options.master, namespace).delete(options.executor_labels)
+        if self._executors is not None:
+            self._executors.prepare()
         return start_spark(options.master, options.driver_memory, scratch, options.spark_conf, self._spark_files.folder)
 
     def _build_state(self) -> ComputeState:
@@ -126,7 +131,10 @@ class Replica:
         peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
         store = StoreWatch(self._io_jobs, respond)
-        return ComputeState(respond, dataflows, peeks, storage, watch, store, self._metrics, self._renderer.sweep)
+        self._watched = ExecutorWatch(self._executors, lambda: self._spark.session, self._io_jobs, respond)
+        return ComputeState(
+            respond, dataflows, peeks, storage, watch, store, self._watched, self._metrics, self._renderer.sweep
+        )
 
     def _installed(self, shards: dict[ShardId, str]) -> Installed:
         return self._state.described(shards)

@@ -64,20 +64,28 @@ class SparkHolder:
         self._start = start
         self._lock = threading.Lock()
         self._session: Any = None
+        self._stillborn = False
+
+    @property
+    def session(self) -> Any:
+        """None before it has started; does not wait."""
+        return self._session
 
     def get(self) -> Any:
         with self._lock:
             if self._session is None:
                 LOG.info("starting Spark")
-                self._session = self._start()
+                try:
+                    self._session = self._start()
+                except Exception:
+                    self._stillborn = _jvm_is_gone()
+                    raise
             return self._session
 
     def died(self) -> bool:
-        """Whether a session was started and its JVM is gone."""
-        if self._session is None:
-            return False
-        process = self._session.sparkContext._gateway.proc
-        return process is not None and process.poll() is not None
+        """Whether the JVM that a session was started in is gone: also where that came before the session was there. A
+        process has one JVM, and no other after it."""
+        return self._stillborn or (self._session is not None and _jvm_is_gone())
 
     def stop(self) -> None:
         """Ends the session, if one was started, and its JVM."""
@@ -94,3 +102,10 @@ class SparkHolder:
                 gateway.proc.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
                 gateway.proc.kill()  # what it leaves goes with scratch
+
+
+def _jvm_is_gone() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None

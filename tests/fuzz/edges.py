@@ -27,6 +27,7 @@ from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.errors import ConfigChanged, DataflowRefused, EpochRefused
+from tidemark_replica.executors import ExecutorWatch
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.gate import Gate
 from tidemark_replica.installed import InstalledDataflow
@@ -117,6 +118,7 @@ class ReplicaEdge:
             self._storage,  # type: ignore[arg-type]
             watch,  # type: ignore[arg-type]
             StoreWatch(pool, respond),  # type: ignore[arg-type]
+            ExecutorWatch(None, lambda: None, pool, respond),  # type: ignore[arg-type]
             metrics,
             lambda: 0,
         )

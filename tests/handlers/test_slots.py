@@ -162,6 +162,7 @@ EXITS: list[tuple[str, Exit | None, bool]] = [
     *((shape, Exit(None, 7, "Terminated"), False) for shape in ("", "a")),
     *((shape, Exit(137, 7, "OOMKilled"), True) for shape in ("", "a")),
     *((shape, Exit(1, 7), True) for shape in ("", "a")),
+    *((shape, Exit(13, 7, "NoExecutors"), False) for shape in ("", "a")),
 ]
 
 

@@ -35,6 +35,7 @@ from tidemark_replica.client import Client, Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.errors import EpochRefused
+from tidemark_replica.executors import ExecutorWatch
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.gate import Gate
 from tidemark_replica.installed import InstalledDataflow
@@ -264,6 +265,7 @@ class SimReplica:
             Storage(shards),  # type: ignore[arg-type]
             self._watch,  # type: ignore[arg-type]
             StoreWatch(self._pool, respond),  # type: ignore[arg-type]
+            ExecutorWatch(None, lambda: None, self._pool, respond),  # type: ignore[arg-type]
             METRICS,
             lambda: 0,
         )

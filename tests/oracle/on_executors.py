@@ -8,6 +8,7 @@ at_home    steps of several dataflows land where their state is open (`at_home`)
 lost       the home of some of them dies
 survive    a small step, one task: the executor that has it dies
 exchange   a large delta, exchanged among both: one of them dies as it reads
+asked      fewer are asked for, as where more are not admitted, and then as many as before
 
 Several, parted by commas, are done one after the other by one driver. What happened is said on standard output; what
 the JVMs say while they end is of no interest.
@@ -21,11 +22,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from tests.bounds import until
 from tests.oracle.at_home import at_home, lost
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
@@ -35,6 +39,7 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.plans import PLANS
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
+from tidemark_replica.executors import ask_for
 from tidemark_replica.render import RenderedDataflow, StepOutcome, prepare
 from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.spark_session import start_spark
@@ -100,6 +105,29 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
         check_files(disturbed)
 
 
+def asked(spark: Any, folder: Path) -> None:
+    """Of two that are killed one comes back where one is asked for, and the other when two are."""
+    backend = spark.sparkContext._jsc.sc()
+    until(lambda: backend.getExecutorIds().size() == 2)
+    ask_for(spark, 1)
+    processes = set(spark.range(64).repartition(8).mapInArrow(whose, "pid long").toPandas()["pid"])
+    for executor in {under(jvm_of(spark), process) for process in processes}:
+        os.kill(executor, signal.SIGKILL)
+    until(lambda: sorted(ids(backend)) == ["2"])
+    ask_for(spark, 2)
+    until(lambda: sorted(ids(backend)) == ["2", "3"])
+
+
+def ids(backend: Any) -> list[str]:
+    return str(backend.getExecutorIds().mkString(",")).split(",")
+
+
+def whose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The Python worker that has the rows."""
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]})
+
+
 def run_and_kill(of: World, dataflow: RenderedDataflow, upper: int, fault: Fault) -> StepOutcome:
     """A step in which the fault strikes, and the executor in which it does is killed."""
     fault.folder.mkdir()
@@ -126,6 +154,7 @@ PARTS: Mapping[str, Callable[[Any, Path], None]] = {
     "lost": lost,
     "survive": survive,
     "exchange": partial(exchange, "reading"),
+    "asked": asked,
 }
 
 
@@ -139,9 +168,7 @@ def kill_one(fault: Fault, jvm: int, killed: list[int]) -> None:
     while not (struck := struck_in(fault)):
         assert time.monotonic() < deadline, "no task came to the place where it hangs"
         time.sleep(0.05)
-    executor = struck
-    while parent(executor) != jvm:
-        executor = parent(executor)
+    executor = under(jvm, struck)
     os.kill(executor, signal.SIGKILL)
     killed.append(executor)
 
@@ -149,6 +176,13 @@ def kill_one(fault: Fault, jvm: int, killed: list[int]) -> None:
 def struck_in(fault: Fault) -> int:
     """The process in which the fault has struck; 0 as long as it has not."""
     return next((int(claim.read_text() or 0) for claim in fault.folder.iterdir()), 0)
+
+
+def under(jvm: int, process: int) -> int:
+    """The executor that a process belongs to."""
+    while (above := parent(process)) != jvm:
+        process = above
+    return process
 
 
 def parent(pid: int) -> int:

@@ -31,6 +31,11 @@ def test_steps_land_at_home_and_a_crash_of_an_executor_does_not_show(tmp_path: P
     on_executors("at_home,survive", tmp_path)
 
 
+def test_spark_keeps_no_more_executors_than_it_is_asked_for(tmp_path: Path) -> None:
+    """So it does not go on asking for what is not admitted, and does when it is told to."""
+    on_executors("asked", tmp_path)
+
+
 @pytest.mark.slow
 def test_crash_of_the_home_of_several_dataflows(tmp_path: Path) -> None:
     """They go on elsewhere, open each file once, and the executor that comes for the lost one takes its share."""

@@ -66,6 +66,7 @@ def test_unschedulable_is_said_with_the_schedulers_words() -> None:
         (ended(137), Exit(137, AT, "Killed")),
         (ended(143), Exit(143, AT, "Terminated")),
         (ended(11), Exit(11, AT)),
+        (ended(13), Exit(13, AT, "NoExecutors")),
         (ended(0, "Completed"), Exit(0, AT)),
     ],
 )
@@ -75,7 +76,7 @@ def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exi
 
     assert first.last_exit == second.last_exit == exit
     assert (first.incarnation, second.incarnation) == ("p1-0", "p1-1")
-    assert exit.reason in ("OOMKilled", "Killed", "Terminated", "Crashed", "Completed")
+    assert exit.reason in ("OOMKilled", "Killed", "Terminated", "Crashed", "Completed", "NoExecutors")
 
 
 def test_a_pod_that_is_gone_while_it_ran_has_not_died() -> None:

@@ -26,8 +26,8 @@ from tidemark_operator.resources.diagnostics import standing
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.instance_conditions import (
     InstanceFacts,
+    ReplicaTrouble,
     SecretTrouble,
-    StoreTrouble,
     instance_conditions,
     invalid_spec,
 )
@@ -38,7 +38,7 @@ INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, r
 MISSING = replace(INSTANCE, found=False, replicas=0, online=0)
 SUSPENDED = replace(INSTANCE, suspended=True)
 OFFLINE = replace(INSTANCE, online=0)
-DENIED = StoreTrouble("r1", "AccessDenied", "403")
+DENIED = ReplicaTrouble("r1", "AccessDenied", "403")
 
 
 def table(verdicts: Sequence[Verdict]) -> dict[str, str]:

@@ -44,6 +44,11 @@ def test_a_shape_beside_the_one_that_serves_is_no_trouble_of_it(beside: Process 
             "Ready=True/Hydrated ExecutorsReady=False/OOMKilled",
         ),
         (Starting(), ExecutorFacts(2, 0, "OOMKilled", "137"), "ExecutorsReady=False/Starting"),
+        (
+            Down("NoExecutors", "13"),
+            ExecutorFacts(2, 0, "Error", "1"),
+            "Online=False/NoExecutors ExecutorsReady=False/Error",
+        ),
         (Answering(2, 2), ExecutorFacts(2, 2, lost="one ended"), "ExecutorsReady=True/ExecutorsRunning"),
     ],
 )

@@ -9,8 +9,9 @@ from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.interface import Observation, Phase, Workers, replica_id
+from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Observation, Phase, Workers, replica_id
 from tidemark_operator.resources import replica_conditions, status
+from tidemark_operator.resources.instance_conditions import ReplicaTrouble
 from tidemark_operator.resources.replica import ComputeReplica
 from tidemark_operator.resources.replica_conditions import (
     Answering,
@@ -37,8 +38,10 @@ def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> di
         world.instance_facts(key.namespace, replica.instance),
         replica.suspend,
         _process(world, replica, running, serving),
-        _process(world, replica, running, observed[1]) if len(observed) > 1 else None,
-        _executors(serving.executors) if serving and serving.executors else None,
+        _beside(world, replica, running, observed[1]) if len(observed) > 1 else None,
+        _executors(serving.executors, running.core.executors.of(id) if running else None)
+        if serving and serving.executors
+        else None,
         left=bool(observed),
     )
     online = state is not None and state.online
@@ -80,6 +83,18 @@ def _process(
     return _down(observed, state.last_error if state else "")
 
 
+def _beside(world: World, replica: ComputeReplica, running: RunningInstance | None, observed: Observation) -> Process:
+    """One that answers, and has not the executors that it computes with, is as good as down."""
+    process = _process(world, replica, running, observed)
+    if not isinstance(process, Answering) or observed.executors is None:
+        return process
+    id = replica_id(replica.meta.name, observed.shape)
+    executors = _executors(observed.executors, running.core.executors.of(id) if running else None)
+    if executors.reason and executors.running < executors.wanted:
+        return Down(executors.reason, f"{executors.count}: {executors.message}")
+    return process
+
+
 def _down(observed: Observation, last_error: str) -> Process:
     if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
         last = observed.last_exit
@@ -98,12 +113,14 @@ def _down(observed: Observation, last_error: str) -> Process:
 
 
 def _remedy(reason: str) -> str:
+    if reason == NO_EXECUTORS:
+        return "; no executor of it ever came up: the condition ExecutorsReady says how the last one ended"
     return "; give it more memory: spec.resources.limits.memory" if reason == "OOMKilled" else ""
 
 
-def _executors(workers: Workers) -> ExecutorFacts:
-    """What keeps one from running; where nothing is known to, what ended the last one."""
-    trouble, lost = workers.trouble or workers.lost, workers.lost
+def _executors(workers: Workers, refused: ReplicaTrouble | None) -> ExecutorFacts:
+    """What keeps one from running, or from being made; where nothing is known to, what ended the last one."""
+    trouble, lost = workers.trouble or refused or workers.lost, workers.lost
     return ExecutorFacts(
         workers.wanted,
         workers.running,

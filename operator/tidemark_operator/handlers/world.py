@@ -81,7 +81,7 @@ class World:
             replicas=len(self.replicas(namespace, name)),
             online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
             secret=self.secret_troubles.get((namespace, instance.credentials)) if instance else None,
-            store=running.core.stores.troubles if running else (),
+            store=running.core.stores.all if running else (),
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:

@@ -89,6 +89,10 @@ class ReplicaSpec:
     strategy: UpdateStrategy | None = None
 
 
+NO_EXECUTORS = "NoExecutors"
+"""The reason of an end of which the executors are the cause, and nothing that was to be computed: none ever came up."""
+
+
 class Phase(Enum):
     STARTING = "starting"
     RUNNING = "running"

@@ -22,8 +22,8 @@ class SecretTrouble:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreTrouble:
-    """A replica does not get on with the object store; `reason` is CamelCase."""
+class ReplicaTrouble:
+    """What a replica says keeps it from working: the object store, its executors; `reason` is CamelCase."""
 
     replica: str
     reason: str
@@ -44,7 +44,7 @@ class InstanceFacts:
     online: int = 0
     secret: SecretTrouble | None = None
     """What is wrong with the Secret that it names."""
-    store: tuple[StoreTrouble, ...] = ()
+    store: tuple[ReplicaTrouble, ...] = ()
     """Of replicas that are online."""
 
 

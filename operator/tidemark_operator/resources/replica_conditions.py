@@ -51,6 +51,10 @@ class ExecutorFacts:
     message: str = ""
     lost: str = ""
 
+    @property
+    def count(self) -> str:
+        return f"{self.running} of {self.wanted} executors run"
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
@@ -69,7 +73,7 @@ def replica_conditions(facts: ReplicaFacts) -> list[Verdict]:
     """The conditions of a ComputeReplica, in the order of `TYPES`."""
     online = _online(facts)
     found = [instance_found(facts.instance), online, _ready(facts.process, online), _up_to_date(facts, online)]
-    return found if facts.executors is None else [*found, _executors(facts.executors, online)]
+    return found if facts.executors is None else [*found, _executors(facts.executors, facts.process, online)]
 
 
 def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
@@ -95,14 +99,14 @@ def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
             )
 
 
-def _executors(facts: ExecutorFacts, online: Verdict) -> Verdict:
-    count = f"{facts.running} of {facts.wanted} executors run"
+def _executors(facts: ExecutorFacts, process: Process, online: Verdict) -> Verdict:
+    count = facts.count
     if facts.running >= facts.wanted:
         return yes(EXECUTORS_READY, "ExecutorsRunning", f"{count}; lately {facts.lost}" if facts.lost else count)
+    if facts.reason and isinstance(process, Answering | Down):  # it may be why the process is down
+        return no(EXECUTORS_READY, facts.reason, f"{count}: {facts.message}")
     if not online.holds:
         return because(EXECUTORS_READY, online)
-    if facts.reason:
-        return no(EXECUTORS_READY, facts.reason, f"{count}: {facts.message}")
     return no(EXECUTORS_READY, "Starting", f"{count}; the first dataflow starts Spark, which starts them")
 
 

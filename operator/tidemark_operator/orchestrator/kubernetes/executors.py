@@ -27,9 +27,9 @@ MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 MIB = 1 << 20
 TEMPLATE_DIGITS = 8
-# losses within ten minutes after which the driver gives up, and Kubernetes starts it again ever more rarely: a set-up
-# that cannot work makes no pods without end
-LEAST_FAILURES, FAILURES_PER_EXECUTOR = 32, 16
+# losses within ten minutes after which the driver gives up, and Kubernetes starts it again ever more rarely: executors
+# that cannot come up are not made without end. Of pods that are refused the driver notices sooner (its executors.py).
+LEAST_FAILURES, FAILURES_PER_EXECUTOR = 64, 24
 
 # What was measured, or needed, on a cluster; the same for all replicas.
 ALWAYS = {
@@ -46,7 +46,8 @@ ALWAYS = {
     # how soon a lost executor is noticed, and another one made
     "spark.kubernetes.executor.apiPollingInterval": "5s",
     "spark.kubernetes.executor.eventProcessingInterval": "200ms",
-    "spark.kubernetes.allocation.batch.delay": "200ms",
+    # until then nobody can tell Spark to ask for fewer, each refusal counts as a loss, and there is one a second
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "10s",
     # a fetch from the address of a pod that is gone would wait for two minutes
     "spark.shuffle.io.connectionCreationTimeout": "3s",
     "spark.shuffle.io.retryWait": "1s",
@@ -81,6 +82,8 @@ def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateFile": f"{TEMPLATES}/{TEMPLATE_FILE}",
         "spark.executor.instances": str(executors.instances),
         "spark.executor.cores": cores,
+        # also of what is rendered before they have registered
+        "spark.default.parallelism": str(executors.instances * executors.cores),
         "spark.kubernetes.executor.request.cores": executors.requests.cpu or cores,
         "spark.kubernetes.executor.limit.cores": cores,
         # half for the JVM, half for Python workers: the limit of the pod is the sum
@@ -94,10 +97,18 @@ def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
 
 
 def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
-    """Of an executor; Spark adds the program, its resources and its name."""
+    """Of an executor. Spark adds the program and its name, and says image and resources itself; they are here so that
+    the driver can try whether such a pod would be admitted."""
     volumes, mounts = shared_volumes(member)
+    wanted = member.spec.pod.executors
+    memory = f"{wanted.memory_bytes // MIB}Mi"
     container: dict[str, Any] = {
         "name": "executor",
+        "image": settings.image,
+        "resources": {
+            "limits": {"cpu": str(wanted.cores), "memory": memory},
+            "requests": {"cpu": wanted.requests.cpu or str(wanted.cores), "memory": memory},
+        },
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
         **({"env": settings_of_store} if (settings_of_store := store_settings(member)) else {}),

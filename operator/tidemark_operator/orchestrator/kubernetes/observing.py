@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Trouble, Workers
+from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, Trouble, Workers
 
 MAX_MESSAGE = 512
 # a container that waits for these only waits for its turn
@@ -25,6 +25,7 @@ BACKING_OFF = "CrashLoopBackOff"
 NODE_LOST = "NodeLost"
 LOST_MS = 60_000
 SIGKILL, SIGTERM = 128 + 9, 128 + 15
+EXIT_NO_EXECUTORS = 13  # of a replica (tidemark_replica/__main__.py)
 
 
 def observe(
@@ -151,7 +152,7 @@ def _last_exit(container: dict[str, Any]) -> Exit | None:
 
 def _exit(ended: dict[str, Any]) -> Exit:
     code = int(ended.get("exitCode") or 0)
-    said = {SIGKILL: "Killed", SIGTERM: "Terminated"}.get(code, "")
+    said = {SIGKILL: "Killed", SIGTERM: "Terminated", EXIT_NO_EXECUTORS: NO_EXECUTORS}.get(code, "")
     if ended.get("reason") == "OOMKilled":
         said = "OOMKilled"
     return Exit(code, milliseconds(ended.get("finishedAt")) or 0, said)

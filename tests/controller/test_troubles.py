@@ -1,15 +1,16 @@
-"""What replicas say of their object store: kept while they are connected, and only where it makes sense."""
+"""What replicas say of their object store and their executors: kept while they are connected, where it makes sense."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.controller.worlds import R1, R2, World
-from tidemark_operator.resources.instance_conditions import StoreTrouble
+from tidemark_operator.resources.instance_conditions import ReplicaTrouble
 from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.responses import Status
 
 DENIED = {"reason": "AccessDenied", "message": "403"}
+FULL = {"reason": "QuotaExceeded", "message": "exceeded quota: q"}
 
 
 def test_trouble_stands_until_the_replica_says_otherwise_or_goes() -> None:
@@ -19,11 +20,26 @@ def test_trouble_stands_until_the_replica_says_otherwise_or_goes() -> None:
     for replica in (R2, R1):
         assert world.hear(replica, Status(INSTANCE, "storage", DENIED)) == []
     stores = world.instance.stores
-    assert stores.troubles == tuple(StoreTrouble(r, "AccessDenied", "403") for r in (R1, R2))
+    assert stores.all == tuple(ReplicaTrouble(r, "AccessDenied", "403") for r in (R1, R2))
     world.hear(R1, Status(INSTANCE, "storage", {}))
-    assert [trouble.replica for trouble in stores.troubles] == [R2]
+    assert [trouble.replica for trouble in stores.all] == [R2]
     world.instance.disconnect(R2)
-    assert stores.troubles == ()
+    assert stores.all == ()
+
+
+def test_a_store_and_executors_are_troubles_of_their_own() -> None:
+    """The end of one says nothing of the other; with its replica both go."""
+    world = World(upper=900)
+    world.connect(R1, R2)
+    world.hear(R1, Status(INSTANCE, "storage", DENIED))
+    world.hear(R1, Status(INSTANCE, "executors", FULL))
+    world.hear(R1, Status(INSTANCE, "storage", {}))
+    executors = world.instance.executors
+    assert world.instance.stores.of(R1) is None
+    assert executors.of(R1) == ReplicaTrouble(R1, "QuotaExceeded", "exceeded quota: q")
+    assert executors.of(R2) is None
+    world.instance.disconnect(R1)
+    assert executors.of(R1) is None
 
 
 @pytest.mark.parametrize(
@@ -42,4 +58,4 @@ def test_what_makes_no_sense_is_not_kept_and_no_reason_is_made_up(
     world = World(upper=900)
     world.connect(R1)
     world.hear(R1, Status(INSTANCE, kind, fields))
-    assert [trouble.reason for trouble in world.instance.stores.troubles] == ([kept] if kept else [])
+    assert [trouble.reason for trouble in world.instance.stores.all] == ([kept] if kept else [])

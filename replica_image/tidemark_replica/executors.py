@@ -1,0 +1,153 @@
+"""Executors that are not there: whether Spark may make them, and why it may not.
+
+    before Spark starts    what an earlier process left is deleted; a pod is tried; refused: Spark does not start, and
+                           what wanted it tries again later
+    while one is missing   is there a pod for it?  yes: it starts, or waits for a node, as the pod itself says
+                                                   no: a pod is tried    admitted: Spark asks for all of them
+                                                                         refused: for no more than there are, and the
+                                                                         client is told
+
+    Status executors of the instance   {reason: QuotaExceeded, message: the API server's}     or {}: nothing is refused
+
+A try is a creation with `dryRun`: quotas, limits, Pod Security and accounts are looked at, and nothing is made. Nobody
+else tells: the API server writes no event, and Spark a line of its log. Left to itself Spark would ask again every
+second, count each refusal as an executor that failed, and end the driver after some.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidemark_protocol.ids import INSTANCE
+from tidemark_protocol.responses import Response, Status
+from tidemark_replica.errors import ExecutorsRefused, PodsNotAsked
+from tidemark_replica.jobs import Failed, Outcome, Pool
+from tidemark_replica.options import Options
+from tidemark_replica.own_pods import OwnPods, Refusal
+
+LOG = logging.getLogger(__name__)
+KIND = "executors"
+LOOK_SECONDS, LOOK_SECONDS_MOST = 2.0, 30.0
+"""Between two looks: ever longer, while one is missing."""
+_MESSAGE_MOST = 1000
+
+
+@dataclass(frozen=True)
+class Executors:
+    """Of a driver that has executors in pods. `template`: a file with a whole pod, as JSON."""
+
+    pods: OwnPods
+    labels: str
+    wanted: int
+    template: Path
+
+    @classmethod
+    def of(cls, options: Options) -> Executors | None:
+        if not options.executor_labels:
+            return None
+        conf = dict(options.spark_conf)
+        pods = OwnPods(options.master, conf.get("spark.kubernetes.namespace", "default"))
+        template = Path(conf.get("spark.kubernetes.executor.podTemplateFile", ""))
+        return cls(pods, options.executor_labels, int(conf.get("spark.executor.instances", "2")), template)
+
+    def prepare(self) -> None:
+        """Before Spark starts. Raises ExecutorsLeft, ExecutorsRefused, PodsNotAsked."""
+        self.pods.delete(self.labels)
+        if refused := self._tried():
+            raise ExecutorsRefused(f"{refused.reason}: {refused.message}")
+
+    def look(self, session: Any) -> Look:
+        """`session`: Spark's, None before it has started. Raises PodsNotAsked."""
+        registered = session.sparkContext._jsc.sc().getExecutorIds().size() if session is not None else 0
+        if registered >= self.wanted:
+            return Look(registered)
+        there, refused = self.pods.count(self.labels), None
+        if there < self.wanted and (refused := self._tried()):
+            there = self.pods.count(self.labels)  # Spark may have made it meanwhile, and have used up what there was
+            refused = refused if there < self.wanted else None
+        if session is not None:
+            ask_for(session, self.wanted if refused is None else there)
+        return Look(registered, missing=True, refused=refused)
+
+    def _tried(self) -> Refusal | None:
+        if not self.template.is_file():
+            return None
+        return self.pods.refusal(json.loads(self.template.read_text()))
+
+
+@dataclass(frozen=True)
+class Look:
+    registered: int
+    missing: bool = False
+    refused: Refusal | None = None
+
+
+class ExecutorWatch:
+    """On the worker's thread; it looks on a pool, once at a time. Without executors it does nothing."""
+
+    def __init__(
+        self,
+        executors: Executors | None,
+        session: Callable[[], Any],
+        jobs: Pool,
+        respond: Callable[[Response], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._executors, self._session, self._jobs, self._respond = executors, session, jobs, respond
+        self._clock, self._due, self._pause, self._looking = clock, 0.0, LOOK_SECONDS, False
+        self._said: Mapping[str, str] = {}
+        self.registered_once = False
+        """Whether there ever was an executor: before, nothing can have been computed."""
+
+    def maintain(self) -> None:
+        executors = self._executors
+        if executors is not None and not self._looking and self._clock() >= self._due:
+            self._looking = True
+            session = self._session()
+            self._jobs.submit("look at executors", lambda: executors.look(session), self._looked)
+
+    def retell(self) -> None:
+        """The client is a new one."""
+        if self._said:
+            self._respond(Status(INSTANCE, KIND, dict(self._said)))
+
+    @property
+    def never_came(self) -> bool:
+        """Whether there should have been executors, and none ever was."""
+        return self._executors is not None and not self.registered_once
+
+    def _looked(self, outcome: Outcome[Look]) -> None:
+        self._looking = False
+        if isinstance(outcome, Failed):
+            expected = isinstance(outcome.error, PodsNotAsked)  # else the JVM ends, which is told by others
+            LOG.log(logging.WARNING if expected else logging.DEBUG, "not looked at: %s", outcome.error)
+            self._wait_longer()
+            return
+        look = outcome.value
+        self.registered_once |= look.registered > 0
+        self._tell({"reason": look.refused.reason, "message": look.refused.message} if look.refused else {})
+        if look.missing:
+            self._wait_longer()
+        else:
+            self._due, self._pause = self._clock() + LOOK_SECONDS, LOOK_SECONDS
+
+    def _wait_longer(self) -> None:
+        self._due, self._pause = self._clock() + self._pause, min(2 * self._pause, LOOK_SECONDS_MOST)
+
+    def _tell(self, said: Mapping[str, str]) -> None:
+        said = {name: text[:_MESSAGE_MOST] for name, text in said.items()}
+        if said != self._said:
+            self._respond(Status(INSTANCE, KIND, dict(said)))
+            self._said = said
+
+
+def ask_for(session: Any, executors: int) -> None:
+    """As many as Spark is to keep."""
+    nowhere = session.sparkContext._jvm.PythonUtils.toScalaMap({})
+    session.sparkContext._jsc.sc().requestTotalExecutors(executors, 0, nowhere)

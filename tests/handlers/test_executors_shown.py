@@ -1,0 +1,65 @@
+"""What keeps executors from running is shown: of the process that serves, and of the one that is to take its place."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.crds.manifests import bent
+from tidemark_operator.controller.troubles import EXECUTORS, Troubles
+from tidemark_operator.handlers.replica_statuses import replica_status_of
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import REPLICAS
+from tidemark_operator.orchestrator.interface import Observation, Phase, Trouble, Workers, replica_id
+from tidemark_operator.resources.instance_conditions import InstanceFacts
+from tidemark_operator.resources.meta import InstanceName, Namespace
+from tidemark_operator.resources.status import Now
+
+QUOTA = {"reason": "QuotaExceeded", "message": 'pods "try-x" is forbidden: exceeded quota: q'}
+BODY = bent("ComputeReplica", {"instance": "default"}, "r1")
+BODY["metadata"] |= {"namespace": "ns", "uid": "u1", "generation": 1, "resourceVersion": "1"}
+
+
+def process(shape: str, workers: Workers | None) -> Observation:
+    return Observation(Phase.RUNNING, "a", f"{shape}-0", shape=shape, executors=workers)
+
+
+def conditions(*observed: Observation, refused: str = "") -> dict[str, str]:
+    """Of a replica whose processes all answer; the shape `refused` says that its executors are."""
+    troubles = Troubles(EXECUTORS)
+    if refused:
+        troubles.hear(replica_id("r1", refused), "executors", QUOTA)
+    state = SimpleNamespace(online=True, last_error="", description=None)
+    core = SimpleNamespace(executors=troubles, dataflows=SimpleNamespace(owners=lambda: ()))
+    running = SimpleNamespace(replicas={replica_id("r1", o.shape): state for o in observed}, core=core)
+    facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
+    world = SimpleNamespace(
+        running=lambda namespace, instance: running,
+        orchestrator=SimpleNamespace(observe=lambda uid: observed),
+        instance_facts=lambda namespace, instance: facts,
+    )
+    key, now = Key(REPLICAS, "ns", "r1"), Now({}, 1, 0)
+    found: dict[str, Any] = replica_status_of(cast(World, world), key, BODY, now)
+    return {c["type"]: f"{c['status']}/{c['reason']}: {c['message']}" for c in found["conditions"]}
+
+
+def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() -> None:
+    """What the replica says of them; a pod that is there and does not run says more, and is told first."""
+    said = conditions(process("a", Workers(2, 1)), refused="a")
+    assert said["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
+    assert said["Online"].startswith("True/")
+
+    said = conditions(process("a", Workers(2, 1, Trouble("Unschedulable", "no room"))), refused="a")
+    assert said["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
+
+
+def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -> None:
+    """Its driver answers, and has nothing to compute with. One that only starts is no trouble yet."""
+    old, new = process("a", None), process("b", Workers(2, 0, Trouble("Unschedulable", "no room")))
+    assert conditions(old, new)["UpToDate"].startswith("False/SurgeUnschedulable: the old shape goes on serving")
+    assert "0 of 2 executors run: no room" in conditions(old, new)["UpToDate"]
+
+    starting = process("b", Workers(2, 0))
+    assert conditions(old, starting, refused="b")["UpToDate"].startswith("False/SurgeQuotaExceeded")
+    assert conditions(old, starting)["UpToDate"].startswith("False/Surging")
