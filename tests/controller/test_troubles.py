@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.controller.worlds import R1, R2, World
+from tidemark_operator.controller.troubles import EXECUTORS, STORAGE
 from tidemark_operator.resources.instance_conditions import ReplicaTrouble
 from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.responses import Status
@@ -19,12 +20,12 @@ def test_trouble_stands_until_the_replica_says_otherwise_or_goes() -> None:
     world.connect(R1, R2)
     for replica in (R2, R1):
         assert world.hear(replica, Status(INSTANCE, "storage", DENIED)) == []
-    stores = world.instance.stores
-    assert stores.all == tuple(ReplicaTrouble(r, "AccessDenied", "403") for r in (R1, R2))
+    troubles = world.instance.troubles
+    assert troubles.all(STORAGE) == tuple(ReplicaTrouble(r, "AccessDenied", "403") for r in (R1, R2))
     world.hear(R1, Status(INSTANCE, "storage", {}))
-    assert [trouble.replica for trouble in stores.all] == [R2]
+    assert [trouble.replica for trouble in troubles.all(STORAGE)] == [R2]
     world.instance.disconnect(R2)
-    assert stores.all == ()
+    assert troubles.all(STORAGE) == ()
 
 
 def test_a_store_and_executors_are_troubles_of_their_own() -> None:
@@ -34,12 +35,12 @@ def test_a_store_and_executors_are_troubles_of_their_own() -> None:
     world.hear(R1, Status(INSTANCE, "storage", DENIED))
     world.hear(R1, Status(INSTANCE, "executors", FULL))
     world.hear(R1, Status(INSTANCE, "storage", {}))
-    executors = world.instance.executors
-    assert world.instance.stores.of(R1) is None
-    assert executors.of(R1) == ReplicaTrouble(R1, "QuotaExceeded", "exceeded quota: q")
-    assert executors.of(R2) is None
+    troubles = world.instance.troubles
+    assert troubles.of(STORAGE, R1) is None
+    assert troubles.of(EXECUTORS, R1) == ReplicaTrouble(R1, "QuotaExceeded", "exceeded quota: q")
+    assert troubles.of(EXECUTORS, R2) is None
     world.instance.disconnect(R1)
-    assert executors.of(R1) is None
+    assert troubles.of(EXECUTORS, R1) is None
 
 
 @pytest.mark.parametrize(
@@ -58,4 +59,4 @@ def test_what_makes_no_sense_is_not_kept_and_no_reason_is_made_up(
     world = World(upper=900)
     world.connect(R1)
     world.hear(R1, Status(INSTANCE, kind, fields))
-    assert [trouble.reason for trouble in world.instance.stores.all] == ([kept] if kept else [])
+    assert [trouble.reason for trouble in world.instance.troubles.all(STORAGE)] == ([kept] if kept else [])

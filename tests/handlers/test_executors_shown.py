@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.crds.manifests import bent
-from tidemark_operator.controller.troubles import EXECUTORS, Troubles
+from tidemark_operator.controller.troubles import Troubles
 from tidemark_operator.handlers.replica_statuses import replica_status_of
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
@@ -27,11 +27,11 @@ def process(shape: str, workers: Workers | None) -> Observation:
 
 def conditions(*observed: Observation, refused: str = "") -> dict[str, str]:
     """Of a replica whose processes all answer; the shape `refused` says that its executors are."""
-    troubles = Troubles(EXECUTORS)
+    troubles = Troubles()
     if refused:
         troubles.hear(replica_id("r1", refused), "executors", QUOTA)
     state = SimpleNamespace(online=True, last_error="", description=None)
-    core = SimpleNamespace(executors=troubles, dataflows=SimpleNamespace(owners=lambda: ()))
+    core = SimpleNamespace(troubles=troubles, dataflows=SimpleNamespace(owners=lambda: ()))
     running = SimpleNamespace(replicas={replica_id("r1", o.shape): state for o in observed}, core=core)
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
     world = SimpleNamespace(

@@ -258,17 +258,10 @@ class SimReplica:
         self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
         targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
         self._peeks = Peeks(respond, targets, Stash(Path()))
-        self.state = ComputeState(
-            respond,
-            self.dataflows,
-            self._peeks,
-            Storage(shards),  # type: ignore[arg-type]
-            self._watch,  # type: ignore[arg-type]
-            StoreWatch(self._pool, respond),  # type: ignore[arg-type]
-            ExecutorWatch(None, lambda: None, self._pool, respond),  # type: ignore[arg-type]
-            METRICS,
-            lambda: 0,
-        )
+        pool: Any = self._pool
+        sees: tuple[Any, Any] = (Storage(shards), self._watch)
+        looks = StoreWatch(pool, respond), ExecutorWatch(None, lambda: None, pool, respond)
+        self.state = ComputeState(respond, self.dataflows, self._peeks, *sees, *looks, METRICS, lambda: 0)
         self._worker = Worker(self._mailbox, self.state, lambda: False)
 
     def greet(self, connection: int | None = None) -> None:

@@ -31,7 +31,7 @@ from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.said import makes_sense
 from tidemark_operator.controller.shards import ShardBook, ingesting
 from tidemark_operator.controller.transients import Transients
-from tidemark_operator.controller.troubles import EXECUTORS, STORAGE, Troubles
+from tidemark_operator.controller.troubles import Troubles
 from tidemark_protocol.commands import (
     CancelPeek,
     Command,
@@ -66,8 +66,7 @@ class Instance:
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
-        self.peeks, self._transients, self._initialized = PeekBook(), Transients(), False
-        self.stores, self.executors = Troubles(STORAGE), Troubles(EXECUTORS)
+        self.peeks, self.troubles, self._transients, self._initialized = PeekBook(), Troubles(), Transients(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
@@ -148,8 +147,7 @@ class Instance:
 
     def disconnect(self, replica: ReplicaId) -> list[Notice]:
         self._links.pop(replica, None)
-        self.stores.forget(replica)
-        self.executors.forget(replica)
+        self.troubles.forget(replica)
         self.dataflows.disconnected(replica)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._links), *self._reap()]
@@ -301,8 +299,7 @@ class Instance:
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
         if id == INSTANCE:
-            self.stores.hear(replica, kind, fields)
-            self.executors.hear(replica, kind, fields)
+            self.troubles.hear(replica, kind, fields)
             return []
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None

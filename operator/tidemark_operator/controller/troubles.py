@@ -13,34 +13,33 @@ from tidemark_operator.controller.said import makes_sense
 from tidemark_operator.resources.instance_conditions import ReplicaTrouble
 from tidemark_protocol.ids import ReplicaId
 
-STORAGE, EXECUTORS = "storage", "executors"
+STORAGE, EXECUTORS = KINDS = ("storage", "executors")
 _UNKNOWN = "Failed"
 
 
 class Troubles:
-    """Of one kind, of the replicas that are connected."""
+    """Of the replicas that are connected."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
-        self._said: dict[ReplicaId, ReplicaTrouble] = {}
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, ReplicaId], ReplicaTrouble] = {}
 
-    @property
-    def all(self) -> tuple[ReplicaTrouble, ...]:
+    def all(self, kind: str) -> tuple[ReplicaTrouble, ...]:
         """In order of the replicas' names."""
-        return tuple(self._said[replica] for replica in sorted(self._said))
+        return tuple(self._said[at] for at in sorted(self._said) if at[0] == kind)
 
-    def of(self, replica: ReplicaId) -> ReplicaTrouble | None:
-        return self._said.get(replica)
+    def of(self, kind: str, replica: ReplicaId) -> ReplicaTrouble | None:
+        return self._said.get((kind, replica))
 
     def hear(self, replica: ReplicaId, kind: str, fields: Mapping[str, str]) -> None:
-        if kind != self._kind or not makes_sense(kind, fields, ()):
+        if kind not in KINDS or not makes_sense(kind, fields, ()):
             return
         if "message" not in fields:
-            self.forget(replica)
+            self._said.pop((kind, replica), None)
             return
         reason = fields.get("reason", _UNKNOWN)
         known = reason.isascii() and reason.isalpha() and len(reason) < 64
-        self._said[replica] = ReplicaTrouble(replica, reason if known else _UNKNOWN, fields["message"])
+        self._said[kind, replica] = ReplicaTrouble(replica, reason if known else _UNKNOWN, fields["message"])
 
     def forget(self, replica: ReplicaId) -> None:
-        self._said.pop(replica, None)
+        for kind in KINDS:
+            self._said.pop((kind, replica), None)

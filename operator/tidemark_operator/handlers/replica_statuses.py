@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidemark_operator.controller.troubles import EXECUTORS
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.handlers.world import World
@@ -39,7 +40,7 @@ def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> di
         replica.suspend,
         _process(world, replica, running, serving),
         _beside(world, replica, running, observed[1]) if len(observed) > 1 else None,
-        _executors(serving.executors, running.core.executors.of(id) if running else None)
+        _executors(serving.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
         if serving and serving.executors
         else None,
         left=bool(observed),
@@ -89,7 +90,7 @@ def _beside(world: World, replica: ComputeReplica, running: RunningInstance | No
     if not isinstance(process, Answering) or observed.executors is None:
         return process
     id = replica_id(replica.meta.name, observed.shape)
-    executors = _executors(observed.executors, running.core.executors.of(id) if running else None)
+    executors = _executors(observed.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
     if executors.reason and executors.running < executors.wanted:
         return Down(executors.reason, f"{executors.count}: {executors.message}")
     return process
