@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tests.bounds import BOUND
 from tests.tidy.checkout import ROOT
-from tidemark_devcluster.plane import ControlPlane
 
 GUIDES = ROOT / "docs" / "guides"
 PAGES = (
@@ -57,7 +56,8 @@ def blocks(page: str) -> list[Block]:
 class Shell:
     """Somebody who follows a runbook: kubectl with its plugin, a namespace, and a folder for files."""
 
-    plane: ControlPlane
+    kubectl: Path
+    kubeconfig: Path
     namespace: str
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Shell:
     def prepare(self) -> None:
         programs = self.folder / "bin"
         programs.mkdir()
-        (programs / "kubectl").symlink_to(self.plane.layout.kubectl)
+        (programs / "kubectl").symlink_to(self.kubectl)
         plugin = programs / "kubectl-tidemark"
         plugin.write_text('#!/bin/sh\nexec python -m tidemark_cli "$@"\n')
         plugin.chmod(0o755)
@@ -77,7 +77,7 @@ class Shell:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.text.replace(NAMESPACE, self.namespace)],
             cwd=self.folder,
-            env={**os.environ, "PATH": path, "KUBECONFIG": str(self.plane.kubeconfig), **self.environ},
+            env={**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), **self.environ},
             capture_output=True,
             text=True,
             timeout=4 * BOUND,

@@ -40,7 +40,7 @@ def followed(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFacto
     environ = {"TIDEMARK_GATEWAY_FILE": str(home / "gateway.json"), "LOCATION": str(home / "shards")}
     environ |= {"BACKUP": str(home / "backup"), "NEW_KEY": "key", "NEW_SECRET": "secret"}
     (home / "backup").mkdir()
-    shell = Shell(control_plane, namespace, home, environ)
+    shell = Shell(control_plane.layout.kubectl, control_plane.kubeconfig, namespace, home, environ)
     shell.prepare()
     with running(control_plane, namespace, home, "--lease-namespace", lease) as system:
         system.base(readPolicy={"lag": "30m"})

@@ -29,7 +29,7 @@ def test_finalizers_are_taken_off_by_hand(kinds_installed: ControlPlane, namespa
         "dataflow.compute.tidemark.dev/read",
         "datasource.compute.tidemark.dev/read",
     ]
-    shell = Shell(plane, namespace, tmp_path)
+    shell = Shell(plane.layout.kubectl, plane.kubeconfig, namespace, tmp_path)
     shell.prepare()
 
     shell.follow("uninstall", "Take finalizers off")

@@ -24,7 +24,7 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
         node.kubectl("apply", "--filename=-", stdin=pods.restricted_namespace(namespace))
     pods.apply(node, made.team, *shared_folder(node, made.team), object_store.secret(CREDENTIALS))
     helm.install(made.home, f"replicaNamespaces={{{made.team}}}")
-    storage = {"location": object_store.location(made.team), "secretName": CREDENTIALS}
+    storage = {"location": made.location, "secretName": CREDENTIALS}
     made.apply("ComputeInstance", "default", {"storage": storage, "readPolicy": {"lag": "10m"}})
     made.apply("ComputeReplica", "r1", REPLICA)
     for example in ("20-tpch.yaml", "40-revenue.yaml", "41-regions.yaml"):

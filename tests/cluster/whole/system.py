@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import yaml
 
 from tests.cluster import pods
@@ -58,6 +57,8 @@ class System:
     store: ObjectStore
     home: str
     team: str
+    root: str = ""
+    """Of the bucket: where the team's instance keeps its tables; a folder of the team's name, unless told."""
 
     # --- what users do ---
 
@@ -158,17 +159,25 @@ class System:
         assert held == expected
         assert expected
 
+    @property
+    def location(self) -> str:
+        """`storage.location` of the team's instance."""
+        return self.store.location(self.root or self.team)
+
+    def shard(self, name: str, part: str, version: int = 1) -> str:
+        return f"{self.location}/{self.team}/{name}/{part}/v{version}"
+
     @contextmanager
     def tables(self) -> Iterator[Any]:
         """A function that reads a shard's contents as of a time, out of the object store."""
+        with self.bucket() as settings:
+            yield lambda name, part, at: open_shard(self.shard(name, part), settings).snapshot(at)
+
+    @contextmanager
+    def bucket(self) -> Iterator[dict[str, str]]:
+        """The object store's settings, for who reads it from outside."""
         with forwarded(self.node, STORE_NAMESPACE, "service/s3", STORE_PORT) as port:
-            settings = {**self.store.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
-
-            def contents(name: str, part: str, at: int) -> pa.Table:
-                place = self.store.location(f"{self.team}/{self.team}/{name}/{part}/v1")
-                return open_shard(place, settings).snapshot(at)
-
-            yield contents
+            yield {**self.store.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
 
 
 def shared_folder(node: OneNode, namespace: str) -> list[dict[str, Any]]:
