@@ -84,6 +84,11 @@ BENCHES := step hydrate arrange views catchup memory soak peek reconnect control
 bench: java venv ## the benchmarks (about an hour; docs/performance.md); each prints one JSON object as its last line
 	@set -e; for bench in $(BENCHES); do $(IN_VENV) $(BIN)/python -m bench.$$bench --json; done
 
+.PHONY: bench-cluster
+bench-cluster: venv ## what replicas as pods cost, on a real one-node cluster (root, Debian packages; docs/benchmarks.md)
+	@$(BIN)/tidemark-devcluster node check
+	$(BIN)/python -m bench.cluster --json
+
 .PHONY: bench-peers
 bench-peers: venv ## install the engines that `make bench` compares with, into the cache: Pathway, and a Rust program
 	$(BIN)/python -m bench.peers.pathway_peer

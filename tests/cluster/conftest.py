@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cluster import nodes
 from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.pods import restricted_namespace
 from tidemark_devcluster.build import ensure_helm, ensure_versitygw
-from tidemark_devcluster.images.build import BuildOptions, Image, build_all
+from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node import needs
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
@@ -70,29 +70,20 @@ def node_binaries(progress: Progress) -> NodeBinaries:
 @pytest.fixture(scope="session")
 def images(progress: Progress) -> dict[str, Image]:
     """Both images, built from this checkout."""
-    needs.require_image_tools()
-    python = os.environ.get("TIDEMARK_PYTHON_IMAGE")
-    return build_all(BuildOptions(python=python), os.environ, progress)
+    return nodes.built(progress)
 
 
 @pytest.fixture(scope="session")
 def bare_node(node_binaries: NodeBinaries) -> Iterator[OneNode]:
     """A node without our images, which all tests share; one that runs already, where TIDEMARK_TEST_NODE says which."""
-    if given := os.environ.get("TIDEMARK_TEST_NODE"):
-        yield OneNode(Path(given))
-        return
-    with (
-        tempfile.TemporaryDirectory(prefix="tidemark-node-", ignore_cleanup_errors=True) as folder,
-        OneNode.started(Path(folder) / "state", node_binaries) as node,
-    ):
+    with nodes.running_node(node_binaries) as node:
         yield node
 
 
 @pytest.fixture(scope="session")
 def node(bare_node: OneNode, images: dict[str, Image]) -> OneNode:
     """The same with our images."""
-    for image in images.values():
-        bare_node.load(image.archive)
+    nodes.load(bare_node, images)
     return bare_node
 
 

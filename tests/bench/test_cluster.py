@@ -1,0 +1,17 @@
+"""What `bench.cluster` reads of a replica is what a replica tells."""
+
+from __future__ import annotations
+
+from prometheus_client import generate_latest
+
+from bench.cluster import StepsSoFar
+from tidemark_replica.metrics import Metrics
+
+
+def test_steps_are_counted_and_timed_as_replicas_tell_them() -> None:
+    """Of all its dataflows together."""
+    metrics = Metrics()
+    assert StepsSoFar.read(generate_latest(metrics.registry).decode()) == StepsSoFar(0, 0.0)
+    for seconds in (0.25, 0.5):
+        metrics.step(seconds, cold_reads=0)
+    assert StepsSoFar.read(generate_latest(metrics.registry).decode()) == StepsSoFar(2, 0.75)
