@@ -57,9 +57,14 @@ class Executors:
         return cls(pods, options.executor_labels, int(conf.get("spark.executor.instances", "2")), template)
 
     def prepare(self) -> None:
-        """Before Spark starts. Raises ExecutorsLeft, ExecutorsRefused, PodsNotAsked."""
+        """Before Spark starts, which finds out itself what cannot be tried. Raises ExecutorsLeft, ExecutorsRefused."""
         self.pods.delete(self.labels)
-        if refused := self._tried():
+        try:
+            refused = self._tried()
+        except PodsNotAsked as error:
+            LOG.warning("%s", error)
+            return
+        if refused:
             raise ExecutorsRefused(f"{refused.reason}: {refused.message}")
 
     def look(self, session: Any) -> Look:
@@ -100,16 +105,21 @@ class ExecutorWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executors, self._session, self._jobs, self._respond = executors, session, jobs, respond
-        self._clock, self._due, self._pause, self._looking = clock, 0.0, LOOK_SECONDS, False
+        self._clock, self._due, self._pause = clock, 0.0, LOOK_SECONDS
+        self._started, self._looking = False, False
         self._said: Mapping[str, str] = {}
         self.registered_once = False
         """Whether there ever was an executor: before, nothing can have been computed."""
 
     def maintain(self) -> None:
         executors = self._executors
-        if executors is not None and not self._looking and self._clock() >= self._due:
+        if executors is None or self._looking:
+            return
+        session = self._session()
+        if session is not None and not self._started:  # now that Spark can be told, and who has come be seen
+            self._started, self._due, self._pause = True, self._clock(), LOOK_SECONDS
+        if self._clock() >= self._due:
             self._looking = True
-            session = self._session()
             self._jobs.submit("look at executors", lambda: executors.look(session), self._looked)
 
     def retell(self) -> None:
@@ -126,7 +136,7 @@ class ExecutorWatch:
         self._looking = False
         if isinstance(outcome, Failed):
             expected = isinstance(outcome.error, PodsNotAsked)  # else the JVM ends, which is told by others
-            LOG.log(logging.WARNING if expected else logging.DEBUG, "not looked at: %s", outcome.error)
+            LOG.log(logging.WARNING if expected else logging.DEBUG, "%s", outcome.error)
             self._wait_longer()
             return
         look = outcome.value

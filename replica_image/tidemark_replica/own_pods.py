@@ -78,9 +78,10 @@ class OwnPods:
         try:
             self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})
         except HTTPError as error:
+            message = _message(error)
             if error.code not in _ABOUT_THE_POD:
-                raise PodsNotAsked(f"whether an executor would be admitted: {error.code} {error.reason}") from None
-            return _refusal(error)
+                raise PodsNotAsked(f"whether an executor would be admitted: {error.code} {message}") from None
+            return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise PodsNotAsked(f"whether an executor would be admitted: {error}") from None
         return None
@@ -104,9 +105,8 @@ class OwnPods:
         return found
 
 
-def _refusal(error: HTTPError) -> Refusal:
+def _message(error: HTTPError) -> str:
     try:
-        message = str(json.load(error).get("message") or error.reason)
+        return str(json.load(error).get("message") or error.reason)
     except (HTTPException, OSError, ValueError):
-        message = str(error.reason)
-    return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
+        return str(error.reason)
