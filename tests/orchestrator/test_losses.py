@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import until
+from tests.bounds import BOUND, until
 from tests.orchestrator.clusters import Cluster, of, one
 from tests.orchestrator.pods import LARGE, SETTINGS
-from tidemark_operator.kube.client import Kube
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
 from tidemark_operator.kube.objects import PODS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import executors, losses
@@ -132,29 +133,136 @@ def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, 
     assert losses.last("d1") == observe_executors(2, [pod]).trouble == told
 
 
+class ApiServer:
+    """What it does at each asking, one after the other, and then it is over; `at`: what the clock says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *does: float | ApiError) -> None:
+        """A watch of so many seconds, or one that is refused."""
+        self._does = list(does)
+        self.at, self.asked, self.pauses = 0.0, list[str](), list[float]()
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def changes(self, *how: Any) -> tuple[list[Any], str]:
+        self.asked.append(how[4])
+        does = self._does.pop(0)
+        if isinstance(does, ApiError):
+            raise does
+        self.at += does
+        return [], str(len(self.asked))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.at += seconds
+        if not self._does:
+            raise Over
+
+    def watched(self) -> None:
+        with pytest.raises(ExceptionGroup) as ended:
+            asyncio.run(Losses(self, lambda: self.at).watch(["ns"]))  # type: ignore[arg-type]
+        assert ended.group_contains(Over)
+
+
+class Over(Exception):
+    """Nothing more to do."""
+
+
 def test_must_an_api_server_that_ends_each_watch_at_once_is_asked_with_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """In good order, as one that shuts down may; a watch that lasted is followed by the next one."""
-    now, pauses, asked = 0.0, list[float](), list[str]()
+    server = ApiServer(monkeypatch, 0.0, 0.25, 8.0)
+    server.watched()
 
-    class Ends:
-        """Each watch of these takes so many seconds."""
+    assert server.pauses == [losses.LEAST_SECONDS, losses.LEAST_SECONDS - 0.25, 0.0]
+    assert server.asked == ["", "1", "2"]
 
-        lasts = iter([0.0, 0.25, 8.0])
 
-        async def changes(self, *how: Any) -> tuple[list[Any], str]:
-            nonlocal now
-            asked.append(how[4])
-            now += next(self.lasts)
-            return [], str(len(asked))
+def test_must_an_api_server_that_refuses_is_asked_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And says so once. That it lists what it does not let watch is no success."""
+    refused = ApiError(403, "no watch")
+    server = ApiServer(monkeypatch, refused, 0.0, refused, 0.0, refused, 0.0, 8.0, 0.0, refused)
+    server.watched()
 
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            raise asyncio.CancelledError
+    assert server.asked == ["", "", "2", "", "4", "", "6", "7", "8"]
+    assert server.pauses == [1.0, 1.0, 2.0, 1.0, 4.0, 1.0, 0.0, 1.0, 1.0]
+    assert [record.getMessage() for record in caplog.records] == 2 * [
+        "executors that failed are not seen in ns: no watch"
+    ]
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(Losses(Ends(), lambda: now).watch("ns"))  # type: ignore[arg-type]
 
-    assert pauses == [losses.LEAST_SECONDS, losses.LEAST_SECONDS - 0.25, 0.0]
-    assert asked == ["", "1", "2"]
+def test_must_a_watch_that_is_too_old_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With what there is now, soon, and without a word: it happens."""
+    server = ApiServer(monkeypatch, 0.0, 8.0, ApiError(410, "too old resource version"), 0.0, 8.0)
+    server.watched()
+
+    assert server.asked == ["", "1", "2", "", "4"]
+    assert server.pauses == [1.0, 0.0, 1.0, 1.0, 0.0]
+    assert caplog.records == []
+
+
+def test_must_many_namespaces_take_turns() -> None:
+    """A few at a time, each from where it was, and none is forgotten."""
+    namespaces = [f"ns{number}" for number in range(5 * losses.AT_ONCE)]
+
+    class Slow:
+        def __init__(self) -> None:
+            self.now = self.most = 0
+            self.all_thrice = asyncio.Event()
+            self.asked: dict[str, list[tuple[str, int]]] = {name: [] for name in namespaces}
+
+        async def changes(self, resource: object, namespace: str, *how: Any) -> tuple[list[Any], str]:
+            *_, since, seconds = how
+            self.now, asked = self.now + 1, self.asked[namespace]
+            self.most = max(self.most, self.now)
+            asked.append((since, seconds))
+            await asyncio.sleep(0.01)
+            self.now -= 1
+            if all(len(asked) >= 3 for asked in self.asked.values()):
+                self.all_thrice.set()
+            return [], f"{namespace} {len(asked)}"
+
+    async def scenario() -> Slow:
+        server = Slow()
+        watching = asyncio.create_task(Losses(server, Ticking()).watch(namespaces))  # type: ignore[arg-type]
+        await asyncio.wait_for(server.all_thrice.wait(), BOUND)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        return server
+
+    server = asyncio.run(scenario())
+
+    assert server.most == losses.AT_ONCE
+    for namespace, asked in server.asked.items():
+        assert asked[:3] == [(since, losses.SHORTEST_SECONDS) for since in ("", f"{namespace} 1", f"{namespace} 2")]
+
+
+class Ticking:
+    """A clock by which each watch has lasted for long."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += losses.WATCH_SECONDS
+        return self.now
+
+
+@pytest.mark.cluster
+def test_must_watches_of_many_namespaces_leave_room_for_all_else(control_plane: ControlPlane) -> None:
+    """With more of them than the client has connections several times over, requests are answered within their time."""
+    namespaces = tuple(f"nobody-{number}" for number in range(400))
+
+    async def scenario() -> None:
+        async with Kube.connect(control_plane.kubeconfig, namespaces) as kube:
+            watching = asyncio.create_task(Losses(Objects(kube)).watch(namespaces))
+            try:
+                for _ in range(10):
+                    await asyncio.sleep(1)
+                    assert await kube.get(INSTANCES, "default", "nobody") is None
+                assert not watching.done()
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    asyncio.run(scenario())

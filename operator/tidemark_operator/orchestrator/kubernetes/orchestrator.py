@@ -116,8 +116,7 @@ class KubernetesOrchestrator:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for namespace in self._kube.namespaces or ("",):
-                tasks.create_task(self._losses.watch(namespace))
+            tasks.create_task(self._losses.watch(self._kube.namespaces))
             await self._keep()
 
     async def _keep(self) -> None:
