@@ -11,10 +11,10 @@ import pytest
 from tests.bounds import BOUND
 from tests.handlers.revisions import dataflow, rev
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.controller.quarantine import Occupied
+from tidemark_operator.controller.quarantine import Occupied, Standing
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
-from tidemark_operator.handlers.slots import Slots
+from tidemark_operator.handlers.slots import Process, Record, Slots
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS
@@ -54,6 +54,10 @@ class Occupying:
         self.owners: dict[ReplicaId, tuple[str, ...]] = {}
         self.written: dict[ReplicaId, tuple[str, ...]] = {}
         self.replicas: dict[ReplicaId, None] = {}
+        self.asked = False
+
+    def died(self, replica: ReplicaId) -> bool:
+        return self.asked
 
     def unrecorded(self, replica: ReplicaId) -> Occupied | None:
         owners = self.owners.get(replica, ())
@@ -188,5 +192,22 @@ def test_a_pod_of_whose_end_nothing_is_known_was_deleted_and_a_process_may_have_
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
 
         assert writing.deaths() == ([[replica]] if died else [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_who_died_with_what_a_client_asked_is_a_suspect_and_never_quarantined_for_it(asked: bool) -> None:
+    """The query may be the cause, however often it comes: the innocent would wait for somebody to release it."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of, running.asked = slots(writing), asked
+        instance = cast(RunningInstance, running)
+        for process in range(2, 6):
+            of.greeted(instance, R1, f"i{process}")
+            hydrating = {"incarnation": f"i{process}", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
+            of._written[Process.of(instance, R1)] = Record.of({"status": {"hydrating": hydrating}}, "")
+        assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
 
     asyncio.run(scenario())

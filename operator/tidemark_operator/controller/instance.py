@@ -74,6 +74,10 @@ class Instance:
         return sorted(self._links)
 
     @property
+    def connected(self) -> Collection[ReplicaId]:
+        return self._links.keys()
+
+    @property
     def links(self) -> list[Link]:
         """Of those connected."""
         return list(self._links.values())

@@ -17,7 +17,7 @@ from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeEnded
 from tidemark_operator.fleet.subscription import Backlog, Subscription
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import CopyToDone, CopyToFailed
 
 TRIES = 3
@@ -34,6 +34,9 @@ class Host(Protocol):
     def failure(self, owner: str, tries: int) -> str | None:
         """Why no replica will go on with it: each has failed, so many times."""
 
+    def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
+        """Whether the replica is past its beginning; None: it was not told of it."""
+
 
 class Clients:
     def __init__(self, host: Host, backlog: Backlog) -> None:
@@ -49,6 +52,18 @@ class Clients:
     @property
     def copies(self) -> int:
         return len(self._copies)
+
+    def begun(self, replica: ReplicaId) -> list[str]:
+        """Whose beginning the replica is at."""
+        return [owner for owner in self._asked() if self._host.hydrated(owner, replica) is False]
+
+    def is_asked(self, owner: str) -> bool:
+        """Whether a client waits for more of it."""
+        return owner in self._asked()
+
+    def fail(self, owner: str, why: str) -> None:
+        """Nobody will be told more of it."""
+        self._fail(why, lambda of: of == owner)
 
     @asynccontextmanager
     async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
@@ -89,7 +104,7 @@ class Clients:
                 return True
             case DataflowChanged(owner) if owner in self._owners:
                 if why := self._host.failure(owner, TRIES):
-                    self._fail(why, lambda of: of == owner)
+                    self.fail(owner, why)
                 return True
             case DataflowGone(owner) if owner in self._owners:
                 self._owners.discard(owner)
@@ -100,6 +115,10 @@ class Clients:
     def abandon(self, why: str) -> None:
         """Nobody will tell them anything any more."""
         self._fail(why, lambda _: True)
+
+    def _asked(self) -> list[str]:
+        subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
+        return subscribes + [owner for owner, future in self._copies.values() if not future.done()]
 
     def _create(self, dataflow: Dataflow) -> None:
         self._host.create_transient(dataflow)

@@ -29,6 +29,7 @@ from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
+from tidemark_operator.fleet.deaths import Deaths
 from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.said import is_failure, is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
@@ -87,7 +88,7 @@ class RunningInstance:
         self.lag_ms: int | None = None
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
-        self.lags, self.counts = Lags(), Counts()
+        self.lags, self.counts, self._deaths = Lags(), Counts(), Deaths()
         self._leadership, self._listener, self._connections = leadership, listener, 0
         self._answers: dict[str, asyncio.Future[Answer]] = {}
         self.clients = Clients(self, backlog or Backlog())
@@ -124,7 +125,7 @@ class RunningInstance:
         state = self.replicas.pop(replica, None)
         if state is not None:
             state.task.cancel()
-            self._notify(self.core.disconnect(replica))
+            self._disconnect(replica)
 
     async def close(self) -> None:
         """Ends all connections; the replicas go on."""
@@ -296,10 +297,23 @@ class RunningInstance:
         if self.core.link(replica, connection) is None:
             return
         LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
-        self._notify(self.core.disconnect(replica))
+        self._disconnect(replica)
         if state := self.replicas.get(replica):
             state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
         self._listener.replica_changed(self, replica)
+
+    def died(self, replica: ReplicaId) -> bool:
+        """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead one
+        was at something for a client; what has killed enough of them is failed."""
+        died = self._deaths.died(replica, self._is_asked)
+        for name in died.failed:
+            LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
+            self._answer(name, PeekError(died.why))
+            self.let_go(name)
+            self.clients.fail(name, died.why)
+            for owner in [owner for owner, (uuid, _) in self._queries.items() if uuid == name] or [name]:
+                self.drop(owner)
+        return bool(died.at)
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
         state = self.replicas.get(replica)
@@ -307,6 +321,20 @@ class RunningInstance:
             LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
             state.last_error = why
             self._listener.replica_changed(self, replica)
+
+    def _disconnect(self, replica: ReplicaId) -> None:
+        if replica in self.core.connected:
+            self._deaths.lost(replica, [*self.core.peeks.asked_of(replica), *self.clients.begun(replica)])
+        self._notify(self.core.disconnect(replica))
+
+    def _is_asked(self, name: str) -> bool:
+        future = self._answers.get(name)
+        return self.clients.is_asked(name) if future is None else not future.done()
+
+    def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
+        """Whether the replica is past the beginning of what is there for a client; None: it was not told of it."""
+        found = [collection.replicas.get(replica) for collection in self.core.dataflows.collections_of(owner)]
+        return None if not found or found[0] is None else found[0].hydrated
 
     async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> T:
         for replica in self.online:

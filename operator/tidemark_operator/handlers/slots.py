@@ -6,7 +6,7 @@
     blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
 
 A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
-was told to end is no death.
+was told to end is no death. Who shared the process with what a client had asked (fleet/deaths.py) was not alone there.
 """
 
 from __future__ import annotations
@@ -90,8 +90,9 @@ class Slots:
         if record.incarnation == incarnation:
             return tuple(state.installation(mark) for state, mark in self._recorded(running, record))
         if self._died(body["metadata"]["uid"], process.shape):
+            alone = not running.died(replica) and len(record.revisions) == 1
             for state, mark in self._recorded(running, record):
-                self._blame(state, mark, Death(replica, record.incarnation), alone=len(record.revisions) == 1)
+                self._blame(state, mark, Death(replica, record.incarnation), alone=alone)
         self._written[process] = Record(incarnation)
         return ()
 

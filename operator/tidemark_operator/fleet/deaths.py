@@ -1,0 +1,57 @@
+"""What clients ask, and takes replicas with it, is not tried for ever.
+
+    a replica is lost           what it was at for clients then is remembered: asked, and not answered by this replica
+    its process had died        a death of each of these that is still asked; after MOST of them it is failed,
+                                before the new process is told of it
+
+Lookups, queries and copies count until the replica has answered, subscribes until it has told what was there in the
+beginning. They begin at once and on all replicas, and again on each that comes back, so nothing else would end this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tidemark_protocol.ids import ReplicaId
+
+MOST = 2
+
+
+@dataclass(frozen=True)
+class Died:
+    """What a process was at when it died; `failed`: what of it is not to be tried any more."""
+
+    at: Collection[str]
+    failed: Collection[str]
+
+    @property
+    def why(self) -> str:
+        """For whoever asked for what is failed."""
+        return (
+            f"{MOST} replicas died while they computed it: it may need more memory than they have (ask for less at a "
+            "time, or give it a ComputeInstance of its own), or meet a bug, which their logs tell"
+        )
+
+
+class Deaths:
+    """By name: a peek's uuid, or the owner of a subscribe's or copy's dataflow."""
+
+    def __init__(self) -> None:
+        self._left: dict[ReplicaId, frozenset[str]] = {}
+        self._deaths: Counter[str] = Counter()
+
+    def lost(self, replica: ReplicaId, at: Collection[str]) -> None:
+        """Its connection ended, for whatever reason."""
+        self._left.pop(replica, None)
+        if at:
+            self._left[replica] = frozenset(at)
+
+    def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> Died:
+        """The process that was lost there had died. What is not asked any more is forgotten."""
+        at = self._left.pop(replica, frozenset())
+        self._left = {r: still for r, names in self._left.items() if (still := frozenset(filter(is_asked, names)))}
+        self._deaths = Counter({name: count for name, count in self._deaths.items() if is_asked(name)})
+        self._deaths.update(filter(is_asked, at))
+        return Died(at, [name for name in sorted(at) if self._deaths[name] >= MOST])

@@ -1,0 +1,186 @@
+"""What clients ask and replicas die of: it is failed after the second death, and told to no process after that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.controller.scripted import Listening, ScriptedReplica, complete, play
+from tests.controller.test_transients import over_input
+from tests.controller.worlds import INDEX, LAG, TERM, at
+from tests.protocol.samples import dataflow
+from tests.replica.plans import COLUMNS
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.fleet.deaths import MOST, Deaths
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import CopyToSink, SubscribeSink
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import (
+    CopyToFailed,
+    Frontiers,
+    PeekError,
+    SubscribeBatch,
+    SubscribeResponse,
+)
+
+__all__ = ["play"]
+
+R1, S = ReplicaId("r1"), GlobalId("s")
+PEEK = c.Peek("p", c.IndexTarget(INDEX), Time(350), MapFilterProject(()), Finishing(), ())
+SAID = f"{MOST} replicas died while they computed it"
+Asking = Callable[[RunningInstance], Coroutine[Any, Any, str]]
+
+
+async def looks_up(instance: RunningInstance) -> str:
+    result = await instance.peek(PEEK)
+    assert isinstance(result, PeekError)
+    return result.message
+
+
+async def queries(instance: RunningInstance) -> str:
+    description = replace(dataflow("q", 300), sink_exports=(), until=Time(301))
+    (index,) = description.export_ids
+    peek = replace(PEEK, target=c.IndexTarget(index), timestamp=Time(300))
+    result = await instance.query(Dataflow("q", description, LAG), peek)
+    assert isinstance(result, PeekError)
+    return result.message
+
+
+async def copies(instance: RunningInstance) -> str:
+    sink = CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv")
+    result = await instance.clients.copy(Dataflow("s", over_input(sink), LAG_MS))
+    assert isinstance(result, CopyToFailed)
+    return result.message
+
+
+async def subscribes(instance: RunningInstance) -> str:
+    with pytest.raises(SubscribeEnded) as ended:
+        async with instance.clients.subscribe(subscribe()) as subscription:
+            while True:
+                await subscription.next()
+    return str(ended.value)
+
+
+def subscribe() -> Dataflow:
+    return Dataflow("s", over_input(SubscribeSink(COLUMNS)), LAG_MS)
+
+
+def count_deaths(listening: Listening, instance: RunningInstance) -> list[bool]:
+    """Whenever another process answers, the one before has died; whether it was at something for a client."""
+    found: list[bool] = []
+
+    def greeted(_: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        if listening.greetings and listening.greetings[-1] != incarnation:
+            found.append(instance.died(replica))
+        listening.greetings.append(incarnation)
+        return ()
+
+    listening.greeted = greeted  # type: ignore[method-assign]
+    return found
+
+
+async def begun(replica: ScriptedReplica, instance: RunningInstance, stream: int = 0) -> None:
+    """A connection, on which an index can be read."""
+    await replica.until(lambda: len(replica.streams) > stream and complete(replica.streams[stream]))
+    if stream == 0:
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        instance.flush()
+
+
+async def dies(replica: ScriptedReplica, instance: RunningInstance, incarnation: str) -> None:
+    replica.incarnation = incarnation
+    replica.hang_up()
+    await begun(replica, instance, len(replica.streams))
+
+
+def asked(stream: list[c.Command]) -> bool:
+    """Whether a client's matter was told."""
+    created = [m.dataflow for m in stream if isinstance(m, c.CreateDataflow)]
+    return any(isinstance(m, c.Peek) for m in stream) or any(d.is_transient or d.name == "q" for d in created)
+
+
+@pytest.mark.parametrize("ask", [looks_up, queries, copies, subscribes])
+def test_crash_what_replicas_die_of_is_failed_at_the_second_death(ask: Asking, play: Callable[..., None]) -> None:
+    """It is told to the process after the first death, to that after the second not; what is installed always is."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        deaths = count_deaths(listening, instance)
+        await begun(replica, instance)
+        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
+        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        asking = asyncio.create_task(ask(instance))
+        await replica.until(lambda: asked(replica.streams[0]))
+
+        await dies(replica, instance, "second")
+        assert asked(replica.streams[1])
+        assert not asking.done()
+        await dies(replica, instance, "third")
+        assert SAID in await asyncio.wait_for(asking, BOUND)
+        assert not asked(replica.streams[2])
+        assert deaths == [True, True]
+
+        await dies(replica, instance, "fourth")
+        assert deaths == [True, True, False]
+
+    play(scenario)
+
+
+def test_a_connection_that_ends_is_no_death(play: Callable[..., None]) -> None:
+    """The process is the same, and goes on with what it was asked."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        deaths = count_deaths(listening, instance)
+        await begun(replica, instance)
+        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
+        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        asking = asyncio.create_task(looks_up(instance))
+        await replica.until(lambda: asked(replica.streams[0]))
+        for _ in range(MOST):
+            await dies(replica, instance, "incarnation")
+        assert asked(replica.streams[-1])
+        assert (deaths, asking.done()) == ([], False)
+        asking.cancel()
+
+    play(scenario)
+
+
+def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable[..., None]) -> None:
+    """It runs for days; what ends replicas meanwhile is something else."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        deaths = count_deaths(listening, instance)
+        await begun(replica, instance)
+        async with instance.clients.subscribe(subscribe()) as subscription:
+            for incarnation in ("second", "third", "fourth"):
+                stream = replica.streams[-1]
+                await replica.until(lambda stream=stream: asked(stream))  # type: ignore[misc]
+                replica.say(SubscribeResponse(S, SubscribeBatch(at(0), at(400), b"", None)))
+                await replica.until(lambda: instance.hydrated("s", R1) is True)
+                await dies(replica, instance, incarnation)
+            assert (deaths, subscription.failure) == ([False] * 3, None)
+
+    play(scenario)
+
+
+def test_deaths_are_remembered_for_as_long_as_somebody_asks() -> None:
+    """Of replicas that never come back, too."""
+    deaths, asked = Deaths(), {"a", "b"}
+    deaths.lost(ReplicaId("r1"), ["a"])
+    deaths.lost(ReplicaId("r2"), ["a", "b"])
+    deaths.lost(ReplicaId("r3"), ["b"])
+    assert deaths.died(ReplicaId("r1"), asked.__contains__).failed == []
+    assert deaths.died(ReplicaId("r2"), asked.__contains__).failed == ["a"]
+    assert (deaths._left.keys(), dict(deaths._deaths)) == ({"r3"}, {"a": 2, "b": 1})
+    asked.clear()
+    assert not deaths.died(ReplicaId("r1"), asked.__contains__).at
+    assert (deaths._left, deaths._deaths) == ({}, {})
