@@ -1,4 +1,5 @@
-"""What clients ask and replicas die of: it is failed after the second death, and told to no process after that."""
+"""What clients ask and replicas die of: it is failed after the second death, and told to no process after that. And
+what is asked when replicas are lost and do not come back."""
 
 from __future__ import annotations
 
@@ -89,6 +90,10 @@ def count_deaths(listening: Listening, instance: RunningInstance) -> list[bool]:
     return found
 
 
+def told(asking: asyncio.Task[str]) -> str:
+    return str(asking.exception() or asking.result())
+
+
 async def begun(replica: ScriptedReplica, instance: RunningInstance, stream: int = 0) -> None:
     """A connection, on which an index can be read."""
     await replica.until(lambda: len(replica.streams) > stream and complete(replica.streams[stream]))
@@ -131,6 +136,55 @@ def test_crash_what_replicas_die_of_is_failed_at_the_second_death(ask: Asking, p
 
         await dies(replica, instance, "fourth")
         assert deaths == [True, True, False]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("ask", [looks_up, queries, copies])
+def test_who_waits_for_an_answer_of_lost_replicas_is_told_after_a_while(
+    ask: Asking, play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds room, or a place, that others could use; nothing of it is left on replicas that come back."""
+    monkeypatch.setattr("tidemark_operator.fleet.running.SILENT_SECONDS", 0.0)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
+        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        asking = asyncio.create_task(ask(instance))
+        await replica.until(lambda: asked(replica.streams[0]))
+        instance.maintain()
+        assert not asking.done()
+
+        address = instance.replicas[R1].connection.address
+        instance.detach(R1)
+        async with asyncio.timeout(BOUND):
+            while not asking.done():
+                instance.maintain()
+                await asyncio.sleep(0.001)
+        assert "no replica of ComputeInstance default answers" in told(asking)
+        instance.attach(R1, address)
+        await begun(replica, instance, 1)
+        assert not asked(replica.streams[1])
+
+    play(scenario)
+
+
+def test_a_subscribe_waits_for_lost_replicas(play: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on when one is back, however long that takes."""
+    monkeypatch.setattr("tidemark_operator.fleet.running.SILENT_SECONDS", 0.0)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        async with instance.clients.subscribe(subscribe()) as subscription:
+            await replica.until(lambda: asked(replica.streams[0]))
+            address = instance.replicas[R1].connection.address
+            instance.detach(R1)
+            instance.maintain()
+            instance.attach(R1, address)
+            await begun(replica, instance, 1)
+            assert asked(replica.streams[1])
+            assert subscription.failure is None
 
     play(scenario)
 

@@ -17,7 +17,7 @@ from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.errors import AnswerLost
 from tidemark_operator.fleet.running import Answer, RunningInstance
 from tidemark_operator.fleet.stashes import pieces
-from tidemark_operator.gateway.admission import Room
+from tidemark_operator.gateway.admission import Reservation, Room
 from tidemark_operator.gateway.taking import give
 from tidemark_protocol import commands as c
 from tidemark_protocol.ids import Time
@@ -124,7 +124,8 @@ def test_a_client_that_does_not_read_holds_one_piece(play: Callable[..., None]) 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await stashed(replica, instance, listening)
         client = Client()
-        giving = asyncio.create_task(give(client, pieces(instance, "p", STASHED.size), Room(1)))
+        held = Reservation(Room(1), 0, "who asks")
+        giving = asyncio.create_task(give(client, pieces(instance, "p", STASHED.size), held))
         count = -(-len(DATA) // PIECE_BYTES)
         for taken in range(count):
             await replica.until(lambda: client.held > 0)

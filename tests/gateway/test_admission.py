@@ -1,4 +1,4 @@
-"""What is held of answers is bounded, and whoever waits comes in, in turn."""
+"""What is held of answers is bounded, for each caller too, and whoever waits comes in, in turn."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
-from tidemark_operator.gateway.admission import Room
+from tidemark_operator.errors import TooMany
+from tidemark_operator.gateway.admission import Places, Room
 
 
-async def entered(room: Room, size: int, inside: list[str], name: str, leave: asyncio.Event) -> None:
-    async with room.reserved(size):
+async def entered(room: Room, size: int, inside: list[str], name: str, leave: asyncio.Event, by: str = "") -> None:
+    async with room.reserved(size, by or name):
         inside.append(name)
         await leave.wait()
 
@@ -25,16 +26,16 @@ def test_a_call_waits_for_room_and_comes_in_when_another_needs_less() -> None:
 
     async def play() -> None:
         room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(80) as first:
-            second = asyncio.create_task(entered(room, 80, inside, "second", leave))
+        async with room.reserved(50, "zeroth"), room.reserved(30, "first") as first:
+            second = asyncio.create_task(entered(room, 40, inside, "second", leave))
             await settled()
             assert inside == []
-            first.shrink(90)  # never more than before
+            first.shrink(40)  # never more than before
             assert room.free == 20
             first.shrink(10)
             await settled()
             assert inside == ["second"]
-            assert room.free == 10
+            assert room.free == 0
         leave.set()
         await second
         assert room.free == 100
@@ -47,10 +48,10 @@ def test_calls_come_in_in_the_order_of_asking() -> None:
 
     async def play() -> None:
         room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(50):
+        async with room.reserved(40, "a"), room.reserved(40, "b"):
             tasks = [
                 asyncio.create_task(entered(room, size, inside, name, leave))
-                for name, size in (("large", 90), ("small", 10))
+                for name, size in (("large", 50), ("small", 10))
             ]
             await settled()
             assert inside == []
@@ -69,9 +70,9 @@ def test_a_call_that_is_given_up_while_it_waits_holds_nothing(turn_has_come: boo
 
     async def play() -> None:
         room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(60) as first:
-            given_up = asyncio.create_task(entered(room, 90, inside, "given up", leave))
-            behind = asyncio.create_task(entered(room, 40, inside, "behind", leave))
+        async with room.reserved(40, "a"), room.reserved(40, "b") as first:
+            given_up = asyncio.create_task(entered(room, 50, inside, "given up", leave))
+            behind = asyncio.create_task(entered(room, 20, inside, "behind", leave))
             await settled()
             if turn_has_come:
                 first.shrink(0)
@@ -86,13 +87,92 @@ def test_a_call_that_is_given_up_while_it_waits_holds_nothing(turn_has_come: boo
     asyncio.run(play())
 
 
-def test_what_is_larger_than_all_the_room_takes_all_of_it() -> None:
+def test_what_is_larger_than_all_that_a_caller_may_have_takes_all_of_that() -> None:
     """It must not wait for ever."""
 
     async def play() -> None:
         room = Room(10)
-        async with room.reserved(1000):
-            assert room.free == 0
+        async with room.reserved(1000, "anne"):
+            assert room.free == 5
         assert room.free == 10
 
     asyncio.run(play())
+
+
+def test_a_caller_who_has_half_of_it_keeps_no_other_out() -> None:
+    """However much it asks for, and however long it stays: what waits comes in when something of its own goes."""
+
+    async def play() -> None:
+        room, inside, leave, one = Room(100), list[str](), asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(entered(room, 25, inside, "anne 0", one, "anne"))
+        asked = [asyncio.create_task(entered(room, 25, inside, f"anne {n}", leave, "anne")) for n in range(1, 9)]
+        await settled()
+        assert (inside, room.free) == (["anne 0", "anne 1"], 50)
+        async with room.reserved(50, "bob"):
+            assert room.free == 0
+            one.set()
+            await first
+            await settled()
+            assert inside == ["anne 0", "anne 1", "anne 2"]
+        leave.set()
+        await asyncio.gather(*asked)
+        assert (room.free, len(inside)) == (100, 9)
+        assert not room.is_wanted("")
+
+    asyncio.run(play())
+
+
+def test_callers_come_in_in_turn() -> None:
+    """One who asked for much before waits behind another's first."""
+
+    async def play() -> None:
+        room, inside = Room(4), list[str]()
+        begun = [asyncio.Event() for _ in range(2)]
+        async with room.reserved(2, "carl"), room.reserved(2, "dora"):
+            asked = [
+                asyncio.create_task(entered(room, 1, inside, name, begun[0], name.split()[0]))
+                for name in ("anne 1", "anne 2", "anne 3", "bob 1", "bob 2")
+            ]
+            await settled()
+            assert inside == []
+        await settled()
+        assert inside == ["anne 1", "bob 1", "anne 2", "bob 2"]
+        begun[0].set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(play())
+
+
+def test_what_a_caller_waits_for_is_wanted_of_those_who_can_give_it() -> None:
+    """One who waits for its own half wants nothing of others: they would be told to ask again for nothing."""
+
+    async def play() -> None:
+        room, inside, leave = Room(4), list[str](), asyncio.Event()
+        async with room.reserved(2, "anne") as annes, room.reserved(1, "bob") as bobs:
+            waiting = [asyncio.create_task(entered(room, 1, inside, "anne", leave))]
+            await settled()
+            assert (annes.is_wanted, bobs.is_wanted) == (True, False)
+            waiting.append(asyncio.create_task(entered(room, 2, inside, "carl", leave)))
+            await settled()
+            assert (annes.is_wanted, bobs.is_wanted) == (True, True)
+            assert inside == []
+        leave.set()
+        await asyncio.gather(*waiting)
+
+    asyncio.run(play())
+
+
+def test_places_are_for_several_callers() -> None:
+    """No one has more than half; and all together no more than there are."""
+    places = Places(4, "copies", "try again")
+    with places.taken("anne"), places.taken("anne"):
+        with pytest.raises(TooMany, match=r"2 copies of anne run already, .*: try again"), places.taken("anne"):
+            pass
+        with places.taken("bob"):
+            with places.taken("carl"), pytest.raises(TooMany, match="4 copies run already"), places.taken("dora"):
+                pass
+            with places.taken("dora"):
+                pass
+    with places.taken("anne"), places.taken("anne"):
+        assert dict(places._taken) == {"anne": 2}
+    assert not places._taken

@@ -148,16 +148,16 @@ def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.Monke
             return room.free
 
         async def ask() -> int:
-            async with patience.inside(room, 100, look) as (free, _):
+            async with patience.inside(room, 100, "anne", look) as (free, _):
                 return free
 
         waiting = asyncio.create_task(ask())
         await lost_one.wait()
-        async with asyncio.timeout(BOUND), patience.inside(room, 100, lambda: room.free) as (free, held):
-            assert free == 0
+        async with asyncio.timeout(BOUND), patience.inside(room, 100, "anne", lambda: room.free) as (free, held):
+            assert free == 50
             answers.set()
             held.shrink(0)
-            assert await waiting == 0
+            assert await waiting == 50
         assert room.free == 100
 
     asyncio.run(play())
@@ -174,7 +174,7 @@ def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.Mo
             raise NobodyAnswers("r1")
 
     async def ask() -> None:
-        async with asyncio.timeout(BOUND), patience.inside(room, 100, look):
+        async with asyncio.timeout(BOUND), patience.inside(room, 100, "anne", look):
             raise AssertionError("nobody answered")
 
     with pytest.raises(NobodyAnswers, match="r1"):

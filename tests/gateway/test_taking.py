@@ -33,8 +33,8 @@ class Served:
     async def ask(self, request: bytes, context: Any) -> None:
         async with refusals(context):
             try:
-                async with self._room.reserved(1):
-                    await give(context, chunks(), self._room)
+                async with self._room.reserved(1, "who asks") as held:
+                    await give(context, chunks(), held)
             finally:
                 self.gave_up.set()
 
@@ -66,7 +66,7 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
 
         async def reads_one(call: Any) -> None:
             await call.read()
-            async with asyncio.timeout(BOUND), room.reserved(1):
+            async with asyncio.timeout(BOUND), room.reserved(1, "another"):
                 assert served.gave_up.is_set()
             with pytest.raises(grpc.aio.AioRpcError, match="while others waited for room"):
                 await rest(call)

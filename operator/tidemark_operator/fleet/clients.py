@@ -120,6 +120,11 @@ class Clients:
         subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
         return subscribes + [owner for owner, future in self._copies.values() if not future.done()]
 
+    def give_up_copies(self, why: str) -> None:
+        """Nobody computes them now."""
+        for _, future in self._copies.values():
+            _answer(future, CopyToFailed(why))
+
     def _create(self, dataflow: Dataflow) -> None:
         self._host.create_transient(dataflow)
         self._owners.add(dataflow.owner)

@@ -26,7 +26,7 @@ from tidemark_operator.controller.quarantine import Occupied, Precautions
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.errors import OperatorError, Waiting
+from tidemark_operator.errors import NobodyAnswers, OperatorError, Waiting
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import Deaths
@@ -46,6 +46,8 @@ LOG = logging.getLogger(__name__)
 DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
 STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched as their readers take them."""
+SILENT_SECONDS = 60.0
+"""For so long a replica that was lost is waited for, by whoever waits for an answer."""
 Answer = PeekRows | PeekStashed | PeekError
 _RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 T = TypeVar("T")
@@ -94,10 +96,16 @@ class RunningInstance:
         self.clients = Clients(self, backlog or Backlog())
         # the peek that a dataflow is there for, and its target, until replicas are done with it
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
+        self._answered_at = time.monotonic()
 
     @property
     def online(self) -> list[ReplicaId]:
         return sorted(r for r, state in self.replicas.items() if state.online)
+
+    @property
+    def silence(self) -> str:
+        """What is told to whoever waits for its replicas, while none answers."""
+        return f"no replica of ComputeInstance {self.name} answers (`kubectl describe computereplicas` says why)"
 
     def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
         """What of it is new is told to the replicas that there are, and all to those to come."""
@@ -137,8 +145,22 @@ class RunningInstance:
     def maintain(self) -> None:
         now = now_ms()
         self._notify(self.core.maintain(now))
+        self._give_up()
         self.lags.sample(((c.id, c.write) for c in self.core.dataflows.collections()), now)
         self.flush()
+
+    def _give_up(self) -> None:
+        """Answers hold room, and copies places, that others could use: a replica that was lost is not waited for longer
+        than one that is yet to come. Subscribes go on when it is back."""
+        now = time.monotonic()
+        if self.online:
+            self._answered_at = now
+        elif now - self._answered_at > SILENT_SECONDS:
+            why = f"it was lost while it was computed: {self.silence}"
+            self.clients.give_up_copies(why)
+            for future in self._answers.values():
+                if not future.done():
+                    future.set_exception(NobodyAnswers(why))
 
     def flush(self) -> None:
         """Wakes the connections that have something to send, or that are none of ours any more, and whoever writes down

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tidemark_operator.errors import QueryRefused, TooMany
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.admission import Places
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.transient import Subject, dataflow, plan
 from tidemark_operator.handlers.world import World
@@ -28,17 +29,12 @@ class Copies:
 
     def __init__(self, world: World, asking: Asking) -> None:
         self._world, self._asking = world, asking
-        self._running = 0
+        self._places = Places(COPIES, "copies", "try again")
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Once it is done; raises QueryRefused, and what planning raises."""
-        if self._running >= COPIES:
-            raise TooMany(f"{COPIES} copies run already, and no more do at a time: try again")
-        self._running += 1
-        try:
+        with self._places.taken(access.caller):
             return await self._serve(access, request)
-        finally:
-            self._running -= 1
 
     async def _serve(self, access: Access, request: Any) -> Any:
         as_of = request.as_of if request.HasField("as_of") else None

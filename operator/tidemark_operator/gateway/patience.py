@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import SILENT_SECONDS, RunningInstance
 from tidemark_operator.gateway.admission import Reservation, Room
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
-REPLICA_SECONDS = 60.0
+REPLICA_SECONDS = SILENT_SECONDS
 LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -56,12 +56,12 @@ async def when_possible(query: Callable[[], T], seconds: float | None = None) ->
 
 
 @asynccontextmanager
-async def inside(room: Room, most: int, query: Callable[[], T]) -> AsyncIterator[tuple[T, Reservation]]:
+async def inside(room: Room, most: int, caller: str, query: Callable[[], T]) -> AsyncIterator[tuple[T, Reservation]]:
     """What `query` makes of the moment in which there is room for `most` bytes. It waits for its own moment outside:
     a replica that is lost keeps nobody waiting who asks another one."""
     patience = Patience()
     while True:
-        async with room.reserved(most) as held:
+        async with room.reserved(most, caller) as held:
             try:
                 made = query()
             except NotYet as refused:
@@ -80,6 +80,4 @@ def must_answer(running: RunningInstance, what: str) -> None:
         return
     if not running.replicas:
         raise QueryRefused(f"{what}: ComputeInstance {running.name} has no replica that is to run")
-    raise NobodyAnswers(
-        f"{what}: no replica of ComputeInstance {running.name} answers (`kubectl describe computereplicas` says why)"
-    )
+    raise NobodyAnswers(f"{what}: {running.silence}")

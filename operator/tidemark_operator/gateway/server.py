@@ -4,7 +4,8 @@
     STATE/gateway.crt      who signed its certificate, if that is of the operator's own authority
     gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listening.py)
 
-A call that the client cancels is cancelled on the replicas. What is held of answers is bounded (admission.py).
+A call that the client cancels is cancelled on the replicas. What is held of answers is bounded, and how many calls run
+(admission.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import grpc
 from tidemark_operator.fleet.running import STASH_ABOVE_BYTES, now_ms
 from tidemark_operator.fleet.stashes import pieces
 from tidemark_operator.gateway.access import Access, Doorkeeper
-from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Room
+from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Places, Room
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
@@ -66,6 +68,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._asking = Asking(Turns())
         self._statements = Statements(world.registry, world.planner, self._asking)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
+        self._calls = Places(CALLS, "calls", "wait for one of them")
         self._subscribes, self._copies = Subscribes(world, self._asking), Copies(world, self._asking)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -99,58 +102,63 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
 
     async def Query(self, request: Any, context: Any) -> None:
         """The header, then the Arrow stream in chunks."""
-        async with refusals(context):
-            access = await self._admit(context)
+        async with self._admitted(context) as access:
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = Asked(request.namespace, request.sql, *isolation)
-            error = await self._answer(await prepare(self._world, self._statements, access, asked), context)
+            prepared = await prepare(self._world, self._statements, access, asked)
+            error = await self._answer(prepared, access.caller, context)
         if error is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
-    async def _answer(self, prepared: Prepared, context: Any) -> str | None:
+    async def _answer(self, prepared: Prepared, caller: str, context: Any) -> str | None:
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
-        async with inside(room, STASH_ABOVE_BYTES, prepared.now) as (query, held):
+        async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now) as (query, held):
             result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message
             if isinstance(result, PeekRows):
                 held.shrink(len(result.data))
             try:
-                await give(context, _messages(query, result), room)
+                await give(context, _messages(query, result), held)
             finally:
                 query.let_go()
         return None
 
     async def Subscribe(self, request: Any, context: Any) -> None:
         """The header, then batches, as the client takes them."""
-        async with refusals(context):
-            await self._subscribes.serve(await self._admit(context), request, context)
+        async with self._admitted(context) as access:
+            await self._subscribes.serve(access, request, context)
 
     async def Copy(self, request: Any, context: Any) -> Any:
-        async with refusals(context):
-            return await self._copies.serve(await self._admit(context), request)
+        async with self._admitted(context) as access:
+            return await self._copies.serve(access, request)
 
     async def Frontiers(self, request: Any, context: Any) -> Any:
-        async with refusals(context):
-            access = await self._admit(context)
+        async with self._admitted(context) as access:
             await access.see_objects("" if request.all_namespaces else request.namespace)
             return frontiers(self._world, request.namespace, request.all_namespaces)
 
     async def Explain(self, request: Any, context: Any) -> Any:
-        async with refusals(context):
-            access = await self._admit(context)
+        async with self._admitted(context) as access:
             await access.see_objects(request.namespace)
             asked = (access.caller, request.namespace, request.subject)
             return gateway_pb2.ExplainReply(text=await explain(self._world, self._asking, *asked))
 
     async def Why(self, request: Any, context: Any) -> Any:
-        async with refusals(context):
-            access = await self._admit(context)
+        async with self._admitted(context) as access:
             await access.see_objects(request.namespace)
             causes = why(request.name, seen(self._world, request.namespace))
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
+
+    @asynccontextmanager
+    async def _admitted(self, context: Any) -> AsyncIterator[Access]:
+        """A call of a caller who is let in; what is raised in it ends it."""
+        async with refusals(context):
+            access = await self._admit(context)
+            with self._calls.taken(access.caller):
+                yield access
 
     async def _admit(self, context: Any) -> Access:
         shown = dict(context.invocation_metadata()).get("authorization")

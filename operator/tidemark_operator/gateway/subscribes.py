@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused, SubscribeBehind, TooMany
+from tidemark_operator.errors import QueryRefused, SubscribeBehind
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.access import Access
+from tidemark_operator.gateway.admission import Places
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.taking import PATIENCE_SECONDS
 from tidemark_operator.gateway.targets import named
@@ -35,18 +36,13 @@ class Subscribes:
 
     def __init__(self, world: World, asking: Asking) -> None:
         self._world, self._asking = world, asking
-        self._running = 0
+        self._places = Places(SUBSCRIBES, "subscribes", "end one first")
 
     async def serve(self, access: Access, request: Any, context: Any) -> None:
         """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
         raises."""
-        if self._running >= SUBSCRIBES:
-            raise TooMany(f"{SUBSCRIBES} subscribes run already, and no more do at a time: end one first")
-        self._running += 1
-        try:
+        with self._places.taken(access.caller):
             await self._serve(access, request, context)
-        finally:
-            self._running -= 1
 
     async def _serve(self, access: Access, request: Any, context: Any) -> None:
         as_of = request.as_of if request.HasField("as_of") else None

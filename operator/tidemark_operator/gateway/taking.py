@@ -11,18 +11,18 @@ from collections.abc import AsyncIterable
 from typing import Any
 
 from tidemark_operator.errors import NotTaken
-from tidemark_operator.gateway.admission import Room
+from tidemark_operator.gateway.admission import Reservation
 
 PATIENCE_SECONDS = 10.0
 
 
-async def give(context: Any, messages: AsyncIterable[Any], room: Room) -> None:
-    """To the end; raises NotTaken where the client takes nothing for a while, and `room` is wanted."""
+async def give(context: Any, messages: AsyncIterable[Any], held: Reservation) -> None:
+    """To the end; raises NotTaken where the client takes nothing for a while, and what it holds is wanted."""
     async for message in messages:
         write = asyncio.ensure_future(context.write(message))
         try:
             while not (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]:
-                if room.is_wanted:
+                if held.is_wanted:
                     raise NotTaken(
                         f"the answer was not taken for {PATIENCE_SECONDS:.0f} s while others waited for room: ask "
                         "again and read it at once, or limit it"
