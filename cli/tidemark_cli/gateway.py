@@ -10,7 +10,8 @@
 
 What we show is one of:
 
-    --service-account NAME    a token that the API server makes for it, of ten minutes and for the gateway alone
+    --service-account NAME    a token that the API server makes for it, for the gateway alone: of ten minutes, or of
+                              twelve hours where it follows a subscribe, which ends with it
     --token-file FILE         such a token that is there already: in a pod, a projected one
     --client-certificate      the one that kubectl shows to the API server, where the gateway takes them
     tokenFile                 the operator's own token, which only its user can read
@@ -37,7 +38,7 @@ from tidemark_protocol.frames import GRPC_OPTIONS
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 
 FILE_NAME = "gateway.json"
-AUDIENCE, TOKEN_LIFE = "tidemark-gateway", "10m"
+AUDIENCE, TOKEN_LIFE, TOKEN_LIFE_OF_SUBSCRIBES = "tidemark-gateway", "10m", "12h"
 _LARGEST_FILE = 64 * 1024
 
 
@@ -72,11 +73,13 @@ class Credentials:
     namespace: str = "default"
     token_file: Path | None = None
     client_certificate: bool = False
+    life: str = TOKEN_LIFE
+    """Of a token that is made."""
 
     def token(self, own: Path | None) -> str:
         """Raises OSError, GatewayFailed. `own`: the operator's, on its machine."""
         if self.service_account is not None:
-            return _token_of(self.service_account, self.namespace)
+            return _token_of(self.service_account, self.namespace, self.life)
         if (file := self.token_file or own) is None:
             raise GatewayFailed("who asks? Give --service-account NAME, --token-file FILE or --client-certificate")
         return file.read_text().strip()
@@ -166,10 +169,10 @@ def _safe(address: str, authority: bytes | None) -> str:
     return address
 
 
-def _token_of(service_account: str, namespace: str) -> str:
+def _token_of(service_account: str, namespace: str, life: str) -> str:
     """TokenRequest, by kubectl, which knows how to log in."""
     command = ["create", "token", service_account, "--namespace", namespace]
-    command += ["--audience", AUDIENCE, "--duration", TOKEN_LIFE]
+    command += ["--audience", AUDIENCE, "--duration", life]
     done = kubeconfig.kubectl("--service-account", *command)
     if done.returncode:
         raise GatewayFailed(f"no token for ServiceAccount {service_account}: {done.stderr.strip()}")

@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     options = parser().parse_args(arguments)
     try:
-        shown = (options.service_account, options.namespace, options.token_file, options.client_certificate)
+        life = gateway.TOKEN_LIFE_OF_SUBSCRIBES if options.command == "subscribe" else gateway.TOKEN_LIFE
+        shown = (options.service_account, options.namespace, options.token_file, options.client_certificate, life)
         credentials = gateway.Credentials(*shown)
         place = (options.gateway_file, options.server, options.certificate_authority, options.operator_namespace)
         found = gateway.find(gateway.Place(*place), dict(os.environ), credentials)

@@ -8,7 +8,8 @@ OperatorError
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── CertificateRefused   what should be a certificate of ours is not, or is somebody else's
 ├── SubscribeEnded       a subscribe that ended before its time
-│   └── SubscribeBehind  since its client is too slow
+│   ├── SubscribeBehind  since its client is too slow
+│   └── SubscribeRevoked since its client may not read this any more
 ├── AnswerLost           an answer that went with the replica that kept it
 ├── NotTaken             an answer that its client did not read while others waited
 └── QueryRefused         a query that cannot be answered as asked
@@ -96,6 +97,10 @@ class SubscribeEnded(OperatorError):
 
 class SubscribeBehind(SubscribeEnded):
     """More waits for the client than may; it can go on from where it was told everything."""
+
+
+class SubscribeRevoked(SubscribeEnded):
+    """The right to what it reads was taken back, or whoever showed who it is can do so no more."""
 
 
 class AnswerLost(OperatorError):

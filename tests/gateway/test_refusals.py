@@ -36,6 +36,7 @@ class Context:
         (errors.NobodyAnswers("why"), STATUS.FAILED_PRECONDITION),
         (errors.SubscribeBehind("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.SubscribeEnded("why"), STATUS.FAILED_PRECONDITION),
+        (errors.SubscribeRevoked("why"), STATUS.PERMISSION_DENIED),
         (errors.AnswerLost("why"), STATUS.ABORTED),
         (errors.NotTaken("why"), STATUS.RESOURCE_EXHAUSTED),
         (errors.PlannerUnavailable("why"), STATUS.FAILED_PRECONDITION),

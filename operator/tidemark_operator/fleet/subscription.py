@@ -58,8 +58,12 @@ class Subscription:
         why = (
             f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; at most {most} may"
         )
+        self.end(SubscribeBehind(why))
+
+    def end(self, why: SubscribeEnded) -> None:
+        """Nothing more is told, not even what waits."""
         self.close()
-        self.fail(SubscribeBehind(why))
+        self.fail(why)
         self.given_up.set()
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from tidemark_operator.errors import (
     QueryRefused,
     SubscribeBehind,
     SubscribeEnded,
+    SubscribeRevoked,
     TimeNotReadable,
     TooMany,
 )
@@ -28,6 +29,7 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (NotYet, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
     (SubscribeBehind, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (AnswerLost, grpc.StatusCode.ABORTED, ""),
     (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),

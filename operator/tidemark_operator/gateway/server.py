@@ -129,7 +129,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Subscribe(self, request: Any, context: Any) -> None:
         """The header, then batches, as the client takes them."""
         async with self._admitted(context) as access:
-            await self._subscribes.serve(access, request, context)
+            await self._subscribes.serve(access, lambda: self._admit(context), request, context)
 
     async def Copy(self, request: Any, context: Any) -> Any:
         async with self._admitted(context) as access:

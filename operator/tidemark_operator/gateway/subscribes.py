@@ -3,6 +3,7 @@
     plan ──► dataflow on all replicas ──► merged batches ──► Subscription (bounded) ──► the client, as it takes them
 
 A client that goes away, or is too slow, ends it on the replicas. One that was too slow is told from where it can go on.
+A subscribe may run for days: whether its client may read what it reads is asked again every minute (lasting.py).
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.errors import QueryRefused, SubscribeBehind
+from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.admission import Places
 from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.lasting import Admit, Reads, while_allowed
 from tidemark_operator.gateway.taking import PATIENCE_SECONDS
 from tidemark_operator.gateway.targets import named
 from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
@@ -38,13 +40,13 @@ class Subscribes:
         self._world, self._asking = world, asking
         self._places = Places(SUBSCRIBES, "subscribes", "end one first")
 
-    async def serve(self, access: Access, request: Any, context: Any) -> None:
+    async def serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
         """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
-        raises."""
+        raises. `admit`: whoever calls, as it is known at that moment."""
         with self._places.taken(access.caller):
-            await self._serve(access, request, context)
+            await self._serve(access, admit, request, context)
 
-    async def _serve(self, access: Access, request: Any, context: Any) -> None:
+    async def _serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
@@ -55,8 +57,10 @@ class Subscribes:
         target = _target(ready, request.replica)
         made = replace(made, description=replace(made.description, until=sink.up_to), target=target)
         async with ready.instance.clients.subscribe(made) as subscription:
-            await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-            await Teller(context, subscription, made.description.as_of, request.progress).tell()
+            reads = Reads(request.namespace, ready.planned.references, ready.owners)
+            async with while_allowed(subscription, admit, reads):
+                await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+                await Teller(context, subscription, made.description.as_of, request.progress).tell()
 
 
 class Teller:
@@ -75,9 +79,9 @@ class Teller:
                     await self._write(gateway_pb2.SubscribeReply(batch=batch))
                 self.told = news.batch.upper
             return
-        except SubscribeBehind as behind:
-            why = f"{behind}. {self._advice()}"
-        raise SubscribeBehind(why)  # apart from the other, whose traceback holds what was to be sent
+        except (SubscribeBehind, SubscribeRevoked) as ended:
+            early = type(ended)(f"{ended}. {self._advice()}")
+        raise early  # apart from the other, whose traceback holds what was to be sent
 
     async def _write(self, message: Any) -> None:
         """A client that takes nothing has all the time it wants, until it is given up."""

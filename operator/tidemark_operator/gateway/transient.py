@@ -8,6 +8,7 @@ Nothing of it is stored: an operator that ends takes them with it, and replicas 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tidemark_operator.catalogue.relations import catalogue, owners
@@ -23,6 +24,7 @@ from tidemark_operator.gateway.queries import only_instance, running_on
 from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.handlers.world import World
 from tidemark_operator.planning.assemble import Named
+from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.dataflow import ClientSink, DataflowDescription, SinkExport
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
@@ -43,11 +45,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Ready:
-    """A subject that can be run: `columns` of its rows, and `name` of the dataflow."""
+    """A subject that can be run: `columns` of its rows, and `name` of the dataflow; `owners`: whose what it reads is."""
 
     name: Named
     planned: Planned
     instance: RunningInstance
+    owners: Mapping[GlobalId, Parent]
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -70,7 +73,9 @@ async def plan(world: World, asking: Asking, access: Access, subject: Subject, w
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
     await allow(access, namespace, planned.references, there)
-    return Ready(name, planned, await when_possible(lambda: running_on(world, namespace, place)))
+    running = await when_possible(lambda: running_on(world, namespace, place))
+    read = {id: there[id] for id in planned.references if id in there}
+    return Ready(name, planned, running, read)
 
 
 async def dataflow(world: World, ready: Ready, sink: ClientSink, as_of: int | None) -> Dataflow:
