@@ -325,8 +325,8 @@ class RunningInstance:
         self._listener.replica_changed(self, replica)
 
     def died(self, replica: ReplicaId) -> bool:
-        """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead one
-        was at something for a client; what has killed enough of them is failed."""
+        """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead
+        one was at something for a client; what has killed enough of them is failed."""
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
             LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)

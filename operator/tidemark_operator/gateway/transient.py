@@ -45,7 +45,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Ready:
-    """A subject that can be run: `columns` of its rows, and `name` of the dataflow; `owners`: whose what it reads is."""
+    """A subject that can be run: `columns` of its rows, `name` of the dataflow, and `owners` of what it reads."""
 
     name: Named
     planned: Planned
