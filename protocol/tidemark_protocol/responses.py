@@ -45,7 +45,11 @@ class PeekStashed:
 
 @dataclass(frozen=True)
 class PeekError:
+    """`everywhere`: any replica would say the same, as the data or the question is to blame; else it may be this one's
+    own failure. A replica that is older than this field tells none of its errors apart."""
+
     message: str
+    everywhere: bool = False
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
     if isinstance(r.result, responses.PeekStashed):
         return pb.PeekResponse(uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count)
     if isinstance(r.result, responses.PeekError):
-        return pb.PeekResponse(uuid=r.uuid, error=r.result.message)
+        return pb.PeekResponse(uuid=r.uuid, error=r.result.message, error_everywhere=r.result.everywhere)
     return pb.PeekResponse(uuid=r.uuid, canceled=True)
 
 
@@ -129,7 +129,7 @@ def _peek_response_from_proto(m: pb.PeekResponse) -> responses.PeekResponse:
     if kind == "stashed_bytes":
         return responses.PeekResponse(m.uuid, responses.PeekStashed(m.row_count, m.stashed_bytes))
     if kind == "error":
-        return responses.PeekResponse(m.uuid, responses.PeekError(m.error))
+        return responses.PeekResponse(m.uuid, responses.PeekError(m.error, m.error_everywhere))
     if kind == "canceled":
         return responses.PeekResponse(m.uuid, responses.PeekCanceled())
     raise ValueError("no result")

@@ -27,6 +27,7 @@ from tidemark_protocol.responses import (
 )
 from tidemark_replica.jobs import Failed, Job, Outcome
 from tidemark_replica.peek_reader import Limits
+from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.stash import Stash, Stashed
 
 PEEKS_MAX = 10_000
@@ -127,7 +128,7 @@ class Peeks:
 
     def _done(self, pending: _Pending, outcome: Outcome[PeekRows | Stashed]) -> None:
         """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
-        found = PeekError(str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        found = _error(outcome.error) if isinstance(outcome, Failed) else outcome.value
         if self._pending.get(pending.peek.uuid) is not pending:
             if isinstance(found, Stashed):
                 found.spool.close()
@@ -147,3 +148,8 @@ class Peeks:
         self._targets.forget(pending.peek)
         if pending.job is not None:
             pending.job.cancel()
+
+
+def _error(error: Exception) -> PeekError:
+    """What the data or the question is to blame for, every replica says."""
+    return PeekError(str(error), isinstance(error, ViewInError | ResultTooLarge))

@@ -24,6 +24,7 @@ from tidemark_replica.errors import StashGone
 from tidemark_replica.jobs import Done, Failed, Job, Outcome
 from tidemark_replica.peek_reader import Limits
 from tidemark_replica.peeks import Peeks, Readable
+from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 from tidemark_replica.stash import Spool, Stash, Stashed
 
 INDEX = GlobalId("i")
@@ -89,6 +90,23 @@ def test_must_answer_an_error_before_the_since() -> None:
     assert isinstance(answer, PeekResponse)
     assert isinstance(answer.result, PeekError)
     assert "{5}" in answer.result.message
+
+
+@pytest.mark.parametrize(
+    ("error", "everywhere"),
+    [(ViewInError("division by zero"), True), (ResultTooLarge("8 GiB"), True), (OSError("disk full"), False)],
+)
+def test_must_say_of_an_error_whether_any_replica_would_give_it(error: Exception, everywhere: bool) -> None:
+    """What is only this one's trouble, another need not have."""
+    scene = Scene(since=5, upper=10)
+    scene.peeks.add(peek("p", 8))
+    scene.index.reads[0](Failed(error))
+    scene.peeks.add(peek("q", 4))
+
+    assert scene.said[0] == PeekResponse("p", PeekError(str(error), everywhere))
+    assert isinstance(scene.said[1], PeekResponse)
+    assert isinstance(scene.said[1].result, PeekError)
+    assert not scene.said[1].result.everywhere
 
 
 def test_a_peek_that_was_readable_stays_so_while_it_waits() -> None:

@@ -1,5 +1,8 @@
 """Peeks under way: broadcast to all replicas; the first answer wins, and the others are told that none is needed.
 
+    r1   error: its own (a full disk, a plan that it is too old for)       kept aside while another may answer
+    r2   rows, or an error that every replica would give                   the answer
+
 A peek may have a target: then that replica alone is asked, and the peek fails with it.
 
 The order at an answer matters: first CancelPeek to all others, then the read hold goes. Otherwise a replica could be
@@ -12,7 +15,7 @@ or nobody will read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemark_protocol.commands import Command, Peek
 from tidemark_protocol.ids import ReplicaId
@@ -29,11 +32,13 @@ class PeekAnswer:
 
 @dataclass
 class Asked:
-    """A peek, and the replicas that it was said to and that may still answer. `target`: the one that is to."""
+    """A peek, and the replicas that it was said to and that may still answer. `target`: the one that is to; `failed`:
+    those connected that could not, and why."""
 
     peek: Peek
     replicas: set[ReplicaId]
     target: ReplicaId | None = None
+    failed: dict[ReplicaId, PeekError] = field(default_factory=dict)
 
 
 class PeekBook:
@@ -73,26 +78,34 @@ class PeekBook:
     def disconnected(self, replica: ReplicaId) -> None:
         for pending in self._pending.values():
             pending.replicas.discard(replica)
+            pending.failed.pop(replica, None)
         self._kept = {uuid: keeper for uuid, keeper in self._kept.items() if keeper != replica}
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
-        """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked, and
-        those whose target is gone."""
-        lost = [p for p in self._pending.values() if not p.replicas and (p.target or not is_there(p.peek))]
-        return [PeekAnswer(p.peek.uuid, PeekError(_why(p))) for p in lost]
+        """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked, those
+        whose target is gone, and those that all who are left have failed at."""
+        without = (p for p in self._pending.values() if not p.replicas)
+        lost = [p for p in without if p.failed or p.target or not is_there(p.peek)]
+        return [PeekAnswer(p.peek.uuid, _why(p)) for p in lost]
 
     def first_answer(self, replica: ReplicaId, response: PeekResponse) -> PeekAnswer | None:
-        """None for late answers, for cancellations, and for peeks that nobody asked."""
-        asked = self._pending.get(response.uuid)
-        if asked is None or not isinstance(response.result, PeekRows | PeekStashed | PeekError):
+        """None for late answers, for cancellations, for peeks that the replica was not asked, and for an error of its
+        own while another may answer."""
+        asked, result = self._pending.get(response.uuid), response.result
+        if asked is None or replica not in asked.replicas or not isinstance(result, PeekRows | PeekStashed | PeekError):
             return None
         asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
-        if isinstance(response.result, PeekStashed):
+        if isinstance(result, PeekError) and not result.everywhere:
+            asked.failed[replica] = result
+            return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
+        if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
-        return PeekAnswer(response.uuid, response.result)
+        return PeekAnswer(response.uuid, result)
 
 
-def _why(lost: Asked) -> str:
+def _why(lost: Asked) -> PeekError:
+    if lost.failed:
+        return next(iter(lost.failed.values()))
     if lost.target is not None:
-        return f"replica {lost.target}, which was to answer, failed or was dropped"
-    return f"{lost.peek.target.id} was dropped while it was asked"
+        return PeekError(f"replica {lost.target}, which was to answer, failed or was dropped")
+    return PeekError(f"{lost.peek.target.id} was dropped while it was asked")

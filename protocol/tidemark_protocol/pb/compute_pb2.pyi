@@ -224,20 +224,22 @@ class Frontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
-    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count")
+    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count", "error_everywhere")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CANCELED_FIELD_NUMBER: _ClassVar[int]
     STASHED_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_EVERYWHERE_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     rows: bytes
     error: str
     canceled: bool
     stashed_bytes: int
     row_count: int
-    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ...) -> None: ...
+    error_everywhere: bool
+    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")
