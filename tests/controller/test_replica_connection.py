@@ -11,12 +11,14 @@ from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
+from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged
 from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.check_command import check_command
+from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
 from tidemark_protocol.responses import (
@@ -24,6 +26,8 @@ from tidemark_protocol.responses import (
     Frontiers,
     PeekResponse,
     PeekRows,
+    SubscribeBatch,
+    SubscribeResponse,
 )
 from tidemark_protocol.settings import LOG_LEVEL, LogLevel
 
@@ -100,6 +104,29 @@ def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Cal
         assert second.nonce != first.nonce
         assert c.CreateDataflow(dataflow("d", 300)) in replica.streams[1]
         assert replica.described == 2
+
+    play(scenario)
+
+
+def test_must_end_the_connection_of_a_replica_that_says_what_cannot_be(play: Callable[..., None]) -> None:
+    """A subscribe's batch of nobody knows when: the client is told nothing of it, the replica begins anew, and all
+    after it on that connection is discarded."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        description = transient("s", SubscribeSink(COLUMNS))
+        for source in description.source_imports:
+            instance.core.shards.register(source.shard.shard_id, source.shard.location, LAG)
+        async with instance.clients.subscribe(Dataflow("s", description, LAG)) as subscription:
+            (id,) = description.export_ids
+            await replica.until(lambda: c.CreateDataflow(description) in replica.streams[0])
+            lie, after = SubscribeBatch(at(0), Frontier.empty()), SubscribeBatch(at(0), at(5))
+            replica.say(SubscribeResponse(id, lie), SubscribeResponse(id, after))
+            await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+            assert c.CreateDataflow(description) in replica.streams[1]
+            replica.say(SubscribeResponse(id, SubscribeBatch(at(0), at(7))))
+            async with asyncio.timeout(BOUND):
+                assert (await subscription.next()).batch.upper == at(7)
 
     play(scenario)
 

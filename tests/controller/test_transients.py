@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, R1, R2, TERM, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, NOW, R1, R2, TERM, World, at
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
@@ -51,10 +51,20 @@ def batch(world: World, replica: ReplicaId, lower: int, upper: Frontier, part: i
     return list(world.hear(replica, SubscribeResponse(S, SubscribeBatch(at(lower), upper, b"", None, 0, part))))
 
 
+def batches(world: World, replica: ReplicaId, upper: Frontier) -> list[SubscribeAdvanced]:
+    """What the client is told of the replica's first batch."""
+    return [news for news in batch(world, replica, 0, upper) if isinstance(news, SubscribeAdvanced)]
+
+
 def held(world: World) -> Frontier | None:
     shard = world.shards.get(INPUT)
     assert shard is not None
     return shard.holds.get("export s")
+
+
+def refused(world: World, replica: ReplicaId) -> str | None:
+    """Why its connection must end."""
+    return world.instance._links[replica].refused
 
 
 def test_a_subscribe_is_scheduled_at_once_and_never_allowed_to_write() -> None:
@@ -109,12 +119,74 @@ def test_must_not_take_frontiers_for_a_subscribe() -> None:
     assert held(world) == at(300)
 
 
+@pytest.mark.parametrize(
+    "upper", [at(NOW + 3_600_000), EMPTY], ids=["an hour ahead of the clock", "the end, which nothing has brought"]
+)
+def test_must_not_believe_a_subscribe_beyond_what_can_be(upper: Frontier) -> None:
+    """The client would miss an hour, or hold it to be complete. That connection ends, and another replica goes on."""
+    world = World()
+    world.connect(R1, R2)
+    create(world, SubscribeSink(COLUMNS))
+    assert batch(world, R1, 0, upper) == []
+    assert refused(world, R1) is not None
+    assert batch(world, R1, 0, at(400)) == []
+    assert [news.lower for news in batches(world, R2, at(350))] == [(at(0), 0)]
+    assert refused(world, R2) is None
+    world.connect(R1)
+    assert [news.lower for news in batches(world, R1, at(360))] == [(at(350), 0)]
+
+
+@pytest.mark.parametrize(
+    ("sink", "finished"),
+    [(SubscribeSink(COLUMNS, up_to=Time(340)), None), (SubscribeSink(COLUMNS), INPUT)],
+    ids=["up to a time", "of inputs that have ended"],
+)
+def test_a_subscribe_that_may_end_does(sink: SubscribeSink, finished: ShardId | None) -> None:
+    """Where it was asked up to a time, or where all that it reads is finished."""
+    world = World()
+    world.connect(R1)
+    create(world, sink)
+    if finished is not None:
+        world.shards.observe(finished, EMPTY, at(0))
+
+    assert [news.batch.upper for news in batches(world, R1, EMPTY)] == [EMPTY]
+
+
+def test_must_hold_nothing_and_leave_nobody_waiting_for_a_replica_that_is_not_believed() -> None:
+    """A gap, an overlap, or last words that nobody asked for: the connection ends, so it is asked anew, a subscribe
+    that it alone tells ends, and what is dropped meanwhile is gone with the connection."""
+    for lie in (SubscribeBatch(at(5), at(400), b""), SubscribeDropped(at(0))):
+        world = World()
+        world.connect(R1, R2)
+        world.instance.create(Dataflow("s", over_input(SubscribeSink(COLUMNS)), LAG_MS, target=R1), TERM)
+        assert world.hear(R1, SubscribeResponse(S, lie)) == []
+        assert refused(world, R1) is not None
+        (ended,) = world.instance.disconnect(R1)
+        assert isinstance(ended, SubscribeAdvanced)
+        assert "r1" in str(ended.batch.error)
+
+        world.instance.drop("s")
+        assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
+        assert held(world) is None
+
+
+def test_must_not_believe_that_a_copy_was_dropped_which_nobody_dropped() -> None:
+    """Its client would wait for ever where that replica is alone."""
+    world = World()
+    world.connect(R1)
+    create(world, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
+    assert world.hear(R1, CopyToResponse(S, CopyToDropped())) == []
+    assert refused(world, R1) is not None
+
+
 @pytest.mark.parametrize("ended", [False, True], ids=["dropped", "ended"])
 def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool) -> None:
     """By DroppedAt, or because it had come to its end."""
     world = World()
     world.connect(R1, R2)
     create(world, SubscribeSink(COLUMNS))
+    if ended:
+        world.shards.observe(INPUT, EMPTY, at(0))
     batch(world, R1, 0, EMPTY if ended else at(400))
     assert world.instance.drop("s") == []
     assert world.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)

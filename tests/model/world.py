@@ -199,6 +199,9 @@ class World:
         """True or not."""
         if connection := self.connections.get(name):
             self.take(self.instance.receive(name, connection.number, response, self.now))
+            link = self.instance.link(name, connection.number)
+            if link is not None and link.refused is not None:
+                self.cut(name)
 
     def work(self, name: ReplicaId, fuel: int) -> None:
         self.replicas[name].work(fuel)

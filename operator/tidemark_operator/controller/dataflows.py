@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.controller.read_policy import before
+from tidemark_operator.controller.read_policy import before, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
 from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink, SubscribeSink
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 
 
 @dataclass
@@ -48,6 +48,13 @@ class Dataflow:
         """Whether it is a continual task that reads its own output."""
         export = self.description.continual_task
         return export is not None and isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None
+
+    @property
+    def until(self) -> Time | None:
+        """When it ends, if its inputs do not end before; None where it goes on."""
+        sinks = (export.sink for export in self.description.sink_exports)
+        ends = [self.description.until, *(sink.up_to for sink in sinks if isinstance(sink, SubscribeSink))]
+        return min((time for time in ends if time is not None), default=None)
 
     @property
     def read_only(self) -> frozenset[GlobalId]:
@@ -206,6 +213,18 @@ class Dataflows:
                 dataflow.scheduled = True
                 commands += [Schedule(id) for id in dataflow.description.export_ids]
         return commands
+
+    def may_reach(self, owner: str, upper: Frontier, now_ms: int) -> bool:
+        """Whether an export of it can be that far: the clock vouches for a time. The end comes with `until`, or with
+        that of all inputs, as far as they are known."""
+        if not upper.is_empty:
+            return is_vouched(upper, now_ms)
+        dataflow = self._by_owner[owner]
+        if dataflow.until is not None and is_vouched(Frontier.at(dataflow.until), now_ms):
+            return True
+        shards = (known.upper if (known := self._shards.frontiers(id)) else None for id in dataflow.inputs)
+        indexes = (known.write if (known := self._collections.get(id)) else None for id in dataflow.imports)
+        return all(upper is not None and upper.is_empty for upper in (*shards, *indexes))
 
     def waits_for(self, dataflow: Dataflow) -> list[ShardId | GlobalId]:
         """Inputs that are not complete at the as_of yet: shards, and indexes. An index that its own dataflow waits for

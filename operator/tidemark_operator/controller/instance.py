@@ -30,6 +30,7 @@ from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.said import makes_sense
 from tidemark_operator.controller.shards import ShardBook, ingesting
+from tidemark_operator.controller.subscribes import May, NotCredible
 from tidemark_operator.controller.transients import Transients
 from tidemark_operator.controller.troubles import Troubles
 from tidemark_protocol.commands import (
@@ -162,9 +163,9 @@ class Instance:
         return link if link is not None and link.connection == connection else None
 
     def receive(self, replica: ReplicaId, connection: int, response: Response, now_ms: int) -> list[Notice]:
-        """Takes a response; one of an older connection is discarded."""
+        """Takes a response; one of an older connection, or of one that is to end, is discarded."""
         link = self.link(replica, connection)
-        if link is None:
+        if link is None or link.refused is not None:
             return []
         link.observe(response)
         notices = self._take(replica, response, now_ms)
@@ -275,8 +276,21 @@ class Instance:
         return [*answers, *(DataflowGone(owner) for owner in gone)]
 
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
-        heard = self._transients.hear(replica, response, self._links)
+        may = self._may(response.id, now_ms)
+        try:
+            heard = self._transients.hear(replica, response, self._links, may)
+        except NotCredible as error:
+            self._links[replica].refuse(str(error))
+            return []
         return [] if heard is None else [*heard.news, *self._frontiers(replica, heard.report, now_ms)]
+
+    def _may(self, id: GlobalId, now_ms: int) -> May:
+        """What can be, of a subscribe or copy. Of one that was dropped nobody is told anything any more."""
+        collection = self.dataflows.collection(id)
+        if collection is None or collection.dropped:
+            return May(lambda upper: True, be_dropped=True)
+        owner = collection.owner
+        return May(lambda upper: self.dataflows.may_reach(owner, upper, now_ms), be_dropped=False)
 
     def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
         collection = self.dataflows.collection(report.id)

@@ -4,7 +4,7 @@
     later commands ────────┴► hydration gate ──► outbox ──► the connection takes it
 
 A link lives as long as one connection. Its outbox is bounded: a replica that takes nothing is cut off, and gets the
-reduced history when it comes back.
+reduced history when it comes back. So is one that says what cannot be (`refused`: what).
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ class Link:
         self.connection = connection
         self._gate = gate or HydrationGate()
         self._outbox: list[Command] = []
+        self.refused: str | None = None
+
+    def refuse(self, why: str) -> None:
+        """The replica has said what cannot be: nothing more is believed on this connection, which is to end."""
+        self.refused = why
 
     def send(self, commands: Iterable[Command]) -> None:
         for command in commands:

@@ -82,8 +82,8 @@ class PeekBook:
         self._kept = {uuid: keeper for uuid, keeper in self._kept.items() if keeper != replica}
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
-        """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked, those
-        whose target is gone, and those that all who are left have failed at."""
+        """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked,
+        those whose target is gone, and those that all who are connected have failed at."""
         without = (p for p in self._pending.values() if not p.replicas)
         lost = [p for p in without if p.failed or p.target or not is_there(p.peek)]
         return [PeekAnswer(p.peek.uuid, _why(p)) for p in lost]

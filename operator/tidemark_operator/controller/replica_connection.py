@@ -62,7 +62,8 @@ class Host(Protocol):
     async def wait(self, replica: ReplicaId) -> None:
         """Until there may be something to send."""
 
-    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None: ...
+    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        """Raises OperatorError if this connection must end."""
 
     def probed(self, replica: ReplicaId, description: Description) -> None:
         """It answers; raises OperatorError if this connection must end."""

@@ -5,9 +5,10 @@
     told [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
 
 A batch that ends beyond what has been told is told, from there on; who tells it leaves out what is before its `lower`.
-So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. A replica whose
-batches are not contiguous is not believed any more, until it is connected anew. An error ends the subscribe once every
-replica has one: what fails on one alone, another may go on with.
+So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. Who says what
+cannot be (batches that are not contiguous, times beyond the clock, an end that nothing has brought about) is not
+believed, and is to be connected anew: then it begins anew too, and nobody waits for it meanwhile. An error ends the
+subscribe once every replica has one: what fails on one alone, another may go on with.
 """
 
 from __future__ import annotations
@@ -21,6 +22,19 @@ from tidemark_protocol.responses import SubscribeBatch, SubscribeDropped, Subscr
 
 Position = tuple[Frontier, int]
 _START: Position = (Frontier.minimum(), 0)
+_END: Position = (Frontier.empty(), 0)
+
+
+class NotCredible(Exception):
+    """What a replica said cannot be; the message goes on with `it`."""
+
+
+@dataclass(frozen=True)
+class May:
+    """What can be, of a subscribe or copy: `reach` that it is so far, `be_dropped` that it was."""
+
+    reach: Callable[[Frontier], bool]
+    be_dropped: bool
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,8 @@ class SubscribeAdvanced:
 class _Subscribe:
     target: ReplicaId | None = None
     told: Position = _START
-    sent: dict[ReplicaId, Position | None] = field(default_factory=dict)
-    """How far each replica has sent; None: no more is believed of it."""
+    sent: dict[ReplicaId, Position] = field(default_factory=dict)
+    """How far each replica has sent: to the end, also where that was an error, or last words."""
     failed: dict[ReplicaId, str] = field(default_factory=dict)
 
 
@@ -56,23 +70,25 @@ class SubscribeBook:
         self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse, connected: Iterable[ReplicaId]
-    ) -> tuple[Frontier, list[SubscribeAdvanced]] | None:
-        """How far the replica is, and what is to be told; None for what is not to be believed."""
-        subscribe = self._subscribes[response.id]
+        self, replica: ReplicaId, response: SubscribeResponse, connected: Iterable[ReplicaId], may: May
+    ) -> tuple[Frontier, list[SubscribeAdvanced]]:
+        """How far the replica is, and what is to be told; raises NotCredible."""
+        subscribe, batch = self._subscribes[response.id], response.result
         before = subscribe.sent.get(replica, _START)
-        if before is None:
-            return None
-        subscribe.sent[replica] = None
-        if isinstance(response.result, SubscribeDropped):
+        if isinstance(batch, SubscribeDropped):
+            if not may.be_dropped:
+                raise NotCredible(f"it has dropped subscribe {response.id}, which nobody told it to")
+            subscribe.sent[replica] = _END
             return Frontier.empty(), []
-        batch = response.result
         lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
         if lower != before or upper <= lower:
-            return None
+            said = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
+            raise NotCredible(f"its batches of subscribe {response.id} are not contiguous: {said}")
         if batch.error is not None:
-            subscribe.failed[replica] = batch.error
+            subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
             return Frontier.empty(), self._all_failed(set(connected))
+        if not may.reach(batch.upper):
+            raise NotCredible(f"it cannot have told subscribe {response.id} up to {batch.upper} yet")
         subscribe.sent[replica] = upper
         if upper <= subscribe.told or subscribe.target not in (None, replica):
             return batch.upper, []
@@ -99,7 +115,7 @@ class SubscribeBook:
                 time, part = subscribe.told
                 batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.told), part)
                 news.append(SubscribeAdvanced(id, batch, subscribe.told))
-                subscribe.told = (Frontier.empty(), 0)
+                subscribe.told = _END
         return news
 
     def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
@@ -110,6 +126,10 @@ class SubscribeBook:
             if asked and asked <= subscribe.failed.keys():
                 failed.append((id, subscribe.failed[min(asked)]))
         return [news for id, why in failed for news in self.fail([id], _saying(why))]
+
+
+def _shown(position: Position) -> str:
+    return f"{position[0]}.{position[1]}" if position[1] else f"{position[0]}"
 
 
 def _saying(why: str) -> Callable[[Position], str]:

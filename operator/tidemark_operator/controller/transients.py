@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from tidemark_operator.controller.copies import CopyAnswer, CopyBook
 from tidemark_operator.controller.endings import Ending
-from tidemark_operator.controller.subscribes import SubscribeAdvanced, SubscribeBook
+from tidemark_operator.controller.subscribes import May, NotCredible, SubscribeAdvanced, SubscribeBook
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
-from tidemark_protocol.responses import CopyToResponse, Frontiers, SubscribeResponse
+from tidemark_protocol.responses import CopyToDropped, CopyToResponse, Frontiers, SubscribeResponse
 
 News = SubscribeAdvanced | CopyAnswer
 LAG_MS = 1
@@ -62,16 +62,20 @@ class Transients:
         return [*self._subscribes.forget(replica, connected), *self._copies.forget(replica, connected)]
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, connected: Iterable[ReplicaId]
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, connected: Iterable[ReplicaId], may: May
     ) -> Heard | None:
-        """None for what is not to be believed."""
+        """None for what is gone, or never was; raises NotCredible."""
         id = response.id
         if isinstance(response, CopyToResponse):
             if not self._copies.has(id):
                 return None
+            if isinstance(response.result, CopyToDropped) and not may.be_dropped:
+                raise NotCredible(f"it has dropped copy {id}, which nobody told it to")
             return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, connected))
-        believed = self._subscribes.hear(replica, response, connected) if self._subscribes.has(id) else None
-        return None if believed is None else Heard(_all_at(id, believed[0]), believed[1])
+        if not self._subscribes.has(id):
+            return None
+        reached, news = self._subscribes.hear(replica, response, connected, may)
+        return Heard(_all_at(id, reached), news)
 
 
 def _all_at(id: GlobalId, frontier: Frontier) -> Frontiers:

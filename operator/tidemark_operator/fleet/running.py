@@ -305,6 +305,9 @@ class RunningInstance:
         if any(map(is_hydrated, responses)) and replica in self.replicas:
             self.replicas[replica].connection.probe_now.set()
         self.flush()
+        link = self.core.link(replica, connection)
+        if link is not None and link.refused is not None:
+            raise OperatorError(f"not believed: {link.refused}")
 
     def probed(self, replica: ReplicaId, description: Description) -> None:
         """Raises OperatorError where another process answers than the one that was greeted: that one has died."""
