@@ -9,7 +9,7 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
+from tests.controller.worlds import INDEX, INPUT, LAG, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.dataflows import Dataflow
@@ -240,6 +240,28 @@ def test_a_frontier_that_was_shown_is_where_a_new_operator_begins(play: Callable
         assert collection is not None
         assert (collection.write, collection.replicas[R1].write) == (at(480), at(400))
         assert collection.next_since() < Frontier.at(400)
+
+    play(scenario)
+
+
+def test_must_not_believe_a_description_of_what_cannot_be(play: Callable[..., None]) -> None:
+    """An end that nothing has brought, and a beginning that never comes, from which a new dataflow would go on."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        replica.collections = (
+            DescribedCollection(INDEX, at(300), Frontier.empty()),
+            DescribedCollection(VIEW, at(1 << 62), at(400)),
+        )
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+
+        collection, described = instance.core.dataflows.collection(INDEX), instance.replicas[R1].description
+        assert collection is not None
+        assert collection.write is None
+        assert described is not None
+        assert [found.id for found in described.collections] == [INDEX]
 
     play(scenario)
 

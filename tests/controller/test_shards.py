@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.controller.worlds import EMPTY, NOW, at
-from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, ShardBook
+from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, FrontierPair, ShardBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard
@@ -16,7 +16,7 @@ S = ShardId("s")
 def book(upper: Frontier, since: int = 0, lag: int = 100) -> ShardBook:
     shards = ShardBook()
     shards.register(S, "file:///s", lag)
-    shards.observe(S, upper, at(since))
+    shards.observe(S, upper, at(since), NOW)
     return shards
 
 
@@ -28,7 +28,6 @@ def book(upper: Frontier, since: int = 0, lag: int = 100) -> ShardBook:
         pytest.param(at(1000), {"a": at(300), "b": at(500)}, at(300), id="the least of two holds"),
         pytest.param(at(50), {}, at(0), id="younger than the lag"),
         pytest.param(EMPTY, {}, at(0), id="finished: stays as it is"),
-        pytest.param(at(NOW + 10_000_000), {}, at(NOW + 29_900), id="a replica whose clock runs ahead"),
     ],
 )
 def test_since_follows_policy_and_holds(upper: Frontier, holds: dict[str, Frontier], allowed: Frontier) -> None:
@@ -42,15 +41,61 @@ def test_since_follows_policy_and_holds(upper: Frontier, holds: dict[str, Fronti
     assert shard.allowed_since(NOW) == allowed
 
 
+AHEAD = NOW + 3_600_000
+NEVER = 1 << 62
+
+
+@pytest.mark.parametrize(
+    ("upper", "since", "pair"),
+    [
+        pytest.param(at(AHEAD), at(500), (1000, 500), id="an upper ahead of the clock"),
+        pytest.param(EMPTY, at(500), (1000, 500), id="the end of what never ends"),
+        pytest.param(at(1000), at(NEVER), (1000, 0), id="a since that never comes"),
+        pytest.param(at(2000), at(2001), (2000, 0), id="a since beyond the upper"),
+        pytest.param(at(1000), EMPTY, (1000, 0), id="that it cannot be read any more"),
+        pytest.param(at(NOW + 30_000), at(600), (NOW + 30_000, 600), id="what the clock vouches for"),
+    ],
+)
+def test_must_not_believe_frontiers_of_shards_that_cannot_be(
+    upper: Frontier, since: Frontier, pair: tuple[int, int]
+) -> None:
+    """One replica that lies takes a table from nobody, whether it was known before or not; its peers are believed."""
+    shards = book(at(1000))
+    shards.register(S, "file:///s", endless=True)
+    shards.observe(S, upper, since, NOW)
+    assert shards.frontiers(S) == FrontierPair(at(pair[0]), at(pair[1]))
+
+    shards = ShardBook()
+    shards.register(S, "file:///s", 100, endless=True)
+    credible = pair == (upper.encode(), since.encode())
+    assert shards.observe(S, upper, since, NOW) == credible
+    assert (shards.frontiers(S) is not None) == credible
+    assert shards.observe(S, at(1000), at(200), NOW) != credible
+    shards.observe(S, at(1100), at(300), NOW)
+    assert shards.frontiers(S) in (FrontierPair(at(1100), at(300)), FrontierPair(upper, since))
+
+
+def test_what_is_ahead_of_the_clock_is_believed_once_it_is_not() -> None:
+    """The operator's clock was behind. The least that was said, not what one that lies has said; and never twice."""
+    shards = book(at(1000))
+    for upper in (at(NEVER), at(NOW + 40_000), at(AHEAD)):
+        shards.observe(S, upper, at(0), NOW)
+    shards.catch_up(NOW + 9_999)
+    assert shards.frontiers(S) == FrontierPair(at(1000), at(0))
+    shards.catch_up(NOW + 10_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(0))
+    assert shards.catch_up(AHEAD) == []
+
+
 def test_compaction_is_asked_for_at_most_every_ten_seconds() -> None:
     """However fast the upper moves; and not again when there is nothing new."""
     shards = book(at(1000))
 
     assert [c.frontier for c in shards.due_compactions(NOW)] == [at(900)]
-    shards.observe(S, at(2000), at(0))
+    shards.observe(S, at(2000), at(0), NOW)
     assert shards.due_compactions(NOW + COMPACTION_INTERVAL_MS - 1) == []
     assert [c.frontier for c in shards.due_compactions(NOW + COMPACTION_INTERVAL_MS)] == [at(1900)]
-    shards.observe(S, at(2000), at(1900))
+    shards.observe(S, at(2000), at(1900), NOW)
     assert shards.due_compactions(NOW + 3 * COMPACTION_INTERVAL_MS) == []
 
 
@@ -63,7 +108,7 @@ def test_a_reader_that_comes_now_counts_on_what_was_asked_for() -> None:
     assert shard is not None
     assert shard.readable is not None
     assert (shard.readable.since, shard.readable.upper) == (at(900), at(1000))
-    shards.observe(S, at(2000), at(950))
+    shards.observe(S, at(2000), at(950), NOW)
     assert shard.readable.since == at(950)
 
 
@@ -96,7 +141,7 @@ def test_a_shard_that_nobody_has_given_a_lag_is_never_compacted() -> None:
     """Its owner's instance cannot be read, perhaps: a replica of another one may be told nothing by a guess."""
     shards = ShardBook()
     shards.register(S, "file:///s")
-    shards.observe(S, at(1_000_000_000), at(0))
+    shards.observe(S, at(NOW), at(0), NOW)
     assert shards.due_compactions(NOW) == []
 
     shards.register(S, "file:///s", 100)
@@ -107,7 +152,7 @@ def test_an_unreadable_shard_keeps_what_was_known() -> None:
     """Describe gives minimal numbers for it; they are not believed."""
     shards = book(at(1000), since=500)
 
-    shards.described(DescribedShard(S, True, at(0), at(0), WriterTerm(3), error="no such file"))
+    shards.described(DescribedShard(S, True, at(0), at(0), WriterTerm(3), error="no such file"), NOW)
 
     shard = shards.get(S)
     assert shard is not None
@@ -118,7 +163,7 @@ def test_an_unreadable_shard_keeps_what_was_known() -> None:
 def test_frontiers_never_go_back() -> None:
     """A late report of another replica."""
     shards = book(at(1000), since=500)
-    shards.observe(S, at(900), at(400))
+    shards.observe(S, at(900), at(400), NOW)
 
     pair = shards.frontiers(S)
     assert pair is not None

@@ -147,7 +147,7 @@ def test_a_subscribe_that_may_end_does(sink: SubscribeSink, finished: ShardId | 
     world.connect(R1)
     create(world, sink)
     if finished is not None:
-        world.shards.observe(finished, EMPTY, at(0))
+        world.shards.observe(finished, EMPTY, at(0), NOW)
 
     assert [news.batch.upper for news in batches(world, R1, EMPTY)] == [EMPTY]
 
@@ -186,7 +186,7 @@ def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool
     world.connect(R1, R2)
     create(world, SubscribeSink(COLUMNS))
     if ended:
-        world.shards.observe(INPUT, EMPTY, at(0))
+        world.shards.observe(INPUT, EMPTY, at(0), NOW)
     batch(world, R1, 0, EMPTY if ended else at(400))
     assert world.instance.drop("s") == []
     assert world.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)

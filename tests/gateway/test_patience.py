@@ -16,7 +16,7 @@ from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import ReplicaState, RunningInstance
+from tidemark_operator.fleet.running import ReplicaState, RunningInstance, now_ms
 from tidemark_operator.gateway import patience
 from tidemark_operator.gateway.admission import Room
 from tidemark_operator.gateway.moments import Span, When, choose_time
@@ -80,7 +80,7 @@ def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytes
 def told_of_the_table(instances: Fleet) -> None:
     shard, book = shard_of("s.a"), instances.book("ns")
     book.register(shard.shard_id, shard.location)
-    book.observe(shard.shard_id, at(500), at(0))
+    book.observe(shard.shard_id, at(500), at(0), now_ms())
 
 
 @pytest.mark.parametrize("way", ["a relation", "operators"])

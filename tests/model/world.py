@@ -88,7 +88,7 @@ class World:
         self.book = ShardBook()
         self.instance, self.clients = Instance(self.book), Clients(self)
         for id in TABLES:
-            self.book.register(id, str(id), LAG)
+            self.book.register(id, str(id), LAG, endless=True)
         for owner, stored in self.stored.items():
             self._hold_stored(owner, stored)
 
@@ -129,10 +129,10 @@ class World:
         replica = self.replicas[name]
         self.descriptions[name] = replica.describe([s.id for s in self.book.all()])
         for seen in self.descriptions[name].shards:
-            self.book.described(seen)
+            self.book.described(seen, self.now)
         self._restore()
         self.instance.connect(name, self._connections, self.now)
-        self.instance.dataflows.seed({c.id: c.write for c in self.descriptions[name].collections})
+        self.instance.dataflows.described({c.id: c.write for c in self.descriptions[name].collections}, self.now)
         self.connections[name] = Connection(self._connections)
         replica.greet(self._connections)
 

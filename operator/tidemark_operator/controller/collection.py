@@ -8,7 +8,8 @@
 Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
 
 What a replica reports is believed only where it can be true: frontiers below where the replica began, or behind what
-it said before, are counted and ignored, so that a replica that lies corrupts nobody else.
+it said before, are counted and ignored, so that a replica that lies corrupts nobody else. That all is finished is one
+replica's claim until it is known that it can be (`Dataflows.conclude`).
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class Collection:
     since: Frontier = field(default_factory=Frontier.minimum)
     write: Frontier | None = None
     dropped: bool = False
+    claimed_end: bool = False
     replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
     holds: dict[str, Frontier] = field(default_factory=dict)
 
@@ -160,7 +162,9 @@ class Collection:
         write = state.write
         if write is None or self.dropped or (self.write is not None and write <= self.write):
             return True
-        if is_vouched(write, now_ms):
+        if write.is_empty:
+            self.claimed_end = True
+        elif is_vouched(write, now_ms):
             self.write = write
         return True
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.controller.read_policy import before, is_vouched
+from tidemark_operator.controller.read_policy import before, bounded, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
 from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
@@ -72,6 +72,8 @@ class Dataflows:
         self._by_owner: dict[str, Dataflow] = {}
         self._collections: dict[GlobalId, Collection] = {}
         self._successors: set[str] = set()
+        self._claimed: set[GlobalId] = set()
+        """What replicas say is finished, while it is not known that it can be."""
 
     def get(self, owner: str) -> Dataflow | None:
         return self._by_owner.get(owner)
@@ -183,6 +185,35 @@ class Dataflows:
             collection = self._collections.get(id)
             if collection is not None and not collection.dropped and not self._is_transient(collection):
                 collection.write = max(write, collection.write or write)
+
+    def described(self, reached: Mapping[GlobalId, Frontier], now_ms: int) -> None:
+        """How far a replica says that they were."""
+        self.seed({id: bounded(write, now_ms) for id, write in reached.items() if not write.is_empty})
+        for collection in (self._collections.get(id) for id, write in reached.items() if write.is_empty):
+            if collection is not None and not collection.dropped and not self._is_transient(collection):
+                self.conclude(collection, now_ms)
+
+    def conclude(self, collection: Collection, now_ms: int) -> bool:
+        """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again."""
+        collection.claimed_end = False
+        if collection.dropped or (collection.write is not None and collection.write.is_empty):
+            return False
+        if self.may_reach(collection.owner, Frontier.empty(), now_ms):
+            collection.write = Frontier.empty()
+            return True
+        self._claimed.add(collection.id)
+        return False
+
+    def concluded(self, now_ms: int) -> list[Collection]:
+        """Those that are finished, by what is known now."""
+        claimed, self._claimed = self._claimed, set()
+        found = (self._collections.get(id) for id in claimed)
+        return [collection for collection in found if collection is not None and self.conclude(collection, now_ms)]
+
+    def is_being_written(self, shard: ShardId) -> bool:
+        """Whether a view of it is installed, and not known to be finished."""
+        writers = (c for c in self._collections.values() if c.shard == shard and not c.dropped)
+        return any(writer.write is None or not writer.write.is_empty for writer in writers)
 
     def _is_transient(self, collection: Collection) -> bool:
         """What a replica told an earlier client of a subscribe, this one has not heard."""

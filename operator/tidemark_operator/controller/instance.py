@@ -184,7 +184,7 @@ class Instance:
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields)
             case ShardFrontiers(id, upper, since):
-                return [ShardAppeared(id)] if self.shards.observe(id, upper, since) else []
+                return self._shard(id, upper, since, now_ms)
             case IngestionStatus():
                 self._set_clock(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
@@ -249,6 +249,13 @@ class Instance:
 
     def maintain(self, now_ms: int) -> list[Notice]:
         """Schedules, compacts, forgets: once a second."""
+        appeared = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
+        appeared += [
+            notice
+            for finished in self.dataflows.concluded(now_ms)
+            if finished.shard is not None
+            for notice in self._view_advanced(finished.shard, finished.write, now_ms)
+        ]
         self._broadcast(self.dataflows.schedule())
         for link in self._links.values():
             link.admit()
@@ -258,7 +265,7 @@ class Instance:
         if self._links:
             for command in self.shards.due_compactions(now_ms):
                 self.send_to(self.replicas[0], command)
-        return self._reap()
+        return [*appeared, *self._reap()]
 
     def _broadcast(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -298,8 +305,10 @@ class Instance:
             return []
         was_hydrated = collection.hydrated
         collection.observe(replica, report, now_ms)
+        if collection.claimed_end:
+            self.dataflows.conclude(collection, now_ms)
         shard = collection.shard
-        notices = [] if shard is None else self._view_advanced(shard, collection.write)
+        notices = [] if shard is None else self._view_advanced(shard, collection.write, now_ms)
         if collection.dropped:
             return notices + self._reap()
         self.dataflows.compare(now_ms)
@@ -307,13 +316,19 @@ class Instance:
             notices.append(DataflowChanged(collection.owner))
         return notices
 
-    def _view_advanced(self, shard: ShardId, write: Frontier | None) -> list[Notice]:
+    def _shard(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int) -> list[Notice]:
+        """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""
+        if upper.is_empty and self.dataflows.is_being_written(id):
+            upper = Frontier.minimum()
+        return [ShardAppeared(id)] if self.shards.observe(id, upper, since, now_ms) else []
+
+    def _view_advanced(self, shard: ShardId, write: Frontier | None, now_ms: int) -> list[Notice]:
         """A view's write frontier is its shard's upper."""
         if write is None:
             return []
         known = self.shards.frontiers(shard)
         since = known.since if known else Frontier.minimum()
-        return [ShardAppeared(shard)] if self.shards.observe(shard, write, since) else []
+        return [ShardAppeared(shard)] if self.shards.observe(shard, write, since, now_ms) else []
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
         if id == INSTANCE:

@@ -5,13 +5,17 @@
 
 The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). A shard's since is only ever
 advanced by a command of ours, so a hold taken here before anything is sent is a hold on the data.
+
+What is reported is believed where it can be: an upper that the clock vouches for, later ones once it does; the end of
+what can end; a since that is not beyond the upper, as no operator asks for more. So one replica that lies takes a table
+from nobody.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, trailing
+from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, is_vouched, trailing
 from tidemark_protocol.commands import AllowShardCompaction
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
@@ -35,7 +39,7 @@ class FrontierPair:
 
 @dataclass
 class Shard:
-    """One shard; `frontiers` None: no replica has said anything about it yet."""
+    """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished."""
 
     id: ShardId
     location: str
@@ -46,6 +50,9 @@ class Shard:
     holds: dict[str, Frontier] = field(default_factory=dict)
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
+    endless: bool = False
+    early: Frontier | None = None
+    """The least upper that was reported and is still ahead of the clock."""
 
     @property
     def readable(self) -> FrontierPair | None:
@@ -60,6 +67,20 @@ class Shard:
         policy = trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
         return min(policy, meet(self.holds.values()))
 
+    def credible(self, upper: Frontier, since: Frontier, now_ms: int) -> FrontierPair | None:
+        """What of a report is believed, with what is known; None where nothing is yet. Frontiers never go back."""
+        known = self.frontiers
+        if not is_vouched(upper, now_ms):
+            self.early = min(upper, self.early or upper)
+        if (upper.is_empty and self.endless) or not is_vouched(upper, now_ms):
+            if known is None:
+                return None
+            upper = known.upper
+        upper = upper if known is None else max(upper, known.upper)
+        if since.is_empty or since > upper or not is_vouched(since, now_ms):
+            return known and FrontierPair(upper, known.since)
+        return FrontierPair(upper, since if known is None else max(since, known.since))
+
 
 class ShardBook:
     """All shards that an instance's sources, views and plans name."""
@@ -67,9 +88,10 @@ class ShardBook:
     def __init__(self) -> None:
         self._shards: dict[ShardId, Shard] = {}
 
-    def register(self, id: ShardId, location: str, lag_ms: int | None = None) -> Shard:
+    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, endless: bool = False) -> Shard:
         """The shard, known from now on. Whoever owns it gives the lag; who only reads it gives none."""
         shard = self._shards.setdefault(id, Shard(id, location))
+        shard.endless |= endless
         if lag_ms is not None:
             shard.lag_ms = lag_ms
         return shard
@@ -94,18 +116,16 @@ class ShardBook:
     def all(self) -> list[Shard]:
         return list(self._shards.values())
 
-    def observe(self, id: ShardId, upper: Frontier, since: Frontier) -> bool:
-        """Takes a report; frontiers never go back. Whether the shard was unknown, or empty, until now."""
+    def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int) -> bool:
+        """Takes a report. Whether the shard was unknown, or empty, until now."""
         shard = self._shards.get(id)
-        if shard is None:
+        found = shard.credible(upper, since, now_ms) if shard is not None else None
+        if shard is None or found is None:
             return False
-        old = shard.frontiers
-        if old is not None:
-            upper, since = max(upper, old.upper), max(since, old.since)
-        shard.frontiers, shard.error = FrontierPair(upper, since), None
-        return old is None or old.upper == Frontier.minimum() < upper
+        old, shard.frontiers, shard.error = shard.frontiers, found, None
+        return old is None or old.upper == Frontier.minimum() < found.upper
 
-    def described(self, shard: DescribedShard) -> bool:
+    def described(self, shard: DescribedShard, now_ms: int) -> bool:
         """Takes one line of Describe. An unreadable shard keeps the frontiers known before."""
         own = self._shards.get(shard.id)
         if own is None:
@@ -115,13 +135,23 @@ class ShardBook:
             own.error = shard.error
             return False
         if not shard.exists:
-            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum())
-        return self.observe(shard.id, shard.upper, shard.since)
+            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms)
+        return self.observe(shard.id, shard.upper, shard.since, now_ms)
 
-    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None) -> None:
+    def catch_up(self, now_ms: int) -> list[ShardId]:
+        """What was ahead of the clock, and is no more, is believed. Shards that were unknown, or empty, until now."""
+        due = [s for s in self._shards.values() if s.early is not None and is_vouched(s.early, now_ms)]
+        appeared = []
+        for shard in due:
+            upper, shard.early = shard.early, None
+            if upper is not None and self.observe(shard.id, upper, Frontier.minimum(), now_ms):
+                appeared.append(shard.id)
+        return appeared
+
+    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None, now_ms: int) -> None:
         """A table that was there before us, as a replica has just found it: its term is to be gone above."""
         self.register(id, location, lag_ms)
-        self.described(replace(found, id=id))
+        self.described(replace(found, id=id), now_ms)
 
     def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
         """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""

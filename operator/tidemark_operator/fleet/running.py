@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import grpc
@@ -23,7 +23,7 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Occupied, Precautions
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, bounded
+from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, is_vouched
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import NobodyAnswers, OperatorError, Waiting
@@ -272,13 +272,14 @@ class RunningInstance:
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
         self.counts.connects += 1
         state = self.replicas[replica]
+        description = _credible(description)
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
-            self.core.shards.described(shard)
+            self.core.shards.described(shard, now_ms())
         state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
         self._notify(self.core.connect(replica, connection, now_ms(), state.recorded))
-        self.core.dataflows.seed({c.id: bounded(c.write, now_ms()) for c in description.collections})
+        self.core.dataflows.described({c.id: c.write for c in description.collections}, now_ms())
         self._listener.replica_changed(self, replica)
         self.flush()
 
@@ -316,7 +317,7 @@ class RunningInstance:
             return
         if state.description is not None and state.description.incarnation != description.incarnation:
             raise OperatorError("another process answers at its address")
-        state.description = description
+        state.description = _credible(description)
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
@@ -397,6 +398,12 @@ class RunningInstance:
         failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in asked]
         first = failures[0] if failures and all(failures) else None
         return None if first is None else first.get("message") or first.get("reason") or "it failed"
+
+
+def _credible(description: Description) -> Description:
+    """Without exports that begin ahead of the clock: what goes on there is to go on from where it can be."""
+    now = now_ms()
+    return replace(description, collections=tuple(c for c in description.collections if is_vouched(c.since, now)))
 
 
 def now_ms() -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.errors import QueryRefused, Waiting
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.patience import must_answer, when_possible
 from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.world import World
@@ -37,7 +37,7 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
     for shard in described.shards:
         if shard.error is not None:
             raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
-        instance.core.shards.described(shard)
+        instance.core.shards.described(shard, now_ms())
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
     return Time(max(uppers).encode() - 1) if uppers else None
 

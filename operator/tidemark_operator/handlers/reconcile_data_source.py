@@ -147,8 +147,8 @@ class DataSourceReconciler:
         book = self._world.fleet.book(state.key.namespace)
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for table in state.pinned.tables:
-            book.register(table.shard.shard_id, table.shard.location, lag)
-        book.register(state.pinned.remap_id, state.pinned.remap_location, lag)
+            book.register(table.shard.shard_id, table.shard.location, lag, endless=True)
+        book.register(state.pinned.remap_id, state.pinned.remap_location, lag, endless=True)
         self._keep_history(state)
 
     def _keep_history(self, state: SourceState) -> bool:
@@ -208,7 +208,7 @@ class DataSourceReconciler:
         book = self._world.fleet.book(state.key.namespace)
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for part, shard in found.shards.items():
-            book.adopt(*place.address(part, found.version), shard, lag)
+            book.adopt(*place.address(part, found.version), shard, lag, now_ms())
         keep_history(self._world, state.key, state.uid, [place.address(part, found.version) for part in found.shards])
 
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:

@@ -75,7 +75,7 @@ class Reviser:
             shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
             if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
                 for described in (await running.describe(unknown)).shards:
-                    book.described(described)
+                    book.described(described, now_ms())
 
     async def _replace(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
@@ -180,7 +180,7 @@ class Reviser:
                 shard, found = await adopted_shard(place, export, look)
                 shards[export.name] = shard
                 if found is not None:
-                    running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms)
+                    running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms, now_ms())
                     adopted.append((shard.shard_id, shard.location))
                     keep_history(self._world, state.key, state.uid, adopted)
             elif export.kind != "index":
