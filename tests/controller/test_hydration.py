@@ -168,6 +168,26 @@ def test_suspects_hydrate_last_and_alone() -> None:
     assert g.cleared() == ["y"]
 
 
+def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes() -> None:
+    """It is in its slot still: what kills the replica now may be this. Where it moves again, it takes room again."""
+    g = gate("a", "b", "x")
+    schedule(g, "a", "b", "x")
+    for minute in range(30):
+        assert g.look(minute * 60_000) == []
+        g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": f"{minute}"}))
+    assert g.occupants == ("a",)
+    for minute in range(30, 40):
+        assert g.look(minute * 60_000) == []
+        g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": "29"}))
+
+    assert g.look(40 * 60_000) == [index("b"), view("b")]
+    assert g.occupants == ("a", "b")
+    g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": "30"}))
+    assert g.look(41 * 60_000) == []
+    assert hydrate(g, "b") == []
+    assert hydrate(g, "a") == ["x"]
+
+
 def importer(name: str, of: str) -> c.CreateDataflow:
     imported = IndexImport(index(of).id, GlobalId(f"on {of}"), (ColumnRef(0, A.type),), ROW)
     return c.CreateDataflow(replace(dataflow(name, 3), index_imports=(imported,)))

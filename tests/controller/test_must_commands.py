@@ -377,3 +377,22 @@ def test_must_not_rely_on_statuses() -> None:
         outcomes.append((world.sent(R1), answers, gone))
 
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_must_not_rely_on_statuses_for_others_to_hydrate() -> None:
+    """The one in the slot has been refused, and its replica says nothing of it: others wait for ten minutes."""
+    world = World(upper=900)
+    world.instance.precautions.concurrency = 1
+    world.connect(R1)
+    world.install(as_of=300)
+    other = dataflow("e", 300)
+    world.shards.register(other.sink_exports[0].sink.shard.shard_id, "/e", LAG)  # type: ignore[union-attr]
+    world.instance.create(Dataflow("ns/e", other, LAG), TERM)
+    scheduled = []
+    for _ in range(11):
+        scheduled.append([command.id for command in world.sent(R1) if isinstance(command, c.Schedule)])
+        world.maintain()
+        world.now += 60_000
+    scheduled.append([command.id for command in world.sent(R1) if isinstance(command, c.Schedule)])
+
+    assert scheduled == [[INDEX, VIEW], *([[]] * 10), [*other.export_ids]]

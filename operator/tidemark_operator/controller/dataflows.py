@@ -254,7 +254,7 @@ class Dataflows:
         if dataflow.until is not None and is_vouched(Frontier.at(dataflow.until), now_ms):
             return True
         shards = (known.upper if (known := self._shards.frontiers(id)) else None for id in dataflow.inputs)
-        indexes = (known.write if (known := self._collections.get(id)) else None for id in dataflow.imports)
+        indexes = (index.write if (index := self._collections.get(id)) else None for id in dataflow.imports)
         return all(upper is not None and upper.is_empty for upper in (*shards, *indexes))
 
     def waits_for(self, dataflow: Dataflow) -> list[ShardId | GlobalId]:

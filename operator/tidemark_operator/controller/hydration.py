@@ -5,9 +5,10 @@
 
 Only Schedule is ever held back. A dataflow starts once all of its exports are scheduled, so its exports pass the gate
 together; its slot frees when each of them has produced output beyond where it began, has failed, or is gone: one that
-is refused, or fails again and again, keeps nobody waiting. One gate belongs to one connection: it begins empty but for
-who was in a slot of this very process before, and what the replica has hydrated already frees its slot with the first
-report. Queries, subscribes and copies pass at once: somebody waits.
+is refused, or fails again and again, keeps nobody waiting. Nor does one of which nothing has been heard for ten minutes
+(its replica may say no more than frontiers): it takes no room any more, but is an occupant still. One gate belongs to
+one connection: it begins empty but for who was in a slot of this very process before, and what the replica has hydrated
+already frees its slot with the first report. Queries, subscribes and copies pass at once: somebody waits.
 
 Who is suspected of killing replicas is admitted when nobody else waits, and shares the replica with no other hydration;
 who is quarantined, not at all. What imports an index waits for the index to be hydrated on this very replica: in a slot
@@ -16,7 +17,7 @@ it could do nothing before that, and would keep a suspect it depends on from its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.quarantine import Precautions, Standing
@@ -25,13 +26,15 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Response, Status
 
+PATIENCE_MS = 600_000
 _STUCK = ("refused", "fenced")
 
 
 @dataclass(eq=False)
 class _Group:
     """The exports of one dataflow, and those that have not hydrated. `imports`: indexes. `admitted`: it is in a slot;
-    `released`: that is written down, so it may be scheduled."""
+    `released`: that is written down, so it may be scheduled. `progress`: what was last said of it; `moved`: since it
+    was last looked at; `overdue`: not for long, so that it keeps nobody waiting."""
 
     owner: str
     as_of: Frontier
@@ -40,6 +43,10 @@ class _Group:
     held: list[Schedule] = field(default_factory=list)
     admitted: bool = False
     released: bool = False
+    progress: Mapping[str, str] | None = None
+    moved: bool = True
+    moved_ms: int = 0
+    overdue: bool = False
 
 
 class HydrationGate:
@@ -100,6 +107,10 @@ class HydrationGate:
             return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
         if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
             return self._done(response.id)
+        if isinstance(response, Status) and response.kind == "hydration" and response.id in self._groups:
+            group = self._groups[response.id]
+            group.moved |= group.progress != response.fields
+            group.progress = dict(response.fields)
         return []
 
     def recorded(self, owners: Collection[str]) -> list[Command]:
@@ -109,6 +120,14 @@ class HydrationGate:
             if group.owner in owners:
                 released += self._release(group)
         return released
+
+    def look(self, now_ms: int) -> list[Command]:
+        """Now and then: whoever has not moved for long keeps nobody waiting any more, until it moves."""
+        for group in self._admitted:
+            if group.moved:
+                group.moved, group.moved_ms = False, now_ms
+            group.overdue = now_ms - group.moved_ms >= PATIENCE_MS
+        return self.admit()
 
     def admit(self) -> list[Command]:
         """Whoever may begin now does: a slot is free, or a standing has changed."""
@@ -149,9 +168,10 @@ class HydrationGate:
 
     def _next(self) -> _Group | None:
         """Those in good standing first, several at a time; then suspects, one at a time."""
-        if any(self._standing(group) is not Standing.CLEAR for group in self._admitted):
+        hydrating = [group for group in self._admitted if not group.overdue]
+        if any(self._standing(group) is not Standing.CLEAR for group in hydrating):
             return None
-        if len(self._admitted) >= self._precautions.concurrency:
+        if len(hydrating) >= self._precautions.concurrency:
             return None
         suspect = None
         for group in self._waiting:  # not further than need be: a thousand may wait, and each that is done asks
@@ -161,7 +181,7 @@ class HydrationGate:
                     return group
                 if standing is Standing.SUSPECT:
                     suspect = suspect or group
-        return None if self._admitted else suspect
+        return None if hydrating else suspect
 
     def _standing(self, group: _Group) -> Standing:
         return self._precautions.standing(group.owner)
@@ -177,6 +197,7 @@ class HydrationGate:
         if group is None:
             return []
         group.missing.discard(id)
+        group.moved = True
         if group.missing:
             return self.admit()
         released = self._release(group)

@@ -249,16 +249,13 @@ class Instance:
 
     def maintain(self, now_ms: int) -> list[Notice]:
         """Schedules, compacts, forgets: once a second."""
-        appeared = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
-        appeared += [
-            notice
-            for finished in self.dataflows.concluded(now_ms)
-            if finished.shard is not None
-            for notice in self._view_advanced(finished.shard, finished.write, now_ms)
-        ]
+        appeared: list[Notice] = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
+        for finished in self.dataflows.concluded(now_ms):
+            if finished.shard is not None:
+                appeared += self._view_advanced(finished.shard, finished.write, now_ms)
         self._broadcast(self.dataflows.schedule())
         for link in self._links.values():
-            link.admit()
+            link.admit(now_ms)
         self._broadcast(self.dataflows.compact())
         for _, run in self._ingestions.values():
             self._hold_remap(run.ingestion)

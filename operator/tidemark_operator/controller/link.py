@@ -45,9 +45,9 @@ class Link:
         """It is written down that these are: they may be scheduled."""
         self._outbox += self._gate.recorded(owners)
 
-    def admit(self) -> None:
-        """Standings may have changed."""
-        self._outbox += self._gate.admit()
+    def admit(self, now_ms: int) -> None:
+        """Standings may have changed, and some may have waited for long."""
+        self._outbox += self._gate.look(now_ms)
 
     def cleared(self) -> list[str]:
         """Suspects that have hydrated."""
