@@ -280,9 +280,9 @@ def test_an_ingestion_runs_on_one_replica_and_moves_with_a_stop() -> None:
     world = World()
     world.connect(R1, R2)
     world.sent(R1), world.sent(R2)
-    world.instance.run_ingestion(R1, c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000))
+    world.instance.ingestions.run(R1, c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000))
 
-    world.instance.run_ingestion(R2, c.RunIngestion(INGESTION, WriterTerm(2), Time(6), 30_000))
+    world.instance.ingestions.run(R2, c.RunIngestion(INGESTION, WriterTerm(2), Time(6), 30_000))
 
     assert [type(m) for m in world.sent(R1)] == [c.RunIngestion, c.DropIngestion]
     world.connect(R2)
@@ -295,7 +295,7 @@ def test_a_replica_that_holds_its_clock_to_be_ahead_is_told_the_time_again() -> 
     world = World()
     world.connect(R1, R2)
     run = c.RunIngestion(INGESTION, WriterTerm(1), Time(5), 30_000)
-    world.instance.run_ingestion(R1, run)
+    world.instance.ingestions.run(R1, run)
     world.sent(R1), world.sent(R2)
 
     for replica in (R1, R2):

@@ -197,57 +197,6 @@ def test_must_ask_the_target_alone_and_fail_with_it() -> None:
     assert index.holds == {}
 
 
-def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answer() -> None:
-    """Its stash is full, or it is too old for the plan: the healthy one answers. What is wrong with the data or the
-    question, any may say for all."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    for uuid in ("p", "q"):
-        world.instance.peek(peek(uuid, 310))
-    own, of_all = PeekError("the disk is full"), PeekError("division by zero", everywhere=True)
-
-    assert world.hear(R1, PeekResponse("p", own)) == []
-    assert world.hear(R1, PeekResponse("p", own)) == []
-    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
-    assert world.hear(R1, PeekResponse("q", of_all)) == [PeekAnswer("q", of_all)]
-    index = world.instance.dataflows.collection(INDEX)
-    assert index is not None
-    assert index.holds == {}
-
-
-def test_must_answer_with_an_error_once_all_who_were_asked_have_failed_or_are_gone() -> None:
-    """Nobody waits for a replica that will not answer; one that is connected anew may."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    for uuid in ("p", "q", "r"):
-        world.instance.peek(peek(uuid, 310))
-    first, second = PeekError("the disk is full"), PeekError("too old for the plan")
-    assert world.hear(R1, PeekResponse("p", first)) == []
-    assert world.hear(R2, PeekResponse("p", second)) == [PeekAnswer("p", first)]
-    assert world.hear(R2, PeekResponse("q", second)) == []
-    assert world.instance.disconnect(R1) == [PeekAnswer("q", second)]
-
-    world.connect(R1)
-    assert world.hear(R1, PeekResponse("r", first)) == []
-    assert world.instance.disconnect(R1) == []
-    assert world.instance.disconnect(R2) == []
-    world.connect(R1)
-    assert world.hear(R1, PeekResponse("r", ROWS)) == [PeekAnswer("r", ROWS)]
-
-
-def test_must_take_no_answer_of_a_replica_that_was_not_asked() -> None:
-    """A targeted peek is its target's to answer."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    world.instance.peek(peek("p", 310), R2)
-
-    assert world.hear(R1, PeekResponse("p", ROWS)) == []
-    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
-
-
 @pytest.mark.parametrize("answer", [ROWS, PeekError("no"), PeekCanceled()], ids=["rows", "error", "canceled"])
 def test_must_take_any_answer_to_a_cancelled_peek(answer: PeekRows | PeekError | PeekCanceled) -> None:
     """A replica may have answered before it heard of it: nothing comes of it, and nothing breaks."""

@@ -84,7 +84,7 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
         somewhere.world.revisions = cast(Any, kept)
         reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), deleter(somewhere, *buried))
         await reconciler.reconcile(key, written)
-        assert (running.core.ingestion(GlobalId("new")) is not None) == (kept.pinned is not None)
+        assert (running.core.ingestions.get(GlobalId("new")) is not None) == (kept.pinned is not None)
         status = status_of(somewhere.world, key, written, 0)
         await somewhere.fleet.close()
         assert status is not None

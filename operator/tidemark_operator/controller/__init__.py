@@ -4,5 +4,6 @@ shards       frontiers and read holds of durable collections        as_of       
 collection   frontiers of an export, on each replica and overall    hydration   how many hydrate at once
 instance     dataflows -> history -> every replica                  peeks       first answer wins
 subscribes   streams of all replicas, merged                        copies      the first complete one wins
-ingestion    which replica ingests a source, under which term       replica_connection   the I/O
+ingestion    which replica ingests a source, under which term       ingestions  and what is told of it
+replica_connection   the I/O
 """

@@ -9,11 +9,11 @@ Synchronous, without clocks or I/O: the connections drain the links, the caller 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.ingestions import Ingestions
 from tidemark_operator.controller.link import Link
 from tidemark_operator.controller.notices import (
     QUIET,
@@ -27,24 +27,21 @@ from tidemark_operator.controller.notices import (
 )
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
-from tidemark_operator.controller.read_policy import before
 from tidemark_operator.controller.said import makes_sense
-from tidemark_operator.controller.shards import ShardBook, ingesting
+from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.subscribes import May, NotCredible
 from tidemark_operator.controller.transients import Transients
 from tidemark_operator.controller.troubles import Troubles
 from tidemark_protocol.commands import (
     CancelPeek,
     Command,
-    DropIngestion,
     IndexTarget,
     InitializationComplete,
     Peek,
-    RunIngestion,
 )
-from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.history import History
-from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.responses import (
     CopyToResponse,
     Frontiers,
@@ -57,7 +54,6 @@ from tidemark_protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from tidemark_protocol.storage import IngestionDescription
 
 
 class Instance:
@@ -66,7 +62,7 @@ class Instance:
         self.dataflows = Dataflows(shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
-        self._ingestions: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
+        self.ingestions = Ingestions(shards, self.send_to)
         self.peeks, self.troubles, self._transients, self._initialized = PeekBook(), Troubles(), Transients(), False
 
     @property
@@ -135,10 +131,9 @@ class Instance:
         gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
         link = self._links[replica] = Link(connection, gate)
         self.dataflows.connected(replica)
-        own = [replace(r, controller_now=Time(now_ms)) for to, r in self._ingestions.values() if to == replica]
         *commands, complete = self._history.replay()
         self.peeks.connected(replica, commands)
-        link.send([*commands, *own, complete])
+        link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
         return notices
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
@@ -186,7 +181,7 @@ class Instance:
             case ShardFrontiers(id, upper, since):
                 return self._shard(id, upper, since, now_ms)
             case IngestionStatus():
-                self._set_clock(replica, response, now_ms)
+                self.ingestions.hear(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
             case ShardDeleted():
                 return [ShardRemoved(response)]
@@ -222,24 +217,6 @@ class Instance:
             self.send_to(replica, cancel)
         self._hold(asked.peek, Frontier.empty())
 
-    def run_ingestion(self, replica: ReplicaId, command: RunIngestion) -> None:
-        """From now on this replica ingests; whoever did before is told to stop."""
-        id = command.ingestion.id
-        old = self._ingestions.get(id)
-        if old is not None and old[0] != replica:
-            self.drop_ingestion(id)
-        self._ingestions[id] = (replica, command)
-        self._hold_remap(command.ingestion)
-        self.send_to(replica, command)
-
-    def drop_ingestion(self, id: GlobalId) -> None:
-        old = self._ingestions.pop(id, None)
-        if old is not None:
-            self.send_to(old[0], DropIngestion(id))
-
-    def ingestion(self, id: GlobalId) -> tuple[ReplicaId, RunIngestion] | None:
-        return self._ingestions.get(id)
-
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
         """A command for one replica. Whether it is connected."""
         link = self._links.get(replica)
@@ -257,8 +234,7 @@ class Instance:
         for link in self._links.values():
             link.admit(now_ms)
         self._broadcast(self.dataflows.compact())
-        for _, run in self._ingestions.values():
-            self._hold_remap(run.ingestion)
+        self.ingestions.maintain()
         if self._links:
             for command in self.shards.due_compactions(now_ms):
                 self.send_to(self.replicas[0], command)
@@ -347,19 +323,6 @@ class Instance:
             return []
         self.cancel_peek(response.uuid)
         return [answer]
-
-    def _set_clock(self, replica: ReplicaId, said: IngestionStatus, now_ms: int) -> None:
-        """A replica that took long to hear of its ingestion holds its own clock to be ahead: it is told the time."""
-        told = self._ingestions.get(said.id)
-        if told is not None and told[0] == replica and said.state == "waiting" and said.message.startswith("ClockSkew"):
-            self.send_to(replica, replace(told[1], controller_now=Time(now_ms)))
-
-    def _hold_remap(self, ingestion: IngestionDescription) -> None:
-        """Bindings are needed until every table has what they bind. The hold stays when the ingestion is suspended."""
-        tables = [self.shards.frontiers(t.shard.shard_id) for t in ingestion.tables]
-        uppers = [f.upper if f else Frontier.minimum() for f in tables]
-        self.shards.register(ingestion.remap_id, ingestion.remap_location)
-        self.shards.hold(ingestion.remap_id, ingesting(ingestion.id), before(meet(uppers)))
 
     def _unreadable(self, peek: Peek) -> str | None:
         if not isinstance(peek.target, IndexTarget):

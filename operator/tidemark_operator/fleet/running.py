@@ -12,18 +12,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
 
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.controller.credible import credible
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Occupied, Precautions
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS, is_vouched
+from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import NobodyAnswers, OperatorError, Waiting
@@ -198,13 +199,13 @@ class RunningInstance:
 
     def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
         command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
-        current = self.core.ingestion(description.id)
+        current = self.core.ingestions.get(description.id)
         if current is None or (current[0], current[1].ingestion, current[1].term) != (replica, description, term):
-            self.core.run_ingestion(replica, command)
+            self.core.ingestions.run(replica, command)
             self.flush()
 
     def drop_ingestion(self, id: GlobalId) -> None:
-        self.core.drop_ingestion(id)
+        self.core.ingestions.drop(id)
         self.flush()
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
@@ -272,7 +273,7 @@ class RunningInstance:
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
         self.counts.connects += 1
         state = self.replicas[replica]
-        description = _credible(description)
+        description = credible(description, now_ms())
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
             self.core.shards.described(shard, now_ms())
@@ -317,7 +318,7 @@ class RunningInstance:
             return
         if state.description is not None and state.description.incarnation != description.incarnation:
             raise OperatorError("another process answers at its address")
-        state.description = _credible(description)
+        state.description = credible(description, now_ms())
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
@@ -398,12 +399,6 @@ class RunningInstance:
         failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in asked]
         first = failures[0] if failures and all(failures) else None
         return None if first is None else first.get("message") or first.get("reason") or "it failed"
-
-
-def _credible(description: Description) -> Description:
-    """Without exports that begin ahead of the clock: what goes on there is to go on from where it can be."""
-    now = now_ms()
-    return replace(description, collections=tuple(c for c in description.collections if is_vouched(c.since, now)))
 
 
 def now_ms() -> int:
