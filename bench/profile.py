@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.harness.clock import cpu_mean, p50, p95, wall_p50
-from bench.harness.context import context, last_line, load, progress
+from bench.harness.context import bench_parser, context, last_line, load, progress
 from bench.harness.query import planner
 from bench.profiling import spans, stacks
 from bench.profiling.driving import Profiled, profile
@@ -48,14 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    parser = bench_parser(__doc__, "a small table, one query, few steps")
     parser.add_argument("--queries", default=",".join(QUERIES), help="which ones, by name")
     parser.add_argument("--scale-factor", default="0.1", help="TPC-H's")
     parser.add_argument("--steps", type=int, default=50, help="deltas that are timed")
     parser.add_argument("--delta-rows", type=int, default=100, help="lines of a delta, half of them retractions")
     parser.add_argument("--flame", type=Path, help="write collapsed stacks there")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.quick:
+        vars(given).update(queries="aggregation", scale_factor="0.01", steps=3, delta_rows=10)
+    return given
 
 
 def _run(folder: Path, options: argparse.Namespace) -> dict[str, Profiled]:

@@ -7,7 +7,7 @@
 The view joins lineitem with part and sums up. Every second delta undoes the one before, so that the state stays what it
 is while merges, compaction and the shards' maintenance go on. A step's time is the replica's own count: what is told
 to a client also waits for the next look at the shard. Shards forget after 20 s instead of a quarter of an hour, so that
-what is kept for a while is kept for a small part of a run.
+what is kept for a while is kept for a small part of a run. At the end the view is what DuckDB computes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
+from bench.harness.answers import check
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.deltas import Delta, deltas
@@ -25,7 +28,8 @@ from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.query import describe, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
-from bench.harness.tpch import tables
+from bench.harness.tpch import Tables, tables
+from bench.peers.duckdb_apply import DuckDb
 from tests.soak.folders import size_of
 from tidemark_persist import MaintenancePolicy
 from tidemark_protocol.ids import GlobalId
@@ -103,7 +107,17 @@ def _soak(folder: Path, lines: int, steps: int, rows: int) -> Soak:
                 _sample(replica, folder, seen)
             if number % max(steps // PARTS, 1) == 0:
                 progress(f"{number} of {steps} steps")
-        return seen
+        rows = replica.rows(dataflow, AS_OF + steps)
+    check(f"the view after {steps} steps, compared with DuckDB", rows, _answer(data, changes[: steps % len(changes)]))
+    return seen
+
+
+def _answer(data: Tables, changes: Sequence[Delta]) -> pa.Table:
+    """Of all rounds but the last nothing is left: each undid what it did."""
+    database = DuckDb(data, [JOIN_AND_SUM])
+    for delta in changes:
+        database.apply(delta)
+    return database.answer(JOIN_AND_SUM)
 
 
 def _step(

@@ -5,7 +5,8 @@
     idle_core          1,000 dataflows whose sources do not move: cores that the replica uses
     idle_ticking_core  the same while their sources tick every second, without rows
 
-Tables, and the plans over them, are shared by dataflows (20 of each). The replica is a process with its real
+Tables, and the plans over them, are shared by dataflows (20 of each); at the end what every one of the busy ones holds
+is compared with DuckDB's over the same rows. The replica is a process with its real
 command loop, shard watch and sessions; the client only creates, schedules, compacts, and listens.
 """
 
@@ -18,10 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench.harness.answers import check
 from bench.harness.clock import descendants_cpu_ms, p50, p95
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.engine import AS_OF, Source
@@ -31,7 +34,6 @@ from bench.harness.replica import Driven, driven, rss_mib
 from bench.harness.tpch import Table
 from tidemark_persist import DIFF, TIME
 from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.ids import GlobalId
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
 VIEW = "SELECT k, count(*) AS n, sum(v) AS total FROM {{{table}}} WHERE v <> 7 GROUP BY k"
@@ -73,12 +75,15 @@ class Tables:
         file = folder / "rows.parquet"
         pq.write_table(self._rows(ROWS_BEFORE), file)
         self.sources = [Source(folder, f"t{i}", Table(file, SCHEMA)) for i in range(count)]
+        self._held = [[pq.read_table(file)] for _ in self.sources]
 
     def tick(self, rows: int, read_from: int) -> None:
         """The next time, in all of them; nobody reads what was before `read_from`."""
         self.now += 1
-        for source in self.sources:
-            source.append(self._updates(rows) if rows else None)
+        for source, held in zip(self.sources, self._held, strict=True):
+            updates = self._updates(rows) if rows else None
+            held += [] if updates is None else [updates.select(SCHEMA.names)]
+            source.append(updates)
             source.forget(max(min(self.now - READABLE, read_from - 1), AS_OF))
 
     def views(self, plan: Planner, count: int) -> list[DataflowDescription]:
@@ -86,6 +91,13 @@ class Tables:
         shards = {f"t{i}": (source.location, source.schema) for i, source in enumerate(self.sources)}
         plans = [planned(plan, VIEW.format(table=t), {t: shard}) for t, shard in shards.items()]
         return [described(plans[number % len(plans)], self.now, f"view{number}") for number in range(count)]
+
+    def compare(self, replica: Driven, dataflows: Sequence[DataflowDescription]) -> None:
+        """Raises WrongAnswer where one of these `views` is not what DuckDB makes of its table's rows."""
+        answers = [_answer(pa.concat_tables(held)) for held in self._held]
+        for number, dataflow in enumerate(dataflows):
+            rows = replica.rows(dataflow, self.now)
+            check(f"view {number}, compared with DuckDB", rows, answers[number % len(answers)])
 
     def _rows(self, count: int) -> pa.Table:
         columns = [pa.array(self._rng.integers(0, high, count)) for high in (KEYS, 1 << 40)]
@@ -96,8 +108,14 @@ class Tables:
         return self._rows(count).append_column(TIME, times).append_column(DIFF, ones)
 
 
+def _answer(rows: pa.Table) -> pa.Table:
+    with duckdb.connect() as database:
+        return database.register("now", rows).sql(VIEW.format(table="now").format(now="now")).to_arrow_table()
+
+
 def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
-    with _installed(folder / "busy", plan, given.tables, given.dataflows) as (replica, tables, exports, hydration):
+    with _installed(folder / "busy", plan, given.tables, given.dataflows) as (replica, tables, dataflows, hydration):
+        exports = [id for dataflow in dataflows for id in dataflow.export_ids]
         before, began, ticks = replica.steps(), time.monotonic(), round(given.seconds / given.tick)
         spent, lags, late = _cpu_seconds(), list[int](), 0
         for number in range(ticks):
@@ -110,6 +128,7 @@ def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
         cpu = (_cpu_seconds() - spent) / elapsed
         replica.wait(exports, tables.now + 1)
         steps = replica.steps()
+        tables.compare(replica, dataflows)
         return {
             "lag_p99_ticks": float(np.percentile(lags, 99)),
             "lag_p50_ticks": p50(lags),
@@ -124,7 +143,8 @@ def _busy(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
 
 
 def _idle(folder: Path, plan: Planner, given: argparse.Namespace) -> Figures:
-    with _installed(folder / "idle", plan, given.tables, given.idle) as (replica, tables, exports, hydration):
+    with _installed(folder / "idle", plan, given.tables, given.idle) as (replica, tables, dataflows, hydration):
+        exports = [id for dataflow in dataflows for id in dataflow.export_ids]
         _until(time.monotonic() + given.idle_seconds / 2)  # what a hydration leaves to be merged and compiled
         quiet = _cores(lambda: None, given.idle_seconds, given.tick)
         ticking = _cores(lambda: tables.tick(0, min(replica.uppers(exports))), given.idle_seconds, given.tick)
@@ -150,8 +170,8 @@ def _cores(tick: Callable[[], None], seconds: float, pause: float) -> float:
 @contextmanager
 def _installed(
     folder: Path, plan: Planner, tables: int, views: int
-) -> Iterator[tuple[Driven, Tables, list[GlobalId], float]]:
-    """A replica that has hydrated the views, its tables, the exports, and how many seconds that took."""
+) -> Iterator[tuple[Driven, Tables, list[DataflowDescription], float]]:
+    """A replica that has hydrated the views, its tables, the views, and how many seconds that took."""
     folder.mkdir()
     made = Tables(folder, tables)
     dataflows = made.views(plan, views)
@@ -160,7 +180,7 @@ def _installed(
         exports = replica.install(dataflows)
         hydration = replica.wait(exports, made.now + 1, HYDRATION_SECONDS) - began
         progress(f"{views} views are hydrated after {hydration:.0f} s")
-        yield replica, made, exports, hydration
+        yield replica, made, dataflows, hydration
 
 
 def _cpu_seconds() -> float:

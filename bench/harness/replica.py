@@ -15,6 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from tests.replica.process import ReplicaProcess
 from tests.replica.stream import ReplicaStream
@@ -24,14 +27,19 @@ from tidemark_protocol.commands import (
     CreateDataflow,
     CreateInstance,
     Hello,
+    IndexTarget,
     InitializationComplete,
     InstanceConfig,
+    Peek,
     Schedule,
 )
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time
-from tidemark_protocol.responses import Frontiers, Response, Status
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import Frontiers, PeekResponse, PeekRows, Response, Status
+from tidemark_protocol.types import ColumnType
 
 BOUND = 600.0
 
@@ -55,7 +63,7 @@ class Driven(ReplicaStream):
         self._port = _free_port()
         self._process = ReplicaProcess(home, "--cores", "2", "--metrics-port", str(self._port), *arguments)
         self.home = home
-        self._uppers, self._failure = dict[GlobalId, int](), ""
+        self._uppers, self._failure, self._answers = dict[GlobalId, int](), "", dict[str, Any]()
         super().__init__(self._process.address, BOUND)
         config = InstanceConfig("bench", str(home))
         self.send(Hello(uuid.uuid4().hex, Epoch(1, 1)), CreateInstance(config), InitializationComplete())
@@ -88,6 +96,19 @@ class Driven(ReplicaStream):
                 raise ReplicaTrouble(self._failed or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
             return time.perf_counter()
 
+    def rows(self, dataflow: DataflowDescription, at: int, bound: float = BOUND) -> pa.Table:
+        """What the dataflow's index holds at that time; raises ReplicaTrouble."""
+        (index,) = dataflow.index_exports
+        every = MapFilterProject(tuple(ColumnType(c.type, c.nullable) for c in index.columns))
+        asked = Peek(uuid.uuid4().hex, IndexTarget(index.id), Time(at), every, Finishing(), index.columns)
+        self.send(asked)
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._failed) or asked.uuid in self._answers, bound)
+            answer = self._answers.pop(asked.uuid, None)
+        if not isinstance(answer, PeekRows):
+            raise ReplicaTrouble(f"{index.id} at {at}: {answer or self._failed or 'no answer'}; see {self.home}")
+        return pa.ipc.open_stream(answer.data).read_all()
+
     def steps(self) -> Steps:
         """From the replica's metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=BOUND) as answer:
@@ -107,6 +128,8 @@ class Driven(ReplicaStream):
         for response in responses:
             if isinstance(response, Frontiers) and response.write is not None:
                 self._uppers[response.id] = response.write.encode()
+            elif isinstance(response, PeekResponse):
+                self._answers[response.uuid] = response.result
             elif isinstance(response, Status) and response.kind.endswith("failed"):
                 self._failure = f"{response.id}: {response.kind}: {response.fields}"
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.harness.answers import WrongAnswer
 from bench.harness.cache import cache_folder, cached
 from bench.harness.context import progress
 from bench.peers.absent import PeerAbsent
@@ -19,6 +20,8 @@ from bench.peers.exchange import Handed, PeerRun, taken_back
 VERSION = "0.33.0"
 _PROGRAM = Path(__file__).parent / "pathway_views" / "program.py"
 _SECONDS = 1800
+_OTHER_ROWS = 3
+"""Its program's exit code where its rows never became the wanted ones."""
 
 
 def install() -> Path:
@@ -42,6 +45,8 @@ def run(handed: Handed) -> PeerRun:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, env=environment, timeout=_SECONDS)
     if done.returncode:
         told = (handed.folder / "pathway.log").read_text()[-2000:]
+        if done.returncode == _OTHER_ROWS:
+            raise WrongAnswer(f"Pathway, {handed.query.name}: {told}")
         raise PeerAbsent(f"Pathway ended with {done.returncode} on {handed.query.name}: {told}")
     return taken_back(f"Pathway, {handed.query.name}", handed, done.stdout)
 

@@ -9,16 +9,23 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
+
+from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
+from bench.harness.deltas import Delta
 from bench.harness.engine import AS_OF, Source, View
+from bench.harness.queries import Query as Plain
 from bench.harness.query import Planner, describe
+from bench.harness.tpch import Tables
+from bench.peers.duckdb_apply import DuckDb
 from bench.profiling import spans
 from bench.profiling.plans import QUERIES, lines_changed, tables
 from tidemark_replica.render import prepare
@@ -62,7 +69,7 @@ def instrumented() -> Iterator[Spent]:
 def profile(
     session: Any, folder: Path, plan: Planner, name: str, scale_factor: str, steps: int, rows: int, warm_up: int
 ) -> Profiled:
-    """Hydrate the view, then step it; every step is checked to have changed the index."""
+    """Hydrate the view, then step it; at the end it is what DuckDB computes."""
     query, result, log = QUERIES[name], Profiled(), folder / "profile"
     data = tables(query, scale_factor)
     home = folder / name
@@ -73,7 +80,8 @@ def profile(
     with instrumented() as spent:
         view = View(session, home, describe(plan, query.sql, shards, AS_OF), sources)
         view.hydrate()
-        for number, delta in enumerate(lines_changed(data["lineitem"], warm_up + steps, rows)):
+        changes = lines_changed(data["lineitem"], warm_up + steps, rows)
+        for number, delta in enumerate(changes):
             for table, source in sources.items():
                 source.append(delta.updates(number + 1) if table == "lineitem" else None)
             spent.clear()
@@ -85,8 +93,16 @@ def profile(
                 result.costs.append(Cost(phases.all, cost.cpu))
                 result.parts.append(_parts(log, spent, vars(phases)))
         result.jobs = int(spent["jobs"])
+        check(f"{name}, compared with DuckDB", view.answer(), _answer(Plain(name, query.sql), data, changes))
         view.close()
     return result
+
+
+def _answer(query: Plain, data: Tables, changes: Sequence[Delta]) -> pa.Table:
+    database = DuckDb(data, [query])
+    for delta in changes:
+        database.apply(delta)
+    return database.answer(query)
 
 
 def _parts(log: Path, spent: Spent, phases: dict[str, float]) -> Spent:

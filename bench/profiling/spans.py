@@ -20,7 +20,7 @@ from typing import Any
 from bench.profiling import stacks
 from tidemark_replica.arrangement import runs, step
 from tidemark_replica.arrangement.batch import BatchCache
-from tidemark_replica.render import pipeline, stage
+from tidemark_replica.render import own_merges, pipeline, stage
 from tidemark_replica.render.description import Description, Report
 
 FOLDER = "TIDEMARK_PROFILE"
@@ -114,8 +114,9 @@ def _wrap_once() -> None:
         (BatchCache, "segments", "batches opened"),
         (step.BatchWriter, "write_scratch", "batches written"),
         (Report, "write", "report written"),
-        (stage, "merge", "merges"),
-        (stage, "plan_merges", "merges"),
+        (own_merges, "merge", "merges"),
+        (own_merges, "plan_merges", "merges"),
+        (own_merges, "in_step", "merges"),
         (runs, "merge_segments", "merges"),
     ):
         setattr(holder, name, _calls(called, getattr(holder, name)))

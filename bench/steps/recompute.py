@@ -11,7 +11,7 @@ from bench.harness.answers import check
 from bench.harness.context import progress
 from bench.harness.measure import Measured
 from bench.harness.queries import JOIN_AND_SUM
-from bench.harness.ratios import Figures, ratio, statistics
+from bench.harness.ratios import Figures, ratio, statistics, worst
 from bench.harness.tpch import LINES_PER_SCALE_FACTOR, label
 from bench.harness.world import World
 from bench.peers.spark_batch import recompute
@@ -31,7 +31,8 @@ def figures(given: Setting) -> Figures:
             (view,) = given.measure(worlds, [JOIN_AND_SUM]).views
             found |= _against_spark(given, worlds[0], view)
             found |= _of_size(view, size_name(lines))
-    return found
+    sizes = [size_name(lines) for lines in given.options.recompute_lines]
+    return found | worst(found, "spark_recompute", sizes, min) | worst(found, "duckdb", sizes, min)
 
 
 def size_name(lines: int) -> str:

@@ -15,6 +15,7 @@ KINDS = ("join", "reduce", "topk", "minmax", "one_group", "distinct")
 PLANS = ("aggregation", "three_way", "six_way")
 FIGURES = {
     "step": {
+        *("state_ratio", "empty_job_ratio", "empty_job_driver_ratio", "spark_recompute_ratio", "duckdb_ratio"),
         *(f"state_ratio_{kind}" for kind in KINDS),
         *(f"empty_job_ratio_{plan}" for plan in PLANS),
         *(f"empty_job_driver_ratio_{plan}" for plan in PLANS),
@@ -32,10 +33,11 @@ FIGURES = {
     "reconnect": {"reconciled_s", "recomputed"},
     "controller": {"core", "frontier_delay_s"},
     "operator": {"planned_s", "moving_core", "rest_core", "writes_per_s", "requests_per_s", "rss_mb"},
+    "profile": {"aggregation_empty_job_ratio", "aggregation_part operator Reduce", "aggregation_part merges"},
     "homes": {"homes_ratio", "cold_reads_at_home", "cold_reads_anywhere", "cold_reads_exchanged"},
 }
 # the others take minutes of a busy machine
-QUICK = ("step", "arrange", "controller")
+QUICK = ("step", "arrange", "controller", "profile")
 # CPU time is coarse, a small run may not lag at all, and steps beside the driver take no job
 MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed", "cold", "writes", "requests")
 # the engines that must be installed on purpose stay out

@@ -25,6 +25,8 @@ COLUMNS = ("ok", "sk", "quantity", "price", "discount", "tax", "flags", "shipdat
 # where a time's rows are what they were, its end is not told: then the marker alone says that it is over
 QUIET_SECONDS = 0.3
 HYDRATION_SECONDS = 1200.0
+OTHER_ROWS = 3
+"""Exit code: in that time its rows did not become those that are wanted."""
 
 
 class Line(pw.Schema):
@@ -168,7 +170,7 @@ class Result:
         with self.changed:
             if not self.changed.wait_for(lambda: self.hydrated_at is not None, HYDRATION_SECONDS):
                 print(f"not hydrated: {len(self.rows)} rows for {len(self.wanted)}", file=sys.stderr, flush=True)
-                os._exit(1)
+                os._exit(OTHER_ROWS)
         assert self.hydrated_at is not None
         return self.hydrated_at
 
