@@ -252,6 +252,21 @@ def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Ro
         workers.close()
 
 
+@pytest.mark.parametrize(
+    ("what", "told"), [("number", WorkerLost), ("kind", WorkerLost), ("bytes", WorkerLost), ("at once", NoWorker)]
+)
+def test_crash_a_process_that_is_not_understood_is_replaced(
+    what: str, told: type[StepWorkerError], rows: Rows
+) -> None:
+    """Nobody waits for ever for a thread that has ended of it."""
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", what), patience=BOUND)
+    try:
+        assert all_of(workers, [rows.ticket()]) == [told]
+        assert all_of(workers, [rows.ticket()]) == [told]
+    finally:
+        workers.close()
+
+
 def test_where_no_more_files_can_be_opened_tickets_fail_at_once(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
     """As where there is no such program; afterwards there is a process again."""
     workers = StepWorkers(patience=BOUND)

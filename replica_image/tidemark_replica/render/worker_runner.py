@@ -6,15 +6,18 @@
 
 Both run the same tree over the same description, and are believed by the same reports; a worker, which is one attempt,
 sends its report with the answer, where the attempts of a task leave theirs in files. A worker that dies in the middle
-leaves files that no report names: the work is run again as a Spark job, and a dataflow that has taken two workers with
-it stays with Spark.
+leaves files that no report names: the work is run again as a Spark job. A dataflow that has taken two workers with it
+within an hour stays with Spark for the rest of that hour: a step may also have been slow since the machine was busy.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 import threading
-from collections.abc import Iterable
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from tidemark_replica.render.description import Report
 from tidemark_replica.render.errors import StepCancelled, StepFailed
@@ -31,8 +34,11 @@ from tidemark_replica.step_worker.tickets import (
     WorkerLost,
 )
 
+LOG = logging.getLogger(__name__)
 ROWS_MOST = 10_000
 LOST_MOST = 2
+LOST_SECONDS = 3600.0
+"""So long a loss counts."""
 
 
 class WorkerRunner:
@@ -46,12 +52,14 @@ class WorkerRunner:
         fragments: Iterable[Fragment],
         *,
         rows_most: float = ROWS_MOST,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`name` is the dataflow's alone; work of more than `rows_most` updates goes to Spark."""
         self._spark, self._workers, self._rows_most = spark, workers, rows_most
         own = [f.stage for f in fragments if not f.stage.inputs]
         self._trees = {s.name: SentTree(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
-        self._lost = 0
+        self._clock, self._name = clock, name
+        self._lost: deque[float] = deque(maxlen=LOST_MOST)
         self._lock = threading.Lock()
         self._ticket: Ticket | None = None
         if self._trees:
@@ -67,12 +75,14 @@ class WorkerRunner:
     def run(self, work: Work) -> Report:
         stage = work.prepared.fragment.stage.name
         rows = float("inf") if work.rows is None else work.rows
-        if stage not in self._trees or rows > self._rows_most or self._lost >= LOST_MOST:
+        if stage not in self._trees or rows > self._rows_most or self._kills_workers:
             return self._spark.run(work)
         try:
             return self._run(Ticket(self._trees[stage], work.description), work)
         except WorkerLost:
-            self._lost += 1
+            self._lost.append(self._clock())
+            if self._kills_workers:
+                LOG.warning("%s has taken %d step workers with it: for a while Spark takes its steps", self._name, LOST_MOST)
             return self._spark.run(work)
         except NoWorker:
             return self._spark.run(work)
@@ -90,6 +100,10 @@ class WorkerRunner:
     def close(self) -> None:
         self._spark.close()
         self.cancel()
+
+    @property
+    def _kills_workers(self) -> bool:
+        return len(self._lost) == LOST_MOST and self._clock() - self._lost[0] < LOST_SECONDS
 
     def _run(self, ticket: Ticket, work: Work) -> Report:
         with self._lock:

@@ -173,7 +173,9 @@ class StepWorkers:
             first = next(iter(left.values()))
             first.begin()
             answer = self._answer(process, first)
-            ticket = left.pop(answer.number)
+            ticket = left.pop(answer.number, None)
+            if ticket is None:
+                raise WorkerGone(f"step worker {process.pid} answers what it was not asked")
             if answer.unknown:
                 left[answer.number] = ticket
                 process.forgot(ticket.member.key)

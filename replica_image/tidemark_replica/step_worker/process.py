@@ -57,10 +57,12 @@ class WorkerProcess:
         self._told: set[str] = set()
         try:
             began = self._channel.receive(START_SECONDS)
-            assert isinstance(began, Ready)
         except (Closed, TimeoutError) as cause:
             self.kill()
             raise WorkerGone(f"a step worker did not start: {cause}") from cause
+        if not isinstance(began, Ready):
+            self.kill()
+            raise WorkerGone(f"a step worker did not start: it said {began!r}")
 
     @property
     def pid(self) -> int:
@@ -84,7 +86,8 @@ class WorkerProcess:
             return None
         except Closed as cause:
             raise WorkerGone(f"step worker {self.pid} is gone: {cause}") from cause
-        assert isinstance(answer, Answer)
+        if not isinstance(answer, Answer):
+            raise WorkerGone(f"step worker {self.pid} answers {answer!r}")
         return answer
 
     def forgot(self, key: str) -> None:

@@ -90,7 +90,10 @@ class Channel:
             if not data:
                 raise Closed("the other end has ended")
             self._read += data
-        return pickle.loads(message)
+        try:
+            return pickle.loads(message)
+        except Exception as cause:  # whatever a class that is not the other end's raises
+            raise Closed(f"the other end says what cannot be read: {cause!r}") from cause
 
     def close(self) -> None:
         self._socket.close()

@@ -1,0 +1,67 @@
+"""A dataflow that takes step workers with it: Spark has its steps, and not for ever."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.step_worker.rows import TREE, Rows
+from tidemark_replica.render.fragments import Fragment
+from tidemark_replica.render.frames import StageFrame
+from tidemark_replica.render.runner import Prepared, Work
+from tidemark_replica.render.spark_runner import SparkRunner
+from tidemark_replica.render.worker_runner import LOST_MOST, LOST_SECONDS, WorkerRunner
+from tidemark_replica.step_worker.pool import StepWorkers
+
+FRAGMENT = Fragment("fragment", StageFrame("stage", TREE, (), ()))
+
+
+class Spark:
+    """Runs nothing: what comes to it is what no step worker had."""
+
+    cancelled = False
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    def run(self, work: Work) -> None:
+        self.ran += 1
+
+
+@pytest.fixture
+def strange() -> Iterator[StepWorkers]:
+    """Every process says what nobody understands, and is lost."""
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", "number"), patience=BOUND)
+    yield workers
+    workers.close()
+
+
+def test_losses_are_forgotten_after_a_while(strange: StepWorkers, tmp_path: Path) -> None:
+    """Two within an hour, and the others of that hour are Spark's; then a worker is tried again."""
+    now, spark, rows = [0.0], Spark(), Rows(tmp_path)
+    runner = WorkerRunner(cast(SparkRunner, spark), strange, "d", [FRAGMENT], clock=lambda: now[0])
+
+    def lost_at(*moments: float) -> list[float]:
+        """Steps at these; when the last workers were lost."""
+        for moment in moments:
+            now[0] = moment
+            runner.run(work(rows))
+        return list(runner._lost)
+
+    assert LOST_MOST == 2
+    assert lost_at(0.0, 10.0) == [0.0, 10.0]
+    assert lost_at(20.0, LOST_SECONDS - 1) == [0.0, 10.0]
+    assert lost_at(LOST_SECONDS) == [10.0, LOST_SECONDS]
+    assert lost_at(LOST_SECONDS + 1) == [10.0, LOST_SECONDS]
+    assert spark.ran == 6
+
+
+def work(rows: Rows) -> Work:
+    description = Path(rows.ticket().member.description)
+    prepared: Any = Prepared(FRAGMENT, session=None)
+    return Work(prepared, description, rows=1, reads=1, at_once=True, what="a step")
