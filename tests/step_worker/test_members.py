@@ -255,9 +255,7 @@ def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Ro
 @pytest.mark.parametrize(
     ("what", "told"), [("number", WorkerLost), ("kind", WorkerLost), ("bytes", WorkerLost), ("at once", NoWorker)]
 )
-def test_crash_a_process_that_is_not_understood_is_replaced(
-    what: str, told: type[StepWorkerError], rows: Rows
-) -> None:
+def test_crash_a_process_that_is_not_understood_is_replaced(what: str, told: type[StepWorkerError], rows: Rows) -> None:
     """Nobody waits for ever for a thread that has ended of it."""
     workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", what), patience=BOUND)
     try:

@@ -82,7 +82,7 @@ class WorkerRunner:
         except WorkerLost:
             self._lost.append(self._clock())
             if self._kills_workers:
-                LOG.warning("%s has taken %d step workers with it: for a while Spark takes its steps", self._name, LOST_MOST)
+                LOG.warning("%s takes step workers with it: for a while Spark has its steps", self._name)
             return self._spark.run(work)
         except NoWorker:
             return self._spark.run(work)
