@@ -156,7 +156,8 @@ def test_replicas_come_go_and_grow(followed: Followed) -> None:
     """The view can be read after each change."""
     said = followed.shell.follow("resize")
 
-    assert "r1" not in said["One less"]
+    assert "\nr2 " in said["One less"]
+    assert "\nr1 " not in said["One less"]
     assert "computereplica.compute.tidemark.dev/r2 condition met" in said["More memory, more cores"]
     followed.system.wait_condition("dataflow", "revenue", "Ready")
     assert followed.system.query("SELECT count(*) AS n FROM revenue")["rows"]
