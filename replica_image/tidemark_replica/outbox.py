@@ -1,11 +1,12 @@
 """Responses on their way to one client, in bounded memory however slowly it reads.
 
-    put(Frontiers u1 write=5)   put(PeekResponse p)   put(Frontiers u1 write=9)
-        waiting:  [Frontiers u1 write=9, PeekResponse p]
+    put(Frontiers u1 write=5)   put(Status u1 failed)   put(Frontiers u1 write=9)
+        waiting:  [Status u1 failed, Frontiers u1 write=9]
 
-Reports about the same thing (a collection's frontiers, a shard's, a status) merge into the one that waits already:
-the newer value wins and the place in the line stays. Answers that are owed one by one are kept as they are; past
-`limit_bytes` of them the client is given up.
+Reports about the same thing (a collection's frontiers, a shard's, a status) merge with the one that waits already: the
+newer value wins, at the newer place in the line, for what was said in between was said before it. (A status that came
+after the end of its collection would be a lie.) All that waits is sent together, so nothing is put off by that. Answers
+that are owed one by one are kept as they are; past `limit_bytes` of them the client is given up.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Outbox:
                 )
                 return
             key = _subject(response) or self._next()
-            self._waiting[key] = merged(self._waiting.get(key), response)
+            self._waiting[key] = merged(self._waiting.pop(key, None), response)
             self._changed.notify()
 
     @property

@@ -161,6 +161,20 @@ def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
     assert scene.hear() == []
 
 
+def test_must_tell_no_status_after_the_end_to_a_client_that_reads_slowly() -> None:
+    """What waits for it merges: the end comes after the status that was told before it."""
+    talk = Talk(upper=30)
+    talk.say(*SET_UP, COMPLETE)
+    talk.shards[ShardId("t")].upper = 40
+    talk.replica.work(1_000)
+    status = Status(INDEX, "erroring", {"errors": "1"})
+    talk.replica.dataflows.tell(status)
+    talk.replica.take(AllowCompaction(INDEX, EMPTY))
+
+    said = [r for r in talk.hear() if getattr(r, "id", None) == INDEX]
+    assert said == [status, Frontiers(INDEX, EMPTY, EMPTY, EMPTY)]
+
+
 def test_must_tell_errors_before_the_end() -> None:
     """What is in error and finished: its end is reported when its errors have been told, for afterwards none may be."""
     scene = Scene()

@@ -33,6 +33,18 @@ def test_reports_about_one_thing_become_one() -> None:
     ]
 
 
+def test_what_is_merged_is_said_at_its_last_place() -> None:
+    """So nothing that was said before it comes after it: what failed and went on has gone on, not failed."""
+    outbox = Outbox()
+    answer, failed = PeekResponse("p", PeekRows(b"x", 1)), Status(A, "step_failed", {"message": "no"})
+    outbox.put(Frontiers(A, input=Frontier.at(5)))
+    outbox.put(failed)
+    outbox.put(answer)
+    outbox.put(Frontiers(A, write=Frontier.at(9)))
+
+    assert waiting(outbox) == [failed, answer, Frontiers(A, write=Frontier.at(9), input=Frontier.at(5))]
+
+
 def test_answers_are_kept_one_by_one() -> None:
     """Peek responses never merge, and stay in order."""
     outbox = Outbox()
