@@ -7,7 +7,8 @@
     CreateDataflow, in the stage read-write        CreateDataflow, AllowWrites(id, term) for each of its sinks
 
 Its stages are four: what we call computation is divided by AllowAllWrites into read-only and read-write, and there is
-no way back. No state depends on the difference, so a replica serves either kind of client, one after the other.
+no way back. (Permission that comes in the initialization opens the read-write stage together with it.) No state depends
+on the difference, so a replica serves either kind of client, one after the other.
 
 It knows no writer terms. The leadership term of its epoch stands for them: replicas of one controller share it, and a
 controller that comes after fences the one before. Subscribes and copies never needed permission.
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from enum import Enum
 
 from tidemark_protocol.commands import (
     AllowAllWrites,
@@ -25,21 +25,14 @@ from tidemark_protocol.commands import (
     AllowWrites,
     Command,
     CreateDataflow,
+    CreateInstance,
     CreateTimely,
     Hello,
-    InitializationComplete,
     OlderCommand,
 )
 from tidemark_protocol.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.ids import Epoch, GlobalId, WriterTerm
-
-
-class OlderStage(Enum):
-    CREATION = "creation"
-    INITIALIZATION = "initialization"
-    READ_ONLY = "computation, read-only"
-    READ_WRITE = "computation, read-write"
 
 
 def fresh_nonce() -> str:
@@ -52,20 +45,11 @@ class OlderGeneration:
     def __init__(self, nonce: Callable[[], str] = fresh_nonce) -> None:
         self._nonce = nonce
         self._epoch: Epoch | None = None
-        self._initialized = self._writes = False
+        self._created = self._writes = False
         self._sinks: list[GlobalId] = []
 
-    @property
-    def stage(self) -> OlderStage:
-        """Permission that comes before InitializationComplete opens the read-write stage together with it."""
-        if self._epoch is None:
-            return OlderStage.CREATION
-        if not self._initialized:
-            return OlderStage.INITIALIZATION
-        return OlderStage.READ_WRITE if self._writes else OlderStage.READ_ONLY
-
     def translate(self, command: Command) -> list[Command]:
-        """Raises StageViolation for commands that this generation does not have."""
+        """Raises StageViolation for commands that this generation does not have, or that it may not say yet."""
         match command:
             case CreateTimely(epoch):
                 self._epoch = epoch
@@ -80,12 +64,14 @@ class OlderGeneration:
                 return [command, *self._allowed(sinks if self._writes else [])]
             case AllowCompaction(id, frontier) if frontier.is_empty and id in self._sinks:
                 self._sinks.remove(id)
-            case InitializationComplete():
-                self._initialized = True
+            case CreateInstance():
+                self._created = True
         return [command]
 
     def _allow_writes(self) -> list[Command]:
-        """Once; a second time changes nothing."""
+        """Once; a second time changes nothing. It may mean no command at all, so its stage is looked at here."""
+        if not self._created:
+            raise StageViolation("AllowAllWrites is not allowed in the stage creation")
         first, self._writes = not self._writes, True
         return self._allowed(self._sinks if first else [])
 

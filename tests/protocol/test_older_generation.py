@@ -11,7 +11,7 @@ from tidemark_protocol.dataflow import CopyToSink
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
-from tidemark_protocol.older_generation import Interpreter, OlderGeneration, OlderStage
+from tidemark_protocol.older_generation import Interpreter, OlderGeneration
 from tidemark_protocol.stages import Stages
 
 EPOCH = Epoch(7, 2)
@@ -70,18 +70,6 @@ def test_must_understand_the_older_generation(said: list[c.Command], meant: list
     assert translated == meant
     for command in translated:
         stages.accept(command)
-
-
-def test_must_go_through_four_stages_in_order_and_never_back() -> None:
-    """Creation, initialization, read-only, read-write."""
-    older, passed = OlderGeneration(), []
-    for command in (TIMELY, CREATE, COMPLETE, A, ALL, ALL, B):
-        older.translate(command)
-        if older.stage not in passed:
-            passed.append(older.stage)
-
-    assert passed == [OlderStage.INITIALIZATION, OlderStage.READ_ONLY, OlderStage.READ_WRITE]
-    assert OlderGeneration().stage is OlderStage.CREATION
 
 
 @pytest.mark.parametrize(

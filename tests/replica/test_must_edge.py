@@ -210,6 +210,36 @@ def test_must_serve_a_client_of_the_older_generation() -> None:
     assert export.term == 3, "the same dataflow went on"
 
 
+@pytest.mark.parametrize("said", [[CreateTimely(Epoch(1, 2)), AllowAllWrites()], [AllowAllWrites()]])
+def test_must_not_take_the_older_permission_before_there_is_an_instance(said: list[Command]) -> None:
+    """Though it would mean nothing, for there is nothing yet that could write."""
+    edge = ReplicaEdge()
+    assert edge.take(frame(*said, CREATE)) == OUT_OF_PLACE
+
+
+def test_must_go_through_the_four_older_stages_in_order_and_never_back() -> None:
+    """Creation, initialization, read-only, read-write: each is told by what it takes, and by who may write in it."""
+    edge = ReplicaEdge()
+    assert edge.take(frame(CreateTimely(Epoch(1, 2)))) is None
+    assert edge.take(frame(CREATE, CreateDataflow(VIEW), Schedule(GlobalId("a-view")))) is None
+    assert (edge.said, written(edge)) == ([], {})
+
+    assert edge.take(frame(COMPLETE)) is None
+    assert (edge.said != [], written(edge)) == (True, {"a-view": None})
+    assert edge.take(frame(AllowAllWrites())) is None
+    assert written(edge) == {"a-view": 1}
+
+    later = copies("b", 10, source=shard("t"), view=shard("w"))
+    assert edge.take(frame(AllowAllWrites(), CreateDataflow(later))) is None
+    assert written(edge) == {"a-view": 1, "b-view": 1}
+    assert edge.take(frame(COMPLETE)) == OUT_OF_PLACE
+
+
+def written(edge: ReplicaEdge) -> dict[str, int | None]:
+    """The views that there are, and the term under which each may be written."""
+    return {e.id: e.term for d in edge._dataflows for e in d.exports.values()}
+
+
 def test_must_log_the_reason_once(caplog: pytest.LogCaptureFixture) -> None:
     """A stream that breaks off too; on one line, whatever the client put into it."""
     refusals = Refusals()
