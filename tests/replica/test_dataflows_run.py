@@ -17,12 +17,13 @@ from tidemark_operator.controller.working import OperatorWork, operators
 from tidemark_persist import open_shard
 from tidemark_protocol.commands import (
     AllowCompaction,
+    AllowWrites,
     CreateDataflow,
     Schedule,
 )
 from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject, Mfp
 from tidemark_protocol.responses import Frontiers, Response, Status
 from tidemark_protocol.types import STRING
@@ -100,6 +101,27 @@ def test_reconnect_reuses_what_is_the_same(
     assert {r.id for r in second.responses if isinstance(r, Frontiers)} == {kept.export_ids[0]}
     table.append(30)
     second.wait_for(reaches("output", kept.export_ids[0], 30))
+
+
+def test_must_go_on_writing_for_a_client_that_allows_nothing(
+    spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
+) -> None:
+    """What the client before it allowed was for good: under its term, the same process, in the shard."""
+    table, view = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    table.append(10, ((1, "a"), 3, 1))
+    dataflow = copies(unique("d"), 6, source=table.metadata, view=view)
+    (id,) = dataflow.export_ids
+    first = connect(CreateDataflow(dataflow), Schedule(id), AllowWrites(id, WriterTerm(7)))
+    first.wait_for(reaches("write", id, 10))
+    before = first.describe()
+
+    second = connect(CreateDataflow(replace(dataflow, as_of=Time(9))), Schedule(id))
+    table.append(20, ((2, "b"), 12, 1))
+    second.wait_for(reaches("write", id, 20))
+    after = second.describe()
+
+    assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
+    assert (open_shard(view.location).state().term, persisted(view.location, 19)) == (7, table.at(19))
 
 
 def test_a_replica_goes_on_without_a_client(
