@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark_protocol.commands import (
@@ -31,7 +31,6 @@ from tidemark_protocol.commands import (
     UpdateConfiguration,
 )
 from tidemark_protocol.errors import StageViolation
-from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import Response
 from tidemark_replica.client import Responder
 from tidemark_replica.dataflows import Dataflows
@@ -46,7 +45,6 @@ from tidemark_replica.storage_state import StorageState
 from tidemark_replica.store_watch import StoreWatch
 
 LOG = logging.getLogger(__name__)
-CONTROLLER = "controller"
 SWEEP_SECONDS = 60.0
 
 
@@ -154,11 +152,8 @@ class ComputeState:
             if swept := self._sweep():
                 LOG.info("%d files of failed or cancelled steps were removed", swept)
 
-    def described(self, shards: Mapping[ShardId, str]) -> Installed:
-        """What is installed; the shards asked about are followed, and reported, from now on."""
-        self._watch.unfollow(CONTROLLER)
-        for id, location in shards.items():
-            self._watch.follow(id, location, CONTROLLER)
+    def described(self) -> Installed:
+        """What is installed."""
         return (self._metrics.hydrations, *self._dataflows.described())
 
     def shutdown(self) -> None:

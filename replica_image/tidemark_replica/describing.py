@@ -1,6 +1,7 @@
 """Describe: what is installed (asked of the worker) and how far shards are (looked at here, side by side).
 
-Shards that cannot be looked at within SHARD_SECONDS are told as unreadable; none delays another, or the answer.
+Shards that cannot be looked at within SHARD_SECONDS are told as unreadable; none delays another, or the answer. A look
+is a look: none is followed for having been asked about.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Installed = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection,
 
 
 class Describer:
-    """Answers on the threads of the server; `installed` runs on the worker's, with the shards that were asked about."""
+    """Answers on the threads of the server; `installed` runs on the worker's."""
 
     def __init__(
         self,
         mailbox: Mailbox,
         handles: ShardHandles,
         epoch: Callable[[], Epoch | None],
-        installed: Callable[[dict[ShardId, str]], Installed],
+        installed: Callable[[], Installed],
     ) -> None:
         self.incarnation = uuid.uuid4().hex
         self._mailbox, self._handles, self._epoch, self._installed = mailbox, handles, epoch, installed
@@ -44,14 +45,14 @@ class Describer:
             raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
         looks = {id: self._look(id, location) for id, location in locations.items()}
-        hydrations, dataflows, collections = self._ask(locations)
+        hydrations, dataflows, collections = self._ask()
         wait(looks.values(), SHARD_SECONDS)
         shards = tuple(_outcome(id, look) for id, look in looks.items())
         return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards)
 
-    def _ask(self, locations: dict[ShardId, str]) -> Installed:
+    def _ask(self) -> Installed:
         answer: Future[Installed] = Future()
-        self._mailbox.call(lambda: answer.set_result(self._installed(locations)))
+        self._mailbox.call(lambda: answer.set_result(self._installed()))
         try:
             return answer.result(WORKER_SECONDS)
         except TimeoutError:

@@ -11,7 +11,6 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from tidemark_protocol.ids import ShardId
 from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
@@ -136,8 +135,8 @@ class Replica:
             respond, dataflows, peeks, storage, watch, store, self._watched, self._metrics, self._renderer.sweep
         )
 
-    def _installed(self, shards: dict[ShardId, str]) -> Installed:
-        return self._state.described(shards)
+    def _installed(self) -> Installed:
+        return self._state.described()
 
 
 def _step_workers(options: Options) -> StepWorkers | None:

@@ -141,6 +141,9 @@ class ShardWatch:
             if not shard.owners:
                 del self._watched[shard.id]
 
+    def is_followed(self, id: ShardId) -> bool:
+        return id in self._watched
+
     def seen(self, id: ShardId) -> DescribedShard | None:
         """The last look at a followed shard that worked, or the first error; None before that."""
         watched = self._watched.get(id)

@@ -5,6 +5,7 @@
     DeleteShard                 ──► a job; ShardDeleted when it is gone, also when it was gone before
 
 A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
+Where nobody here follows the shard, what became of the wish is told at once: the client would ask again for ever.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class _Compaction:
     wanted: Frontier
     due: float = 0.0
     running: bool = False
+    told: ShardFrontiers | None = None
 
 
 class StorageState:
@@ -119,18 +121,24 @@ class StorageState:
         wanted = compaction.wanted
         self._jobs.submit(
             f"downgrade the since of {id}",
-            lambda: downgrade(self._handles, compaction.location, wanted),
+            lambda: downgrade(self._handles, id, compaction.location, wanted),
             lambda outcome: self._compacted(id, compaction, wanted, outcome),
         )
 
-    def _compacted(self, id: ShardId, compaction: _Compaction, wanted: Frontier, outcome: Outcome[Frontier]) -> None:
+    def _compacted(
+        self, id: ShardId, compaction: _Compaction, wanted: Frontier, outcome: Outcome[ShardFrontiers]
+    ) -> None:
         compaction.running = False
         compaction.due = time.monotonic() + SINCE_SECONDS
         if isinstance(outcome, Failed):
             LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
             if isinstance(outcome.error, ShardIsDeleted | ShardNotFound):
                 self._compactions.pop(id, None)
-        elif outcome.value >= compaction.wanted and self._compactions.get(id) is compaction:
+            return
+        if compaction.told != outcome.value and not self._watch.is_followed(id):
+            compaction.told = outcome.value
+            self._send(outcome.value)
+        if outcome.value.since >= compaction.wanted and self._compactions.get(id) is compaction:
             del self._compactions[id]
 
     def _deleted(self, command: DeleteShard, outcome: Outcome[None]) -> None:
@@ -145,11 +153,11 @@ class StorageState:
         self._ingestions.forget(location)
 
 
-def downgrade(handles: ShardHandles, location: str, wanted: Frontier) -> Frontier:
-    """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where it is."""
+def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontier) -> ShardFrontiers:
+    """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where both are."""
     shard = handles.existing_writer(location)
     upper = shard.refresh().upper
     if upper == 0:
-        return Frontier.minimum()
+        return ShardFrontiers(id, Frontier.minimum(), Frontier.minimum())
     reachable = wanted.encode() if wanted.is_empty or upper == EMPTY else min(wanted.encode(), upper - 1)
-    return Frontier.decode(shard.downgrade_since(reachable))
+    return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))

@@ -41,6 +41,10 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.streams: list[list[c.Command]] = []
         self.described = self.nonsense = 0
         self.incarnation = "incarnation"
+        self.listens = asyncio.Event()
+        self.listens.set()
+        self.unreadable = ""
+        self.looked_at: list[tuple[str, ...]] = []
         self.collections: tuple[DescribedCollection, ...] = ()
         self.stash: dict[str, bytes] = {}
         self.fetched: list[int] = []
@@ -66,7 +70,9 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
             self.nonsense -= 1
             return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
         self.described += 1
-        shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3)) for s in request.shards)
+        self.looked_at.append(tuple(s.id for s in request.shards))
+        error = self.unreadable or None
+        shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3), error) for s in request.shards)
         return description_to_proto(Description(self.incarnation, self.epoch, 0, (), self.collections, shards))
 
     async def FetchStash(self, request: Any, context: Any) -> Any:
@@ -92,6 +98,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         async for frame in requests:
             commands += unpacker.feed(frame)
             self.heard.set()
+            await self.listens.wait()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(BOUND):

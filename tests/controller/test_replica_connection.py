@@ -12,8 +12,9 @@ from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, 
 from tests.controller.worlds import INDEX, INPUT, LAG, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
+from tidemark_operator.controller import link
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowChanged
+from tidemark_operator.controller.notices import DataflowChanged, ShardAppeared
 from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
@@ -81,6 +82,28 @@ def test_must_describe_comes_first_then_the_greeting_then_the_history(play: Call
     play(scenario)
 
 
+def test_a_shard_that_could_not_be_read_is_asked_about_until_it_can(play: Callable[..., None]) -> None:
+    """With the probe, for nobody need write it, or follow it, and whoever waits for it would wait for ever."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        replica.unreadable = "the store is away"
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        known = instance.core.shards.get(INPUT)
+        assert known is not None
+        assert (known.frontiers, known.error) == (None, "the store is away")
+
+        replica.unreadable = ""
+        instance.replicas[R1].connection.probe_now.set()
+        await replica.until(lambda: ShardAppeared(INPUT) in listening.notices)
+        assert (known.frontiers is not None, known.error) == (True, None)
+        probes = len(replica.looked_at)
+        instance.replicas[R1].connection.probe_now.set()
+        await replica.until(lambda: len(replica.looked_at) > probes)
+        assert replica.looked_at == [(INPUT,), (INPUT,), ()]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("end", ["hang_up", "say_nonsense", "describe_nonsense"])
 def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
     """Whether it was closed, or the replica spoke nonsense, or said it of what it has; the history comes again."""
@@ -141,6 +164,30 @@ def test_crash_a_probe_that_another_process_answers_ends_the_connection(play: Ca
         instance.replicas[R1].connection.probe_now.set()
         await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
         assert listening.greetings == ["incarnation", "successor"]
+
+    play(scenario)
+
+
+def test_a_replica_that_takes_no_commands_is_cut_off_by_the_next_probe(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it answers, and though a command of before is still being written to it; then it is told the history."""
+    monkeypatch.setattr(link, "MAX_OUTBOX", 10)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        replica.listens.clear()
+        while instance.core.links[0].queued <= link.MAX_OUTBOX:
+            for _ in range(link.MAX_OUTBOX):
+                instance.core.configure(c.UpdateConfiguration(settings={"large": "x" * 1_000_000}))
+            instance.flush()
+            await asyncio.sleep(0.05)
+        assert len(replica.streams) == 1
+
+        instance.replicas[R1].connection.probe_now.set()
+        await replica.until(lambda: "takes no commands" in instance.replicas[R1].last_error)
+        replica.listens.set()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
 
     play(scenario)
 

@@ -26,7 +26,7 @@ from tidemark_protocol.commands import (
     Peek,
     StorageCommand,
 )
-from tidemark_protocol.dataflow import MaterializedViewSink, SinkExport, SubscribeSink
+from tidemark_protocol.dataflow import MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
@@ -105,16 +105,17 @@ class Watch:
 
 
 class Storage:
-    """Compacts shards as told."""
+    """Compacts shards as told, and tells what became of it."""
 
-    def __init__(self, shards: Shards) -> None:
-        self._shards = shards
+    def __init__(self, shards: Shards, send: Callable[[Response], None]) -> None:
+        self._shards, self._send = shards, send
 
     def apply(self, command: StorageCommand) -> None:
         assert isinstance(command, AllowShardCompaction)
         shard, since = self._shards[command.id], command.frontier.time
         if since is not None:
             shard.since = max(shard.since, min(since, shard.upper - 1))
+        self._send(ShardFrontiers(command.id, Frontier.at(shard.upper), Frontier.at(shard.since)))
 
     def keep_only(self, wanted: list[GlobalId]) -> None:
         assert not wanted
@@ -150,6 +151,11 @@ class Driver:
     senders: dict[GlobalId, Sender] = field(default_factory=dict)
     stalled: str = ""
     stopped: bool = False
+
+    def __post_init__(self) -> None:
+        views = (e.sink.shard.shard_id for e in self.dataflow.description.sink_exports if isinstance(e.sink, ShardSink))
+        for shard in (*self._inputs, *views):
+            self.replica.watch.follow(shard, "", self.dataflow)
 
     def advance(self) -> None:
         for sender in self.senders.values() if not self.stopped else ():
@@ -243,6 +249,7 @@ class Driver:
 
     def stop(self) -> None:
         self.stopped = True
+        self.replica.watch.unfollow(self.dataflow)
 
 
 class SimReplica:
@@ -252,14 +259,14 @@ class SimReplica:
         self.shards, self.fuel = shards, 0
         self.drivers: dict[InstalledDataflow, Driver] = {}
         respond = self.respond = Responder(METRICS)
-        self._pool, self._watch, self._outbox = Pool(), Watch(shards, respond), Outbox()
+        self._pool, self.watch, self._outbox = Pool(), Watch(shards, respond), Outbox()
         self._client: Client | None = None
         self._initialized, self._greeted, self._gate, self._mailbox = False, 0, Gate(), Mailbox()
         self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
-        targets = Targets(self.dataflows, self._watch, self._pool, self._read)  # type: ignore[arg-type]
+        targets = Targets(self.dataflows, self.watch, self._pool, self._read)  # type: ignore[arg-type]
         self._peeks = Peeks(respond, targets, Stash(Path()))
         pool: Any = self._pool
-        sees: tuple[Any, Any] = (Storage(shards), self._watch)
+        sees: tuple[Any, Any] = (Storage(shards, respond), self.watch)
         looks = StoreWatch(pool, respond), ExecutorWatch(None, lambda: None, pool, respond)
         self.state = ComputeState(respond, self.dataflows, self._peeks, *sees, *looks, METRICS, lambda: 0)
         self._worker = Worker(self._mailbox, self.state, lambda: False)
@@ -294,7 +301,7 @@ class SimReplica:
         replica that has had no client yet.)"""
         if self._client is None:
             return
-        before = (self._gate.epoch, self.state.described({}))
+        before = (self._gate.epoch, self.state.described())
         stranger = Conversation(self._gate, self._mailbox, Refusals())
         try:
             for data in frames:
@@ -302,7 +309,7 @@ class SimReplica:
         except (ProtocolError, EpochRefused):
             pass
         assert self._mailbox.take(0) is None, "a stranger was listened to"
-        assert (self._gate.epoch, self.state.described({})) == before, "a stranger has changed something"
+        assert (self._gate.epoch, self.state.described()) == before, "a stranger has changed something"
         assert self._outbox.failure is None, "a stranger has taken the client's place"
 
     def _deliver(self, *commands: Command) -> None:
@@ -318,9 +325,7 @@ class SimReplica:
         self._pool.finish()
 
     def describe(self, shards: list[ShardId]) -> Description:
-        hydrations, dataflows, collections = self.state.described({id: str(id) for id in shards})
-        looks = tuple(self._watch.seen(id) for id in shards)
-        return Description("", None, hydrations, dataflows, collections, looks)
+        return Description("", None, *self.state.described(), tuple(map(self.watch.seen, shards)))
 
     @property
     def is_served(self) -> bool:

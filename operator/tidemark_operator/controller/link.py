@@ -3,8 +3,9 @@
     replay of the history ─┐
     later commands ────────┴► hydration gate ──► outbox ──► the connection takes it
 
-A link lives as long as one connection. Its outbox is bounded: a replica that takes nothing is cut off, and gets the
-reduced history when it comes back. So is one that says what cannot be (`refused`: what).
+A link lives as long as one connection. Its outbox is bounded: a replica that takes nothing is cut off, at the next
+command or the next probe, and gets the reduced history when it comes back. So is one that says what cannot be
+(`refused`: what).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.errors import OperatorError
 from tidemark_protocol.commands import Command
 from tidemark_protocol.responses import Response
 
@@ -54,7 +56,8 @@ class Link:
         return self._gate.cleared()
 
     def drain(self) -> list[Command]:
-        """What is to be sent now."""
+        """What is to be sent now. Raises as `check` does."""
+        self.check()
         out, self._outbox = self._outbox, []
         return out
 
@@ -67,6 +70,7 @@ class Link:
         """Dataflows that wait for their turn to hydrate."""
         return self._gate.waiting
 
-    @property
-    def is_stuck(self) -> bool:
-        return len(self._outbox) > MAX_OUTBOX
+    def check(self) -> None:
+        """Raises OperatorError where the replica is to be cut off."""
+        if len(self._outbox) > MAX_OUTBOX:
+            raise OperatorError(f"the replica takes no commands: {len(self._outbox)} wait for it")

@@ -47,8 +47,8 @@ class Host(Protocol):
 
     config: InstanceConfig
 
-    def shards_to_describe(self) -> Iterable[tuple[ShardId, str]]:
-        """Shards whose frontiers somebody needs."""
+    def shards_to_describe(self, untold: bool = False) -> Iterable[tuple[ShardId, str]]:
+        """Shards whose frontiers somebody needs; or those of them that nobody could tell yet."""
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
         """The next epoch; `served`: that of the client which the replica has now."""
@@ -65,7 +65,7 @@ class Host(Protocol):
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
         """Raises OperatorError if this connection must end."""
 
-    def probed(self, replica: ReplicaId, description: Description) -> None:
+    def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
         """It answers; raises OperatorError if this connection must end."""
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
@@ -144,7 +144,7 @@ class ReplicaConnection:
         tasks = [
             asyncio.create_task(self._write(stream, epoch)),
             asyncio.create_task(self._read(stream, epoch.connection)),
-            asyncio.create_task(self._probe(stub)),
+            asyncio.create_task(self._probe(stub, epoch.connection)),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -171,14 +171,16 @@ class ReplicaConnection:
         async for frame in stream:
             self._host.received(self.replica, connection, unpacker.feed(frame))
 
-    async def _probe(self, stub: compute_pb2_grpc.ComputeStub) -> None:
-        """A replica that does not answer within the timeout is as good as dead. `probe_now` asks out of turn."""
+    async def _probe(self, stub: compute_pb2_grpc.ComputeStub, connection: int) -> None:
+        """A replica that does not answer within the timeout is as good as dead. `probe_now` asks out of turn. Shards
+        that could not be read are asked about again on the way."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self.probe_now.wait()
             self.probe_now.clear()
-            self._host.probed(self.replica, await self._describe(stub, ()))
+            description = await self._describe(stub, self._host.shards_to_describe(untold=True))
+            self._host.probed(self.replica, connection, description)
 
     async def _describe(self, stub: compute_pb2_grpc.ComputeStub, shards: Iterable[tuple[ShardId, str]]) -> Description:
         refs = [compute_pb2.ShardRef(id=id, location=location) for id, location in shards]

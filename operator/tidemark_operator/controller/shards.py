@@ -116,6 +116,11 @@ class ShardBook:
     def all(self) -> list[Shard]:
         return list(self._shards.values())
 
+    def addresses(self, untold: bool = False) -> list[tuple[ShardId, str]]:
+        """Of all; or of those that no replica has said anything about yet, or that the last one could not read."""
+        wanted = (s for s in self._shards.values() if not untold or s.frontiers is None or s.error is not None)
+        return [(shard.id, shard.location) for shard in wanted]
+
     def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int) -> bool:
         """Takes a report. Whether the shard was unknown, or empty, until now."""
         shard = self._shards.get(id)

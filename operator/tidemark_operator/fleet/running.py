@@ -21,7 +21,7 @@ from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.controller.credible import credible
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
+from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice, ShardAppeared
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Occupied, Precautions
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
@@ -32,7 +32,7 @@ from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import Deaths
 from tidemark_operator.fleet.listener import Listener
-from tidemark_operator.fleet.said import is_failure, is_hydrated
+from tidemark_operator.fleet.said import failure, is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
@@ -258,8 +258,8 @@ class RunningInstance:
 
     # The connections' side.
 
-    def shards_to_describe(self) -> list[tuple[ShardId, str]]:
-        return [(shard.id, shard.location) for shard in self.core.shards.all()]
+    def shards_to_describe(self, untold: bool = False) -> list[tuple[ShardId, str]]:
+        return self.core.shards.addresses(untold)
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
         if served is not None and served.leader_term > self._leadership.term:
@@ -285,9 +285,8 @@ class RunningInstance:
         self.flush()
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
-        link = self.core.link(replica, connection)
-        if link is None or link.is_stuck:
-            raise OperatorError("the replica was replaced" if link is None else "the replica takes no commands")
+        if (link := self.core.link(replica, connection)) is None:
+            raise OperatorError("the replica was replaced")
         commands = link.drain()
         self.counts.sent(commands)
         return commands
@@ -311,14 +310,19 @@ class RunningInstance:
         if link is not None and link.refused is not None:
             raise OperatorError(f"not believed: {link.refused}")
 
-    def probed(self, replica: ReplicaId, description: Description) -> None:
-        """Raises OperatorError where another process answers than the one that was greeted: that one has died."""
+    def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        """Raises OperatorError where another process answers than the one that was greeted, for that one has died; and
+        where it answers, but takes no commands: while one waits to be written, nobody asks for more."""
         state = self.replicas.get(replica)
         if state is None:
             return
+        if link := self.core.link(replica, connection):
+            link.check()
         if state.description is not None and state.description.incarnation != description.incarnation:
             raise OperatorError("another process answers at its address")
         state.description = credible(description, now_ms())
+        found = [shard for shard in description.shards if shard.exists]
+        self._notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
@@ -395,10 +399,7 @@ class RunningInstance:
     def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
         """Why no replica, or not the target, will answer a query: each has failed, so many times."""
         there = (on for collection in self.core.dataflows.collections_of(owner) for on in collection.replicas.items())
-        asked = [replica.statuses for name, replica in there if target in (None, name)]
-        failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in asked]
-        first = failures[0] if failures and all(failures) else None
-        return None if first is None else first.get("message") or first.get("reason") or "it failed"
+        return failure((on.statuses for name, on in there if target in (None, name)), tries)
 
 
 def now_ms() -> int:

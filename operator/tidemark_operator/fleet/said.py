@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tidemark_protocol.responses import Response, Status
 
@@ -10,6 +10,14 @@ from tidemark_protocol.responses import Response, Status
 def is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
     """Whether it says that nothing will come of a dataflow, which has failed so many times."""
     return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
+
+
+def failure(of_each: Iterable[Mapping[str, Mapping[str, str]]], tries: int) -> str | None:
+    """Why nothing will come of a dataflow, where each replica says so; None where one may go on. `of_each`: what
+    replicas have said, by kind."""
+    failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
+    first = failures[0] if failures and all(failures) else None
+    return None if first is None else first.get("message") or first.get("reason") or "it failed"
 
 
 def is_hydrated(response: Response) -> bool:
