@@ -39,10 +39,11 @@ def asked(options: argparse.Namespace) -> CopyRequest:
     )
 
 
-def run(gateway: Gateway, request: CopyRequest, output: str, out: TextIO) -> None:
-    """Waits for the files; Ctrl-C ends the copy where it runs. Raises GatewayFailed."""
+def run(gateway: Gateway, request: CopyRequest, output: str, out: TextIO, seconds: float | None = None) -> None:
+    """Waits for the files; Ctrl-C ends the copy where it runs, and so does the end of its time. Raises
+    GatewayFailed."""
     with connected(gateway) as stub:
-        call = stub.Copy.future(request, metadata=gateway.metadata)
+        call = stub.Copy.future(request, metadata=gateway.metadata, timeout=seconds)
         try:
             reply = call.result()
         except KeyboardInterrupt:

@@ -221,4 +221,6 @@ def _failure(gateway: Gateway, error: Any) -> GatewayFailed:
         return GatewayFailed(f"no gateway answers at {gateway.where}: is the operator running?")
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return GatewayFailed("the gateway does not know this token: it has expired, or the operator was restarted")
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return GatewayFailed(f"not answered in time: {error.details()}")
     return GatewayFailed(error.details() or str(error.code()))

@@ -42,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
     reason = commands.add_parser("why", help="what holds a frontier back", description="What holds a frontier back.")
     reason.add_argument("name", metavar="NAME", help="a Dataflow or DataSource, or an export or table of one")
     follow, write = subscribe.add_to(commands), copying.add_to(commands)
+    for command in (ask, write):
+        command.add_argument("--timeout", metavar="DURATION", help="give up after 30s, 5m, 1h30m ... (the gateway's)")
     for command in (ask, show, reason, follow, write):
         command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
     tell = commands.add_parser("explain", help="the plan of a view", description="The plan of a view, as a tree.")
@@ -80,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif options.command == "subscribe":
             subscribe.run(found, subscribe.asked(options), options.output, sys.stdout)
         elif options.command == "copy":
-            copying.run(found, copying.asked(options), options.output, sys.stdout)
+            copying.run(found, copying.asked(options), options.output, sys.stdout, times.seconds(options.timeout))
         elif options.command == "explain":
             explain.run(found, options.namespace, options.subject, sys.stdout)
         else:
@@ -93,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 strict=options.strict,
                 replica=options.replica,
             )
-            query.run(found, request, options.output, sys.stdout)
+            query.run(found, request, options.output, sys.stdout, times.seconds(options.timeout))
         return 0
     except CliError as error:
         print(f"error: {error}", file=sys.stderr)

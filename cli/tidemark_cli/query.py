@@ -16,10 +16,11 @@ from tidemark_cli.table import Table, printable
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
 
 
-def run(gateway: Gateway, request: QueryRequest, output: str, out: TextIO) -> None:
-    """Asks, and prints the answer; Ctrl-C cancels the query where it runs. Raises GatewayFailed."""
+def run(gateway: Gateway, request: QueryRequest, output: str, out: TextIO, seconds: float | None = None) -> None:
+    """Asks, and prints the answer; Ctrl-C cancels the query where it runs, and so does the end of its time. Raises
+    GatewayFailed."""
     with connected(gateway) as stub:
-        call = stub.Query(request, metadata=gateway.metadata)
+        call = stub.Query(request, metadata=gateway.metadata, timeout=seconds)
         try:
             header, batches = _answer(call)
             (_print_json if output == "json" else _print_table)(header, batches, out)

@@ -5,6 +5,7 @@ Inside, a time is milliseconds since 1970; `--as-of` takes that, or a date and t
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 from tidemark_cli.errors import CliError
@@ -28,6 +29,19 @@ def _milliseconds(text: str, option: str) -> int:
             f"{option} {text!r} is neither milliseconds since 1970 nor a time as 2026-01-31T12:00:00"
         ) from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def seconds(text: str | None, option: str = "--timeout") -> float | None:
+    """How long that is, written as kubectl writes it; None for None. Raises CliError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(?:(\d{1,4})h)?(?:(\d{1,6})m)?(?:(\d{1,8})s)?", text, re.ASCII)
+    total = (
+        sum(size * int(count or 0) for size, count in zip((3600, 60, 1), found.groups(), strict=True)) if found else 0
+    )
+    if not total:
+        raise CliError(f"{option} {text!r} is no time to wait: write 30s, 5m or 1h30m")
+    return float(total)
 
 
 def show(time: int) -> str:

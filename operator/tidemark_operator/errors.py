@@ -12,6 +12,7 @@ OperatorError
 │   └── SubscribeRevoked since its client may not read this any more
 ├── AnswerLost           an answer that went with the replica that kept it
 ├── NotTaken             an answer that its client did not read while others waited
+├── TookTooLong          an answer that was computed for longer than any may
 └── QueryRefused         a query that cannot be answered as asked
     ├── TimeNotReadable  at the time asked for; at others it can
     ├── TooMany          as many run, or wait, as may
@@ -105,6 +106,10 @@ class SubscribeRevoked(SubscribeEnded):
 
 class AnswerLost(OperatorError):
     """A large answer that was being read; what has been read of it is of no use."""
+
+
+class TookTooLong(OperatorError):
+    """Nobody is known to wait for it any more, and it keeps replicas from other work."""
 
 
 class NotTaken(OperatorError):

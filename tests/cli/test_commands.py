@@ -78,6 +78,11 @@ class Scripted(GatewayServicer):
         )
         return pb.FrontiersReply(now=10_000, collections=collections if request.namespace == "default" else [])
 
+    def Copy(self, request: pb.CopyRequest, context: grpc.ServicerContext) -> pb.CopyReply:
+        context.add_callback(self.ended.set)
+        self.ended.wait(BOUND)
+        return pb.CopyReply()
+
     def Explain(self, request: pb.ExplainRequest, context: grpc.ServicerContext) -> pb.ExplainReply:
         return pb.ExplainReply(text=f"the plan of {request.subject} in {request.namespace}\n")
 
@@ -263,6 +268,43 @@ def test_interrupt_cancels_the_query_at_the_gateway(gateway: Scripted, monkeypat
     monkeypatch.setattr("tidemark_cli.query._print_table", interrupt)
     assert main(["query", "SELECT 1"]) == 130
     assert gateway.ended.wait(BOUND)
+
+
+def test_a_query_that_takes_longer_than_its_timeout_is_given_up(
+    gateway: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by the one who does the work; with an error of one line, as where the gateway's own time is over."""
+    gateway.hangs = True
+    assert main(["query", "SELECT 1", "--timeout", "1s"]) == 1
+    assert gateway.ended.wait(BOUND)
+    assert capsys.readouterr().err.startswith("error: not answered in time: ")
+    gateway.failure = (grpc.StatusCode.DEADLINE_EXCEEDED, "it was computed for 3600 s")
+    assert main(["query", "SELECT 1"]) == 1
+    assert capsys.readouterr().err == "error: not answered in time: it was computed for 3600 s\n"
+
+
+def test_a_copy_that_takes_longer_than_its_timeout_is_given_up(
+    gateway: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same."""
+    assert main(["copy", "delays", "--to", "a", "--format", "csv", "--timeout", "1s"]) == 1
+    assert gateway.ended.wait(BOUND)
+    assert capsys.readouterr().err.startswith("error: not answered in time: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("30s", 30), ("5m", 300), ("1h30m", 5400), ("90s", 90), ("2h", 7200), (None, None)]
+)
+def test_timeouts_are_written_as_kubectl_writes_them(text: str | None, expected: float | None) -> None:
+    """Of hours, minutes and seconds."""
+    assert times.seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0s", "30", "s", "-1s", "1.5h", "30s5m", "soon", "³s"])
+def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
+    """A number alone, too: of what?"""
+    with pytest.raises(CliError, match=r"--timeout .* is no time to wait: write 30s"):
+        times.seconds(text)
 
 
 @pytest.mark.parametrize(

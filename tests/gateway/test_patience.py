@@ -14,7 +14,7 @@ from tests.bounds import BOUND
 from tests.controller.worlds import R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
-from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused
+from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import ReplicaState, RunningInstance, now_ms
 from tidemark_operator.gateway import patience
@@ -180,3 +180,29 @@ def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.Mo
     with pytest.raises(NobodyAnswers, match="r1"):
         asyncio.run(ask())
     assert room.free == 100
+
+
+def test_what_is_computed_for_too_long_is_ended() -> None:
+    """As if its asker had gone; what ends in time, or fails, is not touched."""
+    gone = []
+
+    async def compute(seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            gone.append(seconds)
+            raise
+        return "rows"
+
+    async def play() -> None:
+        async with patience.at_most(BOUND):
+            assert await compute(0) == "rows"
+        with pytest.raises(NobodyAnswers):
+            async with patience.at_most(BOUND):
+                raise NobodyAnswers("r1")
+        with pytest.raises(TookTooLong, match=r"computed for 0\.01 s, which is as long as any may be"):
+            async with patience.at_most(0.01):
+                await compute(BOUND)
+
+    asyncio.run(play())
+    assert gone == [BOUND]

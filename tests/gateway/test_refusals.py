@@ -39,6 +39,7 @@ class Context:
         (errors.SubscribeRevoked("why"), STATUS.PERMISSION_DENIED),
         (errors.AnswerLost("why"), STATUS.ABORTED),
         (errors.NotTaken("why"), STATUS.RESOURCE_EXHAUSTED),
+        (errors.TookTooLong("why"), STATUS.DEADLINE_EXCEEDED),
         (errors.PlannerUnavailable("why"), STATUS.FAILED_PRECONDITION),
         (Forbidden("why"), STATUS.PERMISSION_DENIED),
         (Unauthenticated("why"), STATUS.UNAUTHENTICATED),

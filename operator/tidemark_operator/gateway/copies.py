@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway import patience
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.admission import Places
 from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.patience import at_most
 from tidemark_operator.gateway.transient import Subject, dataflow, plan
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.copies import FORMATS, copies_folder, copy_location
@@ -45,7 +47,8 @@ class Copies:
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
         made = replace(made, description=replace(made.description, until=until))
-        result = await ready.instance.clients.copy(made)
+        async with at_most(patience.COPY_SECONDS):
+            result = await ready.instance.clients.copy(made)
         if isinstance(result, CopyToFailed):
             raise QueryRefused(result.message)
         return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)

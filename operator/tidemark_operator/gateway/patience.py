@@ -2,6 +2,7 @@
 
     nothing is complete    COMMON_TIME_SECONDS    what the operator knows of frontiers is a moment old
     nobody answers         REPLICA_SECONDS        a replica that was lost is started again, or found again
+    a query is computed    QUERY_SECONDS          a copy: COPY_SECONDS; whoever asks may set less (--timeout)
 
 An instance without replicas is refused at once: nobody is on the way. Who waits holds no room that others could use.
 """
@@ -14,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused
+from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused, TookTooLong
 from tidemark_operator.fleet.running import SILENT_SECONDS, RunningInstance
 from tidemark_operator.gateway.admission import Reservation, Room
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
 REPLICA_SECONDS = SILENT_SECONDS
 LOOK_AGAIN_SECONDS = 0.1
+QUERY_SECONDS, COPY_SECONDS = 3600.0, 12 * 3600.0
 
 
 class Patience:
@@ -71,6 +73,16 @@ async def inside(room: Room, most: int, caller: str, query: Callable[[], T]) -> 
                 return
         await patience.pause(early)
         await patience.until(query)
+
+
+@asynccontextmanager
+async def at_most(seconds: float) -> AsyncIterator[None]:
+    """What is awaited in it ends after so long; raises TookTooLong then."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise TookTooLong(f"it was computed for {seconds:g} s, which is as long as any may be: ask for less") from None
 
 
 def must_answer(running: RunningInstance, what: str) -> None:

@@ -19,6 +19,7 @@ from tidemark_operator.errors import (
     SubscribeEnded,
     SubscribeRevoked,
     TimeNotReadable,
+    TookTooLong,
     TooMany,
 )
 from tidemark_operator.gateway.access import Forbidden, Unauthenticated, Unreviewed
@@ -32,6 +33,7 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (AnswerLost, grpc.StatusCode.ABORTED, ""),
+    (TookTooLong, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
     (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),

@@ -23,6 +23,7 @@ import grpc
 
 from tidemark_operator.fleet.running import STASH_ABOVE_BYTES, now_ms
 from tidemark_operator.fleet.stashes import pieces
+from tidemark_operator.gateway import patience
 from tidemark_operator.gateway.access import Access, Doorkeeper
 from tidemark_operator.gateway.admission import ONE_SHOTS_BYTES, PEEKS_BYTES, Places, Room
 from tidemark_operator.gateway.asking import Asking
@@ -30,7 +31,7 @@ from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.listening import Listening, Tls
-from tidemark_operator.gateway.patience import inside
+from tidemark_operator.gateway.patience import at_most, inside
 from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
@@ -115,7 +116,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
         async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now) as (query, held):
-            result = await query.answer()
+            async with at_most(patience.QUERY_SECONDS):
+                result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message
             if isinstance(result, PeekRows):
