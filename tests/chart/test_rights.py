@@ -100,6 +100,7 @@ def test_accounts_may_do_their_work_and_nothing_else(rights: ControlPlane) -> No
     assert answers(rights, [*MAY, *MAY_NOT]) == {**dict.fromkeys(MAY, True), **dict.fromkeys(MAY_NOT, False)}
 
 
+COPIES = f"dataflows.{GROUP}/copies"
 ROWS = [f"{kind}.{GROUP}/data" for kind in ("datasources", "dataflows")]
 USERS = [
     *((may, True) for may in of("viewer", ("get", "list", "watch"))),
@@ -113,13 +114,22 @@ USERS = [
     *((may, False) for may in of("reader", ("get", "list"))),
     *((may, False) for who in ("viewer", "editor") for may in of(who, ("get", "create"), namespace="team-b")),
     *((May("reader", "get", rows, "team-b"), False) for rows in ROWS),
+    *((May(who, "create", COPIES), who == "copier") for who in ("viewer", "editor", "reader", "copier")),
+    *((May("copier", "get", rows), False) for rows in ROWS),
+    *((may, False) for may in of("copier", ("get", "list", "create"))),
+    (May("copier", "create", COPIES, "team-b"), False),
 ]
 
 
 def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
-    """One role for each, given in one namespace. Who views or edits reads no rows, and nobody but the operator writes
-    status."""
-    bindings = {"viewer": "tidemark-view", "editor": "tidemark-edit", "reader": "tidemark-read-data"}
+    """One role for each, given in one namespace. Who views or edits reads no rows, who reads rows makes no files of
+    them, and nobody but the operator writes status."""
+    bindings = {
+        "viewer": "tidemark-view",
+        "editor": "tidemark-edit",
+        "reader": "tidemark-read-data",
+        "copier": "tidemark-copy-data",
+    }
     apply(
         rights,
         [
@@ -150,4 +160,5 @@ def test_roles_of_users_are_part_of_the_clusters_own() -> None:
         "tidemark-view": {"view"},
         "tidemark-edit": {"edit", "admin"},
         "tidemark-read-data": set(),
+        "tidemark-copy-data": set(),
     }

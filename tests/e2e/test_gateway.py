@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.following import following
 from tests.e2e.system import System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
@@ -41,6 +42,7 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
         ("reader", ("frontiers",), "may not list"),
         ("reader", ("query", "SELECT nope FROM nations"), "may not list"),
         ("reader", ("query", "SELECT * FROM tidemark_introspection.frontiers"), "may not list"),
+        ("reader", ("copy", "nations", "--to", "mine", "--format", "csv"), "may not create dataflows/copies"),
         ("watcher", ("query", LOOKUP), "may not get dataflows/data nations"),
         ("watcher", ("frontiers", "-A"), "in all namespaces"),
         ("nobody", ("query", LOOKUP), "or it is not there"),
@@ -55,8 +57,12 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
 
     general = _token(system, tmp_path, "reader", audience="https://kubernetes.default.svc")
     assert "does not know this token" in _asked(system, general, "query", LOOKUP).stderr
-    system.kubectl("delete", "rolebinding", "reader")
-    wait_for("the right to be gone", lambda: _asked(system, token["reader"], "query", LOOKUP).returncode == 1)
+    with following(system, "nations", "--progress", "--token-file", str(token["reader"])) as followed:
+        wait_for("progress", lambda: followed.progress, system.log)
+        system.kubectl("delete", "rolebinding", "reader")
+        wait_for("the right to be gone", lambda: _asked(system, token["reader"], "query", LOOKUP).returncode == 1)
+        assert followed.wait() == 1, system.log()
+    assert "it is not allowed any more: " in followed.said()
 
 
 def test_a_strict_answer_has_all_that_was_ingested_when_it_was_asked(system: System) -> None:

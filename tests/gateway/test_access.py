@@ -95,6 +95,15 @@ def test_seeing_status_is_not_seeing_rows() -> None:
         run(run(door(rows).admit("Bearer annes")).see_objects("ns"))
 
 
+def test_making_copies_is_a_right_of_its_own() -> None:
+    """Of a namespace: whoever may read rows may not fill its storage with them."""
+    for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):
+        with pytest.raises(Forbidden, match="anne may not create dataflows/copies in namespace ns"):
+            run(run(door(ApiServer(right)).admit("Bearer annes")).make_copies("ns"))
+    right = "create dataflows/copies in namespace ns"
+    run(run(door(ApiServer(right)).admit("Bearer annes")).make_copies("ns"))
+
+
 def test_what_the_api_server_said_is_believed_for_a_while() -> None:
     """So a right that is taken away ends within seconds."""
     clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")

@@ -23,6 +23,8 @@ NO_SUCH = Refused((Diagnostic("UNRESOLVED_RELATION", "relation nope does not exi
 
 
 class Caller(Access):
+    caller = "anne"
+
     def __init__(self, *may: str) -> None:
         self.may = may
 
@@ -55,7 +57,7 @@ def test_rows_take_the_right_to_the_data_of_each_object() -> None:
 
 
 def test_what_reads_no_object_takes_the_right_to_see_them() -> None:
-    """Otherwise whoever has a token could keep replicas busy, or write copies into an instance's storage."""
+    """Otherwise whoever has a token could keep replicas busy."""
     ask(Caller(*LISTS))
     with pytest.raises(Forbidden, match="anne may not list datasources in namespace ns"):
         ask(Caller(S))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 import pytest
 
 from tests.controller.worlds import EMPTY, at
+from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.copies import _check_format
+from tidemark_operator.gateway.access import Forbidden
+from tidemark_operator.gateway.copies import Copies, _check_format
 from tidemark_operator.gateway.subscribes import CHUNK_BYTES, _check, _messages
 from tidemark_operator.gateway.transient import sql_of
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.pb.gateway_pb2 import CopyRequest
 from tidemark_protocol.responses import SubscribeBatch
 from tidemark_protocol.types import BIGINT, Column, SqlType
 
@@ -38,6 +44,16 @@ def test_what_a_format_has_no_form_for_is_refused_before_anything_runs(type: Sql
     with pytest.raises(QueryRefused, match=r"copy it as parquet|choose one of parquet, csv"):
         _check_format(format, (Column("x", type),))
     _check_format("parquet", (Column("x", type),))
+
+
+def test_who_may_make_no_copies_is_refused_before_anything_is_planned() -> None:
+    """Whatever it may read; and a place is free again then."""
+    copies = Copies(cast(Any, None), cast(Any, None))
+    request = CopyRequest(namespace="ns", subject="s.a", to="x", format="csv")
+    caller = Caller(*LISTS, "get datasources/data s in namespace ns")
+    for _ in range(20):
+        with pytest.raises(Forbidden, match="may not create dataflows/copies in namespace ns"):
+            asyncio.run(copies.serve(caller, request))
 
 
 @pytest.mark.parametrize("up_to", [0, 10, 2**63 - 1])

@@ -3,7 +3,8 @@
     authorization: Bearer TOKEN
         the operator's own token            its user, who may read the file it is in, may see everything
         a token for our audience            TokenReview ──► a user of the cluster
-                                            SubjectAccessReview ──► per object, get dataflows/data, datasources/data
+                                            SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
+                                                                    for copies, create dataflows/copies besides
     no authorization, but a client certificate of the cluster
                                             its subject is the user, of whom is asked as of any other
 
@@ -63,6 +64,10 @@ class Access(ABC):
 
     async def see_rows(self, namespace: str, of: Iterable[Parent]) -> None:
         await self.check(*(_rows(_RESOURCES[parent.kind], namespace, parent.name) for parent in of))
+
+    async def make_copies(self, namespace: str) -> None:
+        """Files in the namespace's folder for copies, as many as wanted, which nobody takes away."""
+        await self.check(Action("create", DATAFLOWS.group, DATAFLOWS.plural, namespace, subresource="copies"))
 
 
 def _rows(resource: Resource, namespace: str, name: str) -> Action:

@@ -1,6 +1,7 @@
 """Copies: what a subject holds at one time, as files below the instance's storage.
 
-plan ──► dataflow with until = as_of + 1 on all replicas ──► the first that has put the files in their place answers
+may the caller make any? ──► plan ──► may it read that?
+     ──► dataflow with until = as_of + 1 on all replicas ──► the first that has put the files in their place answers
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Copies:
             return await self._serve(access, request)
 
     async def _serve(self, access: Access, request: Any) -> Any:
+        await access.make_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
         ready = await plan(self._world, self._asking, access, subject, "copy")
