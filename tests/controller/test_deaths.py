@@ -43,7 +43,7 @@ Asking = Callable[[RunningInstance], Coroutine[Any, Any, str]]
 
 
 async def looks_up(instance: RunningInstance) -> str:
-    result = await instance.peek(PEEK)
+    result = await instance.answers.peek(PEEK)
     assert isinstance(result, PeekError)
     return result.message
 
@@ -52,7 +52,7 @@ async def queries(instance: RunningInstance) -> str:
     description = replace(dataflow("q", 300), sink_exports=(), until=Time(301))
     (index,) = description.export_ids
     peek = replace(PEEK, target=c.IndexTarget(index), timestamp=Time(300))
-    result = await instance.query(Dataflow("q", description, LAG), peek)
+    result = await instance.answers.query(Dataflow("q", description, LAG), peek)
     assert isinstance(result, PeekError)
     return result.message
 

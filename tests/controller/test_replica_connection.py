@@ -202,7 +202,7 @@ def test_responses_reach_the_instance_and_peeks_their_askers(play: Callable[...,
         await replica.until(lambda: DataflowChanged("ns/d") in listening.notices)
 
         asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
-        answer = asyncio.create_task(instance.peek(asked))
+        answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
         replica.say(PeekResponse("p", PeekRows(b"rows", 2)))
 
@@ -221,7 +221,7 @@ def test_a_query_that_is_given_up_is_cancelled_on_the_replica(play: Callable[...
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
         asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
-        answer = asyncio.create_task(instance.peek(asked))
+        answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
 
         answer.cancel()
@@ -339,7 +339,7 @@ def test_a_query_of_an_instance_that_is_deleted_is_answered(play: Callable[..., 
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
         asked = c.Peek("p", c.IndexTarget(INDEX), c.Time(350), c.MapFilterProject(()), c.Finishing(), ())
-        answer = asyncio.create_task(instance.peek(asked))
+        answer = asyncio.create_task(instance.answers.peek(asked))
         await replica.until(lambda: asked in replica.streams[0])
         instance.abandon()
 

@@ -15,7 +15,8 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.errors import AnswerLost
-from tidemark_operator.fleet.running import Answer, RunningInstance
+from tidemark_operator.fleet.answers import Answer
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.fleet.stashes import pieces
 from tidemark_operator.gateway.admission import Reservation, Room
 from tidemark_operator.gateway.taking import give
@@ -73,7 +74,7 @@ def test_crash_an_answer_is_lost_with_its_keeper_and_not_asked_again() -> None:
 async def stashed(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> Answer:
     """The answer of a peek that the replica has stashed."""
     await begun(replica, instance)
-    answer = asyncio.create_task(instance.peek(ASKED))
+    answer = asyncio.create_task(instance.answers.peek(ASKED))
     await replica.until(lambda: ASKED in replica.streams[0])
     replica.stash["p"] = DATA
     replica.say(PeekResponse("p", STASHED))
@@ -98,7 +99,7 @@ def test_a_large_answer_is_fetched_in_pieces_and_then_let_go(play: Callable[...,
             DATA[start : start + PIECE_BYTES] for start in range(0, len(DATA), PIECE_BYTES)
         ]
         assert CANCEL not in replica.streams[0]
-        instance.let_go("p")
+        instance.answers.let_go("p")
         await replica.until(lambda: CANCEL in replica.streams[0])
 
     play(scenario)
@@ -173,7 +174,7 @@ def test_crash_an_asker_that_goes_in_the_moment_of_its_answer_leaves_nothing(pla
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await begun(replica, instance)
-        answer = asyncio.create_task(instance.peek(ASKED))
+        answer = asyncio.create_task(instance.answers.peek(ASKED))
         await replica.until(lambda: ASKED in replica.streams[0])
         (link,) = instance.core.links
         instance.received(R1, link.connection, [PeekResponse("p", STASHED)])

@@ -105,7 +105,7 @@ class Fleet:
         mfp = MapFilterProject(SCHEMA)
         asked = Peek(uuid.uuid4().hex, IndexTarget(id), Time(time), mfp, Finishing(), COLUMNS)
         to = None if target is None else ReplicaId(target)
-        return asyncio.run_coroutine_threadsafe(self.instance.peek(asked, to), self._loop)
+        return asyncio.run_coroutine_threadsafe(self.instance.answers.peek(asked, to), self._loop)
 
     def peek(self, id: GlobalId, time: int, target: str | None = None) -> list[tuple[Any, ...]]:
         """The rows, in order; fails where the answer is an error, or does not come."""

@@ -62,8 +62,9 @@ class Clients:
         return owner in self._asked()
 
     def fail(self, owner: str, why: str) -> None:
-        """Nobody will be told more of it."""
+        """Nobody will be told more of it: it goes from the replicas."""
         self._fail(why, lambda of: of == owner)
+        self._host.drop(owner)
 
     @asynccontextmanager
     async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
@@ -104,7 +105,7 @@ class Clients:
                 return True
             case DataflowChanged(owner) if owner in self._owners:
                 if why := self._host.failure(owner, TRIES):
-                    self.fail(owner, why)
+                    self._fail(why, lambda of: of == owner)
                 return True
             case DataflowGone(owner) if owner in self._owners:
                 self._owners.discard(owner)

@@ -21,13 +21,13 @@ from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.controller.credible import credible
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice, ShardAppeared
-from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.notices import Notice, ShardAppeared
 from tidemark_operator.controller.quarantine import Occupied, Precautions
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.errors import NobodyAnswers, OperatorError, Waiting
+from tidemark_operator.errors import OperatorError, Waiting
+from tidemark_operator.fleet.answers import Answers
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import Deaths
@@ -37,10 +37,10 @@ from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import codec
-from tidemark_protocol.commands import Command, InstanceConfig, Peek, RunIngestion, UpdateConfiguration
+from tidemark_protocol.commands import Command, InstanceConfig, RunIngestion, UpdateConfiguration
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description, PeekError, PeekRows, PeekStashed, Response
+from tidemark_protocol.responses import Description, Response
 from tidemark_protocol.storage import IngestionDescription, SourceSpec
 
 LOG = logging.getLogger(__name__)
@@ -49,8 +49,6 @@ STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched as their readers take them."""
 SILENT_SECONDS = 60.0
 """For so long a replica that was lost is waited for, by whoever waits for an answer."""
-Answer = PeekRows | PeekStashed | PeekError
-_RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 T = TypeVar("T")
 
 
@@ -93,10 +91,7 @@ class RunningInstance:
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts, self._deaths = Lags(), Counts(), Deaths()
         self._leadership, self._listener, self._connections = leadership, listener, 0
-        self._answers: dict[str, asyncio.Future[Answer]] = {}
-        self.clients = Clients(self, backlog or Backlog())
-        # the peek that a dataflow is there for, and its target, until replicas are done with it
-        self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
+        self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
         self._answered_at = time.monotonic()
 
     @property
@@ -145,7 +140,7 @@ class RunningInstance:
 
     def maintain(self) -> None:
         now = now_ms()
-        self._notify(self.core.maintain(now))
+        self.notify(self.core.maintain(now))
         self._give_up()
         self.lags.sample(((c.id, c.write) for c in self.core.dataflows.collections()), now)
         self.flush()
@@ -159,9 +154,7 @@ class RunningInstance:
         elif now - self._answered_at > SILENT_SECONDS:
             why = f"it was lost while it was computed: {self.silence}"
             self.clients.give_up_copies(why)
-            for future in self._answers.values():
-                if not future.done():
-                    future.set_exception(NobodyAnswers(why))
+            self.answers.give_up(why)
 
     def flush(self) -> None:
         """Wakes the connections that have something to send, or that are none of ours any more, and whoever writes down
@@ -210,39 +203,8 @@ class RunningInstance:
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
         """`over`: tables of it that nobody will write again; `cause`: what clients are told who read it."""
-        self._notify(self.core.drop(owner, over, cause))
+        self.notify(self.core.drop(owner, over, cause))
         self.flush()
-
-    async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
-        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas. One that is stashed
-        is to be read (stashes.py), and then to be let go."""
-        future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
-        result: Answer | None = None
-        try:
-            self._notify(self.core.peek(peek, target))
-            self.flush()
-            with self.counts.peeks.timed() as outcome:
-                result = await future
-                outcome.result = _RESULTS[type(result)]
-            return result
-        finally:
-            del self._answers[peek.uuid]
-            if not isinstance(result, PeekStashed):
-                self.let_go(peek.uuid)
-
-    def let_go(self, uuid: str) -> None:
-        """Nobody waits for the answer any more, or reads it."""
-        self.core.cancel_peek(uuid)
-        self.flush()
-
-    async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> Answer:
-        """The answer of a dataflow that is there for this peek alone."""
-        self._queries[dataflow.owner] = (peek.uuid, target)
-        try:
-            self.core.create(dataflow, WriterTerm(self._leadership.term))
-            return await self.peek(peek, target)
-        finally:
-            self.drop(dataflow.owner)
 
     def create_transient(self, dataflow: Dataflow) -> None:
         """A dataflow that is there for one client."""
@@ -252,9 +214,7 @@ class RunningInstance:
     def abandon(self) -> None:
         """The instance is gone: nobody will answer what was asked."""
         self.clients.abandon(f"ComputeInstance {self.name} was deleted")
-        for future in self._answers.values():
-            if not future.done():
-                future.set_result(PeekError(f"ComputeInstance {self.name} was deleted while it was asked"))
+        self.answers.abandon(f"ComputeInstance {self.name} was deleted while it was asked")
 
     # The connections' side.
 
@@ -279,7 +239,7 @@ class RunningInstance:
             self.core.shards.described(shard, now_ms())
         state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
-        self._notify(self.core.connect(replica, connection, now_ms(), state.recorded))
+        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded))
         self.core.dataflows.described({c.id: c.write for c in description.collections}, now_ms())
         self._listener.replica_changed(self, replica)
         self.flush()
@@ -302,7 +262,7 @@ class RunningInstance:
         now = now_ms()
         self.counts.received(responses)
         for response in responses:
-            self._notify(self.core.receive(replica, connection, response, now))
+            self.notify(self.core.receive(replica, connection, response, now))
         if any(map(is_hydrated, responses)) and replica in self.replicas:
             self.replicas[replica].connection.probe_now.set()
         self.flush()
@@ -339,11 +299,8 @@ class RunningInstance:
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
             LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
-            self._answer(name, PeekError(died.why))
-            self.let_go(name)
+            self.answers.fail(name, died.why)
             self.clients.fail(name, died.why)
-            for owner in [owner for owner, (uuid, _) in self._queries.items() if uuid == name] or [name]:
-                self.drop(owner)
         return bool(died.at)
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
@@ -356,11 +313,10 @@ class RunningInstance:
     def _disconnect(self, replica: ReplicaId) -> None:
         if replica in self.core.connected:
             self._deaths.lost(replica, [*self.core.peeks.asked_of(replica), *self.clients.begun(replica)])
-        self._notify(self.core.disconnect(replica))
+        self.notify(self.core.disconnect(replica))
 
     def _is_asked(self, name: str) -> bool:
-        future = self._answers.get(name)
-        return self.clients.is_asked(name) if future is None else not future.done()
+        return self.answers.is_asked(name) or self.clients.is_asked(name)
 
     def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
         """Whether the replica is past the beginning of what is there for a client; None: it was not told of it."""
@@ -375,26 +331,11 @@ class RunningInstance:
                 LOG.warning("replica %s/%s did not answer: %s", self.namespace, replica, error)
         raise Waiting("NoReplicaOnline", f"waiting for a replica of ComputeInstance {self.name} to answer")
 
-    def _notify(self, notices: list[Notice]) -> None:
+    def notify(self, notices: list[Notice]) -> None:
+        """Tells each to whom it concerns."""
         for notice in notices:
-            if self.clients.take(notice):
-                continue
-            match notice:
-                case PeekAnswer(uuid, result):
-                    self._answer(uuid, result)
-                case DataflowChanged(owner) if owner in self._queries:
-                    uuid, target = self._queries[owner]
-                    if why := self.failure(owner, target=target):
-                        self._answer(uuid, PeekError(why))
-                case DataflowGone(owner) if owner in self._queries:
-                    del self._queries[owner]
-                case _:
-                    self._listener.notice(self, notice)
-
-    def _answer(self, uuid: str, result: Answer) -> None:
-        future = self._answers.get(uuid)
-        if future is not None and not future.done():
-            future.set_result(result)
+            if not self.clients.take(notice) and not self.answers.take(notice):
+                self._listener.notice(self, notice)
 
     def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
         """Why no replica, or not the target, will answer a query: each has failed, so many times."""

@@ -17,7 +17,8 @@ from functools import partial
 
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.fleet.running import Answer, RunningInstance
+from tidemark_operator.fleet.answers import Answer
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
@@ -50,12 +51,12 @@ class Query:
     async def answer(self) -> Answer:
         """To be called at once: what is held while nobody reads it yet is held by nobody. Then to be let go."""
         if self.dataflow is None:
-            return await self.instance.peek(self.peek, self.target)
-        return await self.instance.query(self.dataflow, self.peek, self.target)
+            return await self.instance.answers.peek(self.peek, self.target)
+        return await self.instance.answers.query(self.dataflow, self.peek, self.target)
 
     def let_go(self) -> None:
         """The answer has been read, or nobody reads it."""
-        self.instance.let_go(self.peek.uuid)
+        self.instance.answers.let_go(self.peek.uuid)
 
 
 @dataclass(frozen=True)
