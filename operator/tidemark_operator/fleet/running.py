@@ -282,7 +282,7 @@ class RunningInstance:
             raise OperatorError("another process answers at its address")
         state.description = credible(description, now_ms())
         found = [shard for shard in description.shards if shard.exists]
-        self._notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms())])
+        self.notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
