@@ -40,7 +40,7 @@ AT = 1767225660000
 )
 def test_the_state_of_a_container_is_the_phase(body: dict[str, Any], phase: Phase, trouble: str | None) -> None:
     """And what it waits for in vain, the trouble."""
-    seen = observe("a", "s", body)
+    seen = observe("a", "s", body, 0.0)
 
     assert (seen.phase, seen.trouble and seen.trouble.reason) == (phase, trouble)
 
@@ -72,7 +72,7 @@ def test_unschedulable_is_said_with_the_schedulers_words() -> None:
 )
 def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exit) -> None:
     """Also once it runs again; each start is an incarnation of its own."""
-    first, second = observe("a", "s", pod(container(last))), observe("a", "s", pod(running(1, last)))
+    first, second = observe("a", "s", pod(container(last)), 0.0), observe("a", "s", pod(running(1, last)), 0.0)
 
     assert first.last_exit == second.last_exit == exit
     assert (first.incarnation, second.incarnation) == ("p1-0", "p1-1")
@@ -87,7 +87,7 @@ def test_a_pod_that_is_gone_while_it_ran_has_not_died() -> None:
     assert vanished(pod(running()), 7) == Exit(None, 7, "Terminated")
     assert vanished(pod(container(ended(1))), 7) == Exit(1, AT)
     assert vanished(pod(container(ended(137, "OOMKilled")), **told), 7) == Exit(137, AT, "OOMKilled")
-    assert observe("a", "s", pod(running()), before=Exit(None, 7, "Terminated")).last_exit == Exit(
+    assert observe("a", "s", pod(running()), 0.0, before=Exit(None, 7, "Terminated")).last_exit == Exit(
         None, 7, "Terminated"
     )
 
@@ -122,11 +122,12 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
 
 
 def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
-    """After its grace and a minute; until then it is stopping as any other."""
-    due = 1767225620000
-    body = pod(running(), deletionTimestamp="2026-01-01T00:00:20Z", name="r1-0") | {"spec": {"nodeName": "n7"}}
+    """When it has been seen to end for its grace and a minute; until then it is stopping as any other. Its time may be
+    long past, or to come: it is of another clock."""
+    told: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30}
+    body = pod(running(), name="r1-0", **told) | {"spec": {"nodeName": "n7"}}
 
-    soon, late = (observe("a", "s", body, now_ms=due + after) for after in (59_999, 60_000))
+    soon, late = (observe("a", "s", body, seconds) for seconds in (89.9, 90.0))
 
     assert (soon.phase, soon.trouble) == (late.phase, None) == (Phase.STOPPING, None)
     assert late.trouble is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.orchestrator.clusters import Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import Objects
-from tidemark_operator.orchestrator.kubernetes import observing, templates
+from tidemark_operator.orchestrator.kubernetes import looking, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.resources.replica import UpdateStrategy
 
@@ -114,9 +116,10 @@ def test_the_secret_of_a_stateful_set_that_is_gone_is_not_taken_for_the_new_one_
 
 
 def test_a_lost_node_is_said_of_the_shape_that_waits_for_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recreate ends the old shape first, and nobody says that it has ended: a finalizer is in the node's place, and no
-    patience in that of a minute."""
-    monkeypatch.setattr(observing, "LOST_MS", -3_600_000)
+    """Recreate ends the old shape first, and nobody says that it has ended: a finalizer is in the node's place. The
+    operator's time of day is an hour ahead of the API server's, and tells nothing."""
+    monkeypatch.setattr(looking, "time", SimpleNamespace(time=lambda: time.time() + 3600))
+    now = SimpleNamespace(seconds=0.0)
     spec = cluster.replica(SMALL, strategy=UpdateStrategy.RECREATE)
     old = f"pod/{member(spec, SETTINGS).name}-0"
     larger = replace(spec, cores=3)
@@ -125,8 +128,13 @@ def test_a_lost_node_is_said_of_the_shape_that_waits_for_it(cluster: Cluster, mo
     async def scenario(kube: Kube) -> None:
         await until(of(kube, spec), lambda: old in cluster.made())
         cluster.kubectl("patch", old, "-p", '{"metadata": {"finalizers": ["example.dev/node"]}}')
-        orchestrator = of(kube, larger)
-        await until(orchestrator, lambda: one(orchestrator, larger).trouble)
+        orchestrator = of(kube, larger, clock=lambda: now.seconds)
+        await until(orchestrator, lambda: "deletionTimestamp" in cluster.kubectl("get", old, "-o", "yaml"))
+        await orchestrator.step()
+        assert one(orchestrator, larger).trouble is None
+
+        now.seconds = 24 * 3600.0
+        await orchestrator.step()
         trouble = one(orchestrator, larger).trouble
         assert trouble is not None
         assert (trouble.reason, new in cluster.made()) == ("NodeLost", False)

@@ -3,6 +3,7 @@
 StatefulSets, their pods and those of these ─► Found, drivers and executors by replica and shape
 a StatefulSet without a pod ─► its events say why
 a driver's pod that was there before, and is not now ─► how it ended
+one that was told to end, and is there still         ─► for how long it has been seen so
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 
 
 class Looking:
-    def __init__(self, objects: Objects, losses: Losses, concerns: Callable[[Found], bool]) -> None:
-        """What does not `concern` us is as good as not there."""
-        self._objects, self._losses, self._concerns = objects, losses, concerns
+    def __init__(
+        self, objects: Objects, losses: Losses, concerns: Callable[[Found], bool], clock: Callable[[], float]
+    ) -> None:
+        """What does not `concern` us is as good as not there. `clock`: seconds, of any beginning."""
+        self._objects, self._losses, self._concerns, self._clock = objects, losses, concerns, clock
         self.found: list[Found] = []
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
         self._exits: dict[Shape, Exit] = {}
         self._refusals: dict[Shape, Trouble | None] = {}
         self._asked: dict[Shape, float] = {}
+        self._ending: dict[str, float] = {}
+        """When a driver's pod was first seen to be told to end, by its uid."""
+        self._looked = 0.0
 
     async def look(self) -> None:
         """Raises ApiError, and then knows what it knew."""
@@ -45,6 +51,7 @@ class Looking:
         for shape, pod in _of(pods, PODS, {pod["metadata"]["uid"]: shape for shape, pod in drivers.items()}):
             executors.setdefault(shape, []).append(pod)
         self._note_exits(drivers)
+        self._note_endings(drivers)
         self.found, self._drivers, self._executors = found, drivers, executors
         await self._ask_why()
         self._forget()
@@ -60,22 +67,27 @@ class Looking:
             address(name, namespace),
             shape,
             driver,
+            self._looked - self._ending.get(driver["metadata"]["uid"], self._looked) if driver else 0.0,
             self._refusals.get(at),
             workers,
             self._exits.get(at),
-            _now_ms(),
         )
 
     def _note_exits(self, drivers: dict[Shape, Body]) -> None:
-        now_ms = _now_ms()
+        now_ms = int(time.time() * 1000)
         for shape, before in self._drivers.items():
             now = drivers.get(shape)
             if now is None or now["metadata"]["uid"] != before["metadata"]["uid"]:
                 self._exits[shape] = observing.vanished(before, now_ms)
 
+    def _note_endings(self, drivers: dict[Shape, Body]) -> None:
+        self._looked = self._clock()
+        told = [p["metadata"]["uid"] for p in drivers.values() if p["metadata"].get("deletionTimestamp")]
+        self._ending = {uid: self._ending.get(uid, self._looked) for uid in told}
+
     async def _ask_why(self) -> None:
         """Of those that have no pod, now and then."""
-        now = time.monotonic()
+        now = self._clock()
         for each in self.found:
             shape = (each.key, each.shape)
             if shape in self._drivers or each.going:
@@ -97,10 +109,6 @@ class Looking:
         self._exits = {shape: exit for shape, exit in self._exits.items() if shape in there}
         self._refusals = {shape: why for shape, why in self._refusals.items() if shape in there}
         self._asked = {shape: at for shape, at in self._asked.items() if shape in there}
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _of(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:

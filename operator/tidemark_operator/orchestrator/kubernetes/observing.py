@@ -23,7 +23,7 @@ MAX_MESSAGE = 512
 _PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 BACKING_OFF = "CrashLoopBackOff"
 NODE_LOST = "NodeLost"
-LOST_MS = 60_000
+LOST_SECONDS = 60.0
 SIGKILL, SIGTERM = 128 + 9, 128 + 15
 EXIT_NO_EXECUTORS = 13  # of a replica (tidemark_replica/__main__.py)
 
@@ -32,12 +32,13 @@ def observe(
     address: str,
     shape: str,
     pod: Body | None,
+    ending_seconds: float,
     refused: Trouble | None = None,
     executors: Workers | None = None,
     before: Exit | None = None,
-    now_ms: int = 0,
 ) -> Observation:
-    """`refused`: why there is no pod; `before`: how the pod before this one ended."""
+    """`ending_seconds`: for how long it has been seen to be told to end; `refused`: why there is no pod; `before`: how
+    the pod before this one ended."""
     if pod is None:
         return Observation(Phase.STARTING, address, last_exit=before, shape=shape, trouble=refused, executors=executors)
     container = _container(pod)
@@ -52,7 +53,7 @@ def observe(
         restarts=restarts,
         last_exit=_last_exit(container) or before,
         shape=shape,
-        trouble=lost(pod, now_ms) or trouble_of(pod),
+        trouble=lost(pod, ending_seconds) or trouble_of(pod),
         executors=executors,
     )
 
@@ -80,12 +81,15 @@ def trouble_of(pod: Body) -> Trouble | None:
     return None
 
 
-def lost(pod: Body, now_ms: int) -> Trouble | None:
+def lost(pod: Body, ending_seconds: float) -> Trouble | None:
     """Where it should have ended long since. A StatefulSet makes no other pod meanwhile: whether it has ended only its
-    node can say, or whoever knows that the node is off."""
-    due = pod["metadata"].get("deletionTimestamp")  # what it had of grace is in that
-    due_ms = milliseconds(due)
-    if due_ms is None or now_ms - due_ms < LOST_MS:
+    node can say, or whoever knows that the node is off.
+
+    By how long it was seen to end, not by the time that it is due: that is of the API server's clock, and a clock here
+    that is ahead of it would take each pod that ends for lost."""
+    due = pod["metadata"].get("deletionTimestamp")
+    grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+    if due is None or ending_seconds < grace + LOST_SECONDS:
         return None
     name, node = pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName") or "its node"
     return trouble(

@@ -44,7 +44,7 @@ class KubernetesOrchestrator:
         """`clock`: seconds, of any beginning."""
         self._kube, self._objects, self._settings = kube, Objects(kube), settings
         self._losses, self._clock = Losses(self._objects, clock), clock
-        self._looking = Looking(self._objects, self._losses, self._concerns)
+        self._looking = Looking(self._objects, self._losses, self._concerns, clock)
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
         self._asked = asyncio.Event()
