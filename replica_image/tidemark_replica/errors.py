@@ -11,6 +11,7 @@ ReplicaError
 ├── ExecutorsLeft       executors of an earlier process that cannot be deleted
 ├── ExecutorsRefused    executors that the API server does not admit: Spark is not started
 ├── PodsNotAsked        the API server does not say what there is of executors
+├── SparkNotStarted     the Spark session does not start; the message says why
 ├── StashFull           more large answers wait to be fetched than may
 ├── StashGone           an answer that is not kept any more
 └── DataflowRefused     a dataflow that this replica cannot render; it stays at its as_of and harms no other
@@ -67,6 +68,10 @@ class ExecutorsRefused(ReplicaError):
 
 class PodsNotAsked(ReplicaError):
     """The API server does not answer, or not about pods."""
+
+
+class SparkNotStarted(ReplicaError):
+    """There is no Spark session for now: it is tried again, ever more rarely."""
 
 
 class StashFull(ReplicaError):

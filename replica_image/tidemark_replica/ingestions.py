@@ -87,8 +87,7 @@ class Ingestions:
         self._starting = False
         if isinstance(outcome, Failed):
             self._backoff.failed()
-            message = f"Spark does not start: {outcome.error}"
-            self._news += [IngestionStatus(id, "failed", message) for id in self._waiting]
+            self._news += [IngestionStatus(id, "failed", str(outcome.error)) for id in self._waiting]
             return
         self._manager = self._new_manager(outcome.value)
         for command, clock in self._waiting.values():

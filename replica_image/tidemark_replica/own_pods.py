@@ -15,6 +15,7 @@ import logging
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ LOG = logging.getLogger(__name__)
 K8S = "k8s://"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_SECONDS = 15.0
+"""Without a sign of the API server."""
+NEEDS = "; the driver's service account needs the verb deletecollection on pods"
 QUOTA, REFUSED = "QuotaExceeded", "Refused"
 # an answer of the API server that is about the pod, and not about how it is itself
 _ABOUT_THE_POD = frozenset({400, 403, 404, 422})
@@ -54,9 +57,11 @@ class OwnPods:
         try:
             deleted = self._ask("DELETE", {"labelSelector": labels}, {"gracePeriodSeconds": 0}).get("items") or []
         except HTTPError as error:
+            if error.code == HTTPStatus.NOT_FOUND:
+                return  # there is nothing of that kind, and nobody to delete
+            needs = NEEDS if error.code == HTTPStatus.FORBIDDEN else ""
             raise ExecutorsLeft(
-                f"executors of an earlier process cannot be deleted: {error.code} {error.reason}; the driver's service "
-                "account needs the verb deletecollection on pods"
+                f"executors of an earlier process cannot be deleted: {error.code} {error.reason}{needs}"
             ) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
             raise ExecutorsLeft(f"executors of an earlier process cannot be deleted: {error}") from None

@@ -12,11 +12,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tidemark_replica.errors import SparkNotStarted
 from tidemark_replica.memory import TASKS_KEEP, allocation
+from tidemark_replica.retry import Backoff
 from tidemark_replica.spark_settings import SETTINGS
 
 LOG = logging.getLogger(__name__)
@@ -58,13 +61,18 @@ def start_spark(
 
 
 class SparkHolder:
-    """One session per process, started at most once, on the thread that first needs it."""
+    """One session per process, started on the thread that first needs it.
 
-    def __init__(self, start: Callable[[], Any]) -> None:
+    A start that failed is tried again after a pause, ever longer ones. Whoever asks meanwhile hears why at once: a
+    thousand dataflows that try again are one start, and one line in the log.
+    """
+
+    def __init__(self, start: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._start = start
         self._lock = threading.Lock()
         self._session: Any = None
         self._stillborn = False
+        self._backoff, self._failure = Backoff(clock), ""
 
     @property
     def session(self) -> Any:
@@ -72,15 +80,24 @@ class SparkHolder:
         return self._session
 
     def get(self) -> Any:
+        """Raises SparkNotStarted."""
         with self._lock:
             if self._session is None:
-                LOG.info("starting Spark")
-                try:
-                    self._session = self._start()
-                except Exception:
-                    self._stillborn = _jvm_is_gone()
-                    raise
+                self._session = self._started()
             return self._session
+
+    def _started(self) -> Any:
+        if not self._backoff.over:
+            raise SparkNotStarted(self._failure)
+        LOG.log(logging.DEBUG if self._failure else logging.INFO, "starting Spark")
+        try:
+            return self._start()
+        except Exception as error:
+            self._stillborn = _jvm_is_gone()
+            self._backoff.failed()
+            before, self._failure = self._failure, f"Spark does not start: {error}"
+            LOG.log(logging.DEBUG if self._failure == before else logging.WARNING, "%s", self._failure)
+            raise SparkNotStarted(self._failure) from error
 
     def died(self) -> bool:
         """Whether the JVM that a session was started in is gone: also where that came before the session was there. A
