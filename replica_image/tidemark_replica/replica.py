@@ -109,7 +109,9 @@ class Replica:
         options, scratch = self._options, self._scratch.folder
         if self._executors is not None:
             self._executors.prepare()
-        return start_spark(options.master, options.driver_memory, scratch, options.spark_conf, self._spark_files.folder)
+        files = self._spark_files.folder
+        sockets = self._spark_files.sockets() if options.master.startswith("local") else None
+        return start_spark(options.master, options.driver_memory, scratch, options.spark_conf, files, sockets)
 
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)

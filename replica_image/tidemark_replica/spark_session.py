@@ -30,10 +30,15 @@ JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def start_spark(
-    master: str, driver_memory: str, scratch: Path, conf: Iterable[tuple[str, str]] = (), files: Path | None = None
+    master: str,
+    driver_memory: str,
+    scratch: Path,
+    conf: Iterable[tuple[str, str]] = (),
+    files: Path | None = None,
+    sockets: Path | None = None,
 ) -> Any:
     """A new session with its temporary files under `files`, or `scratch`; blocks for seconds. `conf`: of executors
-    elsewhere."""
+    elsewhere; `sockets`: a folder with a short path, which those would have to have, too."""
     from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -51,8 +56,7 @@ def start_spark(
     builder = builder.config("spark.local.dir", str(temporary))
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     builder = builder.config("spark.driver.extraJavaOptions", f'{JVM} -Djava.io.tmpdir="{temporary}"')
-    # sockets' paths must stay short, and Spark removes them; a JVM that is killed leaves the rest for scratch
-    builder = builder.config("spark.python.unix.domain.socket.dir", tempfile.gettempdir())
+    builder = builder.config("spark.python.unix.domain.socket.dir", str(sockets or tempfile.gettempdir()))
     if master.startswith("local"):
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     session = builder.getOrCreate()

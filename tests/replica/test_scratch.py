@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,3 +69,52 @@ def test_two_shapes_on_one_claim_leave_each_other_alone(tmp_path: Path) -> None:
             again.kill()
             again.communicate()
     new.close()
+
+
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The system's folder for temporary files, for this test alone."""
+    with tempfile.TemporaryDirectory(prefix="tm-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def leave_socket(folder: Path) -> None:
+    """As Spark names them; it stays where it was bound."""
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(folder / f".{uuid.uuid4()}.sock"))
+
+
+def sockets_in(folder: Path) -> int:
+    return len(list(folder.rglob("*.sock")))
+
+
+@pytest.mark.parametrize("name", ["s", "s" * 120], ids=["short", "long"])
+def test_crash_sockets_go_with_the_process_after(name: str, temporary: Path) -> None:
+    """However long the folder's path is: of one that was killed nothing but a link is left elsewhere, which its
+    successor takes over."""
+    folder = temporary / name
+    for incarnation in ("a", "b"):
+        scratch = Scratch(folder, incarnation)
+        leave_socket(scratch.sockets())
+        assert sockets_in(scratch.folder) == sockets_in(folder) == 1
+        links = [path for path in temporary.iterdir() if path.is_symlink()]
+        assert len(links) == (name != "s")
+        if incarnation == "a":
+            os.close(scratch._lock)  # as the kernel does when it is killed
+
+    scratch.close()
+    assert [path.name for path in temporary.iterdir()] == [name]
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+
+
+def test_a_link_of_somebody_else_is_left_alone(temporary: Path) -> None:
+    """What lies in its place is no link: sockets are then where they would be without a scratch folder."""
+    scratch = Scratch(temporary / ("s" * 120), "a")
+    link = scratch.sockets()
+    link.unlink()
+    link.mkdir()
+
+    assert scratch.sockets() == temporary
+    scratch.close()
+    assert link.is_dir()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.bounds import until
+from tests.replica.process import alive, descendants
+from tidemark_replica.scratch import Scratch
 
 pytestmark = pytest.mark.spark
 
@@ -34,3 +40,37 @@ def test_what_a_killed_jvm_leaves_is_in_scratch(tmp_path: Path) -> None:
 
     assert said.returncode == 0, said.stderr
     assert {f"temporary: {files / 'spark'}", f"blocks: {files / 'spark'}"} <= set(said.stdout.splitlines())
+
+
+IS_KILLED = """
+import sys
+from pathlib import Path
+from tidemark_replica.scratch import Scratch
+from tidemark_replica.spark_session import start_spark
+scratch = Scratch(Path(sys.argv[1]), "killed")
+spark = start_spark("local[1]", "512m", scratch.folder, sockets=scratch.sockets())
+assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_crash_the_sockets_of_a_killed_spark_are_in_scratch(tmp_path: Path) -> None:
+    """All that Spark and its Python workers bind: nothing of it is left in the system's temporary folder."""
+    scratch = tmp_path / ("s" * 120)
+    with tempfile.TemporaryDirectory(prefix="tm-") as temporary:
+        environ = {**os.environ, "TMPDIR": temporary}
+        command = [sys.executable, "-c", IS_KILLED, str(scratch)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            children = descendants(process.pid)
+            process.kill()
+        until(lambda: not alive(children))
+
+        assert list((scratch / "killed").rglob("*.sock"))
+        assert not [path for path in Path(temporary).iterdir() if not path.is_symlink() and path.suffix == ".sock"]
+    Scratch(scratch, "next").close()
+    assert [path.name for path in scratch.iterdir()] == ["lock"]
