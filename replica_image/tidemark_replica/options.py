@@ -15,6 +15,8 @@ MIB, GIB = 1024**2, 1024**3
 HEAP_MIB_MIN = 512
 # a step worker's own memory, past which another takes over: an eighth of all, but what imports alone take several times
 STEP_WORKER_BYTES_MIN = 256 * MIB
+# less has no room for what a replica writes before it has any state
+SCRATCH_BYTES_MIN = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class Options:
 
     listen: str
     scratch: Path
+    scratch_bytes: int | None
+    """What its volume holds; None: whatever the disk does."""
     spark_files: Path | None
     """None: they are in `scratch`."""
     name: str
@@ -56,6 +60,12 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
     parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
+    parser.add_argument(
+        "--scratch-size",
+        type=int,
+        metavar="BYTES",
+        help="what the volume of --scratch holds: steps that would go beyond it fail, and say so (default: no limit)",
+    )
     parser.add_argument(
         "--spark-files", type=Path, help="folder for Spark's own files, this replica's alone (default: in --scratch)"
     )
@@ -97,6 +107,8 @@ def parse(arguments: list[str]) -> Options:
     given = parser.parse_args(arguments)
     if not given.listen.startswith("unix:") and not given.tls_dir:
         parser.error("a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700")
+    if given.scratch_size is not None and given.scratch_size < SCRATCH_BYTES_MIN:
+        parser.error(f"--scratch-size is a number of bytes, {SCRATCH_BYTES_MIN} at least")
     if given.driver_steps < 0:
         parser.error("--driver-steps is a number of processes, or 0")
     if given.executor_labels and not (given.master or "").startswith(K8S):
@@ -108,6 +120,7 @@ def parse(arguments: list[str]) -> Options:
     return Options(
         listen=given.listen,
         scratch=given.scratch.absolute(),
+        scratch_bytes=given.scratch_size,
         spark_files=given.spark_files.absolute() if given.spark_files else None,
         name=given.name,
         master=given.master or f"local[{given.cores}]",

@@ -27,10 +27,17 @@ class Renderer:
     """One per replica: its session, its arrangement store, and which indexes there are."""
 
     def __init__(
-        self, spark: SparkHolder, scratch: Path, *, arrow: bool = True, workers: StepWorkers | None = None
+        self,
+        spark: SparkHolder,
+        scratch: Path,
+        *,
+        arrow: bool = True,
+        workers: StepWorkers | None = None,
+        limit_bytes: int | None = None,
     ) -> None:
+        """`limit_bytes`: of arrangements, all together."""
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
-        self._store = ArrangementStore(scratch / "arrangements")
+        self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes)
         self.open_batches = OpenBatches(self._store.directory)
         """Of peeks."""
         self._lock = threading.Lock()
@@ -67,6 +74,10 @@ class Renderer:
     def arrangements(self) -> tuple[Manifest, ...]:
         """Of all dataflows, as they are now; from any thread."""
         return self._store.arrangements()
+
+    def tell_room(self, scarce: bool, full: bool) -> None:
+        """How much of scratch is left; from any thread."""
+        self._store.tell_room(scarce=scarce, full=full)
 
     def find(self, id: GlobalId) -> IndexTrace | None:
         """The index, while its dataflow is here."""

@@ -29,6 +29,7 @@ from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.scratch import Scratch
+from tidemark_replica.scratch_room import ScratchRoom
 from tidemark_replica.server import ComputeService, start_server
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.clients import ClientSinks
@@ -63,11 +64,17 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
         self._metrics = Metrics()
-        self._stash = Stash(self._scratch.folder / "stash")
+        room = ScratchRoom(options.scratch, options.scratch_bytes)
+        self._stash = Stash(self._scratch.folder / "stash", room.for_answers)
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
         self._renderer = Renderer(
-            self._spark, self._scratch.folder, arrow=options.arrow, workers=_step_workers(options)
+            self._spark,
+            self._scratch.folder,
+            arrow=options.arrow,
+            workers=_step_workers(options),
+            limit_bytes=room.for_arrangements,
         )
+        self._room = room
         self._metrics.arrangements(self._renderer.arrangements)
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
@@ -82,6 +89,7 @@ class Replica:
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
         Watchdog(lambda: self._worker.rounds).start()
+        self._room.watch(self._renderer.tell_room, lambda: self._stash.taken)
         return self._worker.run()
 
     @property
@@ -101,6 +109,7 @@ class Replica:
         self._io_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._spark.stop()
+        self._room.close()
         self._renderer.close()
         for folder in {self._scratch, self._spark_files}:
             folder.close()

@@ -72,6 +72,30 @@ def test_a_limit_that_one_dataflow_reaches_is_no_limit_for_another(tmp_path: Pat
         assert contents(run(of, big, END), END) == contents(whole, END)
 
 
+def test_where_room_is_scarce_hydrations_end_and_small_steps_go_on(tmp_path: Path) -> None:
+    """Whoever has taken it. Where there is none, all end; with room all go on, as if nothing had been."""
+    with in_process(tmp_path / "quiet", TU, HISTORY) as quiet:
+        expected = quiet.run(quiet.describe(GET_T), [MIDDLE, END])
+        whole = quiet.run(quiet.describe(GET_U), [END])
+    with in_process(tmp_path / "scarce", TU, HISTORY) as of:
+        of.store.close()
+        of.store = ArrangementStore(tmp_path / "scarce" / "arrangements", limit_bytes=1 << 40)
+        small, big = (of.build(of.describe(plan)) for plan in (GET_T, GET_U))
+        made: Counter[Any] = Counter(run(of, small, MIDDLE))
+
+        of.store.tell_room(scarce=True, full=False)
+        fails_for_want_of_room(of, big)
+        of.store.tell_room(scarce=True, full=True)
+        with pytest.raises(StepFailed, match="give the replica more scratch"):
+            run(of, small, END)
+        of.store.tell_room(scarce=True, full=False)
+        made.update(run(of, small, END))
+        assert consolidated(made) == expected
+
+        of.store.tell_room(scarce=False, full=False)
+        assert contents(run(of, big, END), END) == contents(whole, END)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own where a world in `tmp_path / "full"` keeps its arrangements."""

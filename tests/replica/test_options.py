@@ -40,3 +40,17 @@ def test_metrics_are_on_loopback_unless_told_otherwise() -> None:
     """In a pod, Prometheus comes from elsewhere."""
     assert parse(LEAST).metrics_host == "127.0.0.1"
     assert parse([*LEAST, "--metrics-host", "0.0.0.0"]).metrics_host == "0.0.0.0"
+
+
+def test_scratch_has_the_end_that_is_given() -> None:
+    """Or that of its disk."""
+    assert parse(LEAST).scratch_bytes is None
+    assert parse([*LEAST, "--scratch-size", str(1 << 30)]).scratch_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "1000", "1Gi"])
+def test_a_scratch_in_which_nothing_has_room_is_refused(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word of Kubernetes' is for the operator to read."""
+    with pytest.raises(SystemExit):
+        parse([*LEAST, f"--scratch-size={size}"])
+    assert "--scratch-size" in capsys.readouterr().err

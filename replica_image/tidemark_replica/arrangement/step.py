@@ -28,6 +28,9 @@ from tidemark_replica.arrangement.trace import Trace
 
 StepId = NewType("StepId", str)
 
+SCARCE, FULL = ".scarce", ".full"
+"""In a store's directory, while there is so little room in scratch."""
+MUCH_BYTES = 64 << 20
 CHUNK_ROWS = 1 << 18
 HYDRATION_CHUNKS = 4
 
@@ -37,15 +40,24 @@ class BatchWriter:
 
     `wanted`: a file that is there for as long as anybody waits for the step. A task can outlive its job: once the file
     is gone, it raises StepGone at its next batch and leaves none behind.
+
+    `bytes_left`: what may be written; None: any amount. Where there is a limit, the files SCARCE and FULL in the
+    directory say how much is left of scratch as a whole, now. `takes_much`: from its first byte on.
     """
 
     def __init__(
-        self, directory: Path, step: StepId, *, bytes_left: int | None = None, wanted: Path | None = None
+        self,
+        directory: Path,
+        step: StepId,
+        *,
+        bytes_left: int | None = None,
+        wanted: Path | None = None,
+        takes_much: bool = False,
     ) -> None:
         self._directory, self._step, self._wanted = directory, step, wanted
         self.name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
-        self._bytes_left = bytes_left
+        self._bytes_left, self._takes_much, self._spent = bytes_left, takes_much, 0
         self.written: dict[ArrangementId, list[BatchRef]] = {}
 
     @property
@@ -54,15 +66,18 @@ class BatchWriter:
         return self._wanted is None or os.path.exists(self._wanted)
 
     def while_wanted(self, parts: Iterable[Any]) -> Iterator[Any]:
-        """The parts of something long, as long as somebody waits for it; raises StepGone from then on."""
+        """The parts of something long, as long as somebody waits for it; raises StepGone from then on, and
+        DiskLimitExceeded once there is no room for it."""
         for part in parts:
             if not self.is_wanted:
                 raise StepGone(f"nobody waits for {self.name} any more")
+            self.check_room()
             yield part
 
     def apart(self) -> "BatchWriter":
         """A writer of the same step whose batches are not committed with it."""
-        return BatchWriter(self._directory, self._step, bytes_left=self._bytes_left, wanted=self._wanted)
+        left, much = self._bytes_left, self._takes_much
+        return BatchWriter(self._directory, self._step, bytes_left=left, wanted=self._wanted, takes_much=much)
 
     def write(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
@@ -110,13 +125,27 @@ class BatchWriter:
 
     def spend(self, size: int, what: str) -> None:
         """So much room is taken, until the step ends at least; raises DiskLimitExceeded where there is less."""
+        self.check_room()
         if self._bytes_left is not None:
             self._bytes_left -= size
+            self._spent += size
             if self._bytes_left < 0:
                 raise DiskLimitExceeded(
                     f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, "
                     "or keep less state"
                 )
+
+    def check_room(self) -> None:
+        """Raises DiskLimitExceeded where all of scratch together has no room left, whoever has taken it: what takes
+        much of it ends first, so that others can go on."""
+        if self._bytes_left is None:
+            return
+        much = self._takes_much or self._spent > MUCH_BYTES
+        if os.path.exists(self._directory / FULL) or (much and os.path.exists(self._directory / SCARCE)):
+            raise DiskLimitExceeded(
+                f"hardly any scratch space is left, of which {self._step} has taken {self._spent} bytes: give the "
+                "replica more scratch, or keep less state"
+            )
 
     def write_sorted(self, manifest: Manifest, span: Span, rows: Any) -> list[BatchRef]:
         """Write rows of a file's schema that ascend by hash: one batch for each bucket that they reach."""

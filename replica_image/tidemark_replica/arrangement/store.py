@@ -33,7 +33,7 @@ from tidemark_replica.arrangement.batch import BatchRef
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
-from tidemark_replica.arrangement.step import StepId
+from tidemark_replica.arrangement.step import FULL, SCARCE, StepId
 
 LOG = logging.getLogger(__name__)
 _LOCK = ".lock"
@@ -67,6 +67,15 @@ class ArrangementStore:
     def bytes_left(self) -> int | None:
         """What steps may still write; None: no limit."""
         return None if self._limit is None else max(self._limit - self.bytes, 0)
+
+    def tell_room(self, *, scarce: bool, full: bool) -> None:
+        """How much is left of scratch as a whole, of which these files are a part: steps under way, and merges, end
+        where there is too little for them (`BatchWriter.check_room`). Raises OSError."""
+        for name, holds in ((SCARCE, scarce), (FULL, full)):
+            if holds:
+                (self.directory / name).touch()
+            else:
+                (self.directory / name).unlink(missing_ok=True)
 
     def current(self, arrangement: ArrangementId) -> Manifest:
         """The newest manifest."""

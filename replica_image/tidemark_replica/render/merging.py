@@ -186,7 +186,8 @@ def carry_out(order: Path) -> None:
     value = json.loads(order.read_text())
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
     found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
-    writer = BatchWriter(store, StepId(value["step"]), bytes_left=value["bytes_left"], wanted=order)
+    left = value["bytes_left"]
+    writer = BatchWriter(store, StepId(value["step"]), bytes_left=left, wanted=order, takes_much=True)
     result = merge(found, manifest.layout, _CACHES.setdefault(store, BatchCache(store)), writer)
     draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
     draft.write_text(json.dumps(result))

@@ -121,8 +121,10 @@ class Stage:
         count.ended = True
 
     def _check_wanted(self) -> None:
-        """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled."""
+        """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled; and nobody
+        tells it what others have written."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._context.writer.check_room()
             if not self._context.writer.is_wanted:
                 raise StepGone(f"nobody waits for step {self._description.step} any more")
             if self._counting is not None:
@@ -326,7 +328,8 @@ def _context(description: Description, path: Path, share: Share) -> StepContext:
     store, bytes_left = description.store, description.bytes_left
     cache = _CACHES.get(store) or _CACHES.setdefault(store, BatchCache(store))
     bytes_left = None if bytes_left is None else bytes_left // share.of
-    writer = BatchWriter(store, description.step, bytes_left=bytes_left, wanted=path)
+    hydrates = description.hydrates
+    writer = BatchWriter(store, description.step, bytes_left=bytes_left, wanted=path, takes_much=hydrates)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
     return StepContext(lower, upper, description.hydrates, manifests, cache, writer, share, until=limit)

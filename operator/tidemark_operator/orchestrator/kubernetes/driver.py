@@ -81,6 +81,8 @@ def _arguments(member: Member, settings: Settings) -> list[str]:
         f"--metrics-port={METRICS_PORT}",
         "--metrics-host=0.0.0.0",
     ]
+    if not spec.pod.scratch.claim:  # a claim's end is that of its disk
+        arguments.append(f"--scratch-size={spec.pod.scratch.bytes}")
     conf = spark_conf(member, settings)
     if conf:
         arguments += [f"--master={MASTER}", f"--executor-labels={_selector(member.executors)}"]
