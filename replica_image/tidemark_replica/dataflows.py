@@ -47,6 +47,9 @@ class Driver(Protocol):
 
     def write_frontier(self, id: GlobalId) -> Frontier: ...
 
+    def try_again(self) -> None:
+        """It is scheduled, perhaps once more: no pause after a failure need pass."""
+
     def allow_writes(self, export: ExportState) -> None:
         """The export's term has been given, or renewed."""
 
@@ -117,6 +120,8 @@ class Dataflows:
     def schedule(self, id: GlobalId) -> None:
         if dataflow := self.find(id):
             dataflow.exports[id].scheduled = True
+            if driver := self._installed[dataflow]:
+                driver.try_again()
             dataflow.wake()
 
     def allow_writes(self, id: GlobalId, term: WriterTerm) -> None:

@@ -33,7 +33,7 @@ from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome, Pool, WakingJobs
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.own_output import OwnOutput
-from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
+from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
@@ -48,6 +48,8 @@ from tidemark_replica.working import Working
 
 LOG = logging.getLogger(__name__)
 MESSAGE_LIMIT = 2000
+GIVES_WAY_SECONDS = 600.0
+"""Before a hydration that ran out of memory begins anew by itself."""
 T = TypeVar("T")
 
 
@@ -131,6 +133,9 @@ class DataflowDriver:
         if self._rendered is not None and since > self._since.get(id, Frontier.minimum()):
             self._since[id] = since
             self._rendered.compact(id, since)
+
+    def try_again(self) -> None:
+        self._backoff.cut_short()
 
     def retell(self) -> None:
         """The client is a new one: what is wrong is said again."""
@@ -285,12 +290,21 @@ class DataflowDriver:
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
             return
-        self._backoff.failed()
+        self._backoff.failed(GIVES_WAY_SECONDS if self._gives_way(error) else 0.0)
         self._hydrating.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, error)
         fields = {"message": str(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
+        if isinstance(error, OutOfMemory):
+            fields["reason"] = "OutOfMemory"
         for id in self._dataflow.exports:
             self._around.respond(Status(id, f"{what}_failed", fields))
+
+    def _gives_way(self, error: Exception) -> bool:
+        """Whoever takes the memory may take it from others, again and again: when such a one hydrates again is for
+        the controller to say. Somebody waits for what is there for a client."""
+        description = self._dataflow.description
+        in_a_hurry = description.is_one_shot or description.is_transient
+        return isinstance(error, OutOfMemory) and not self._dataflow.hydrated and not in_a_hurry
 
     def _free(self) -> None:
         self._let_go()

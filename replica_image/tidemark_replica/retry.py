@@ -21,10 +21,14 @@ class Backoff:
     def over(self) -> bool:
         return self._clock() >= self._until
 
-    def failed(self) -> None:
-        pause = min(FIRST_SECONDS * 2**self.failures, LONGEST_SECONDS)
+    def failed(self, least_seconds: float = 0.0) -> None:
+        pause = max(min(FIRST_SECONDS * 2**self.failures, LONGEST_SECONDS), least_seconds)
         self.failures = min(self.failures + 1, 16)
         self._until = self._clock() + pause
+
+    def cut_short(self) -> None:
+        """It is over now; the next failure makes the next one, which is no shorter for that."""
+        self._until = 0.0
 
     def reset(self) -> None:
         self.failures, self._until = 0, 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
-from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.hydration import HydrationGate, RanOut
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import IndexImport
@@ -257,3 +257,58 @@ def test_what_is_hydrated_on_its_replica_is_let_through_whatever_is_thought_of_i
 
     assert schedule(g, "x") == []
     assert hydrate(g, "x") == ["x"]
+
+
+def ran_out(schedule: c.Schedule, failures: int) -> Status:
+    fields = {"reason": "OutOfMemory", "failures": str(failures), "message": "a Python worker of Spark vanished"}
+    return Status(schedule.id, "step_failed", fields)
+
+
+def test_who_runs_out_of_memory_waits_for_another_turn_and_is_scheduled_once_more() -> None:
+    """Told once, of whichever export; who is let in first follows from what it makes of its standing."""
+    standings = Standings(concurrency=2)
+    g = standings.gate("x", "a", "b")
+    assert schedule(g, "x", "a", "b") == ["x", "a"]
+
+    for export in (index("x"), view("x")):
+        assert g.observe(ran_out(export, 1)) == []
+    assert g.ran_out() == [RanOut("x", False, "1")]
+    assert g.ran_out() == []
+    standings.now["x"] = Standing.SUSPECT
+    assert through(g.admit()) == ["b"]
+    assert [hydrate(g, name) for name in "ab"] == [[], ["x"]]
+    assert g.occupants == ("x",)
+
+    g.observe(ran_out(view("x"), 2))
+    assert g.ran_out() == [RanOut("x", True, "2")]
+    standings.now["x"] = Standing.QUARANTINED
+    assert g.admit() == []
+    standings.now["x"] = Standing.CLEAR
+    assert through(g.admit()) == ["x"], "released"
+    assert hydrate(g, "x") == []
+    assert g.observe(ran_out(index("x"), 3)) == []
+    assert g.ran_out() == [], "what has hydrated is in nobody's way"
+
+
+def test_who_has_failed_before_it_ran_out_of_memory_waits_for_another_turn_too() -> None:
+    """Its slot was given away then: nobody but the gate would schedule it again."""
+    g = Standings(concurrency=1).gate("x", "a")
+    assert schedule(g, "x", "a") == ["x"]
+    failures = [Status(export.id, "step_failed", {"failures": "1"}) for export in (index("x"), view("x"))]
+    assert through([command for failure in failures for command in g.observe(failure)]) == ["a"]
+
+    for export in (index("x"), view("x")):
+        assert g.observe(ran_out(export, 2)) == []
+    assert g.ran_out() == [RanOut("x", False, "2")]
+    assert hydrate(g, "a") == ["x"]
+    assert hydrate(g, "x") == []
+
+
+def test_what_is_dropped_while_it_waits_for_another_turn_is_not_scheduled() -> None:
+    """It would name what is not there."""
+    g = Standings(concurrency=1).gate("x")
+    schedule(g, "x")
+    g.observe(ran_out(index("x"), 1))
+    for export in (index("x"), view("x")):
+        g.absorb(c.AllowCompaction(export.id, EMPTY))
+    assert g.admit() == []

@@ -11,6 +11,7 @@ import pytest
 from tests.bounds import BOUND
 from tests.handlers.revisions import dataflow, rev
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.controller.hydration import RanOut
 from tidemark_operator.controller.quarantine import Occupied, Standing
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
@@ -53,7 +54,7 @@ class Occupying:
     def __init__(self) -> None:
         self.owners: dict[ReplicaId, tuple[str, ...]] = {}
         self.written: dict[ReplicaId, tuple[str, ...]] = {}
-        self.replicas: dict[ReplicaId, None] = {}
+        self.replicas: dict[ReplicaId, Any] = {}
         self.asked = False
 
     def died(self, replica: ReplicaId) -> bool:
@@ -209,5 +210,26 @@ def test_who_died_with_what_a_client_asked_is_a_suspect_and_never_quarantined_fo
             hydrating = {"incarnation": f"i{process}", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
             of._written[Process.of(instance, R1)] = Record.of({"status": {"hydrating": hydrating}}, "")
         assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
+
+    asyncio.run(scenario())
+
+
+def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is_written_down() -> None:
+    """Each attempt once, however often it is told of; the third of them alone is enough for a quarantine."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        of._written = {Process(Key(REPLICAS, "ns", R1), ""): Record("i1", ("d-r1",))}
+        running.replicas[R1] = SimpleNamespace(description=SimpleNamespace(incarnation="i1"))
+        instance = cast(RunningInstance, running)
+        for attempt in ("1", "1", "2"):
+            of.ran_out(instance, R1, RanOut(D1, attempt == "2", attempt))
+        assert of.standing(instance, D1) is Standing.SUSPECT
+        of.ran_out(instance, R1, RanOut(D1, True, "3"))
+        assert of.standing(instance, D1) is Standing.QUARANTINED
+
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
+        assert writing.deaths()[-1] == [R1] * 3
 
     asyncio.run(scenario())

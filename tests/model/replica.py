@@ -244,6 +244,9 @@ class Driver:
     def is_stepping(self) -> bool:
         return False
 
+    def try_again(self) -> None:
+        pass
+
     def retell(self) -> None:
         pass
 

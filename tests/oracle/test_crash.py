@@ -18,7 +18,7 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepCancelled, StepFailed, prepare
+from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed, prepare
 
 pytestmark = pytest.mark.spark
 
@@ -77,8 +77,9 @@ def test_crash_a_step_that_fails_leaves_the_state_and_runs_again(
     before = state(disturbed)
     step = dataflow.plan_step(Frontier.at(MIDDLE), disturbed.inputs(dataflow, MIDDLE))
 
-    with pytest.raises(StepFailed):
+    with pytest.raises(StepFailed) as failure:
         dataflow.run(step)
+    assert isinstance(failure.value, OutOfMemory) is (how == "kill"), "a worker that vanishes was most likely too large"
     assert state(disturbed) == before
     assert fault.strikes == ATTEMPTS
 

@@ -39,17 +39,20 @@ class TwoDataflows:
         around = loop.surroundings(self.renderer, session, folder)
         descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
-        self._drivers = [DataflowDriver(d, around, _refused) for d in self.installed.values()]
+        self._drivers = {id: DataflowDriver(d, around, _refused) for id, d in self.installed.items()}
 
     def reach(self, time: int, *ids: GlobalId) -> None:
-        self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self._advance)
+        self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self.advance)
+
+    def schedule(self, id: GlobalId) -> None:
+        self._drivers[id].try_again()
 
     def failed(self, id: GlobalId) -> list[Status]:
         said = [s for s in self.loop.said if isinstance(s, Status)]
         return [s for s in said if s.id == id and s.kind == "step_failed"]
 
     def wait_for_failure(self) -> None:
-        self.loop.run_until(lambda: self.failed(LOSER), self._advance)
+        self.loop.run_until(lambda: self.failed(LOSER), self.advance)
 
     def rows(self, id: GlobalId, time: int) -> dict[tuple[object, ...], int]:
         """What the index holds."""
@@ -62,14 +65,14 @@ class TwoDataflows:
         return {row: count for row, count in found.items() if count}
 
     def end(self) -> None:
-        for driver in self._drivers:
+        for driver in self._drivers.values():
             driver.stop()
-        self.loop.run_until(lambda: not any(driver.is_stepping for driver in self._drivers))
+        self.loop.run_until(lambda: not any(driver.is_stepping for driver in self._drivers.values()))
         self.loop.jobs.shutdown()
         self.renderer.close()
 
-    def _advance(self) -> None:
-        for driver in self._drivers:
+    def advance(self) -> None:
+        for driver in self._drivers.values():
             driver.advance()
 
 

@@ -13,6 +13,9 @@ already frees its slot with the first report. Queries, subscribes and copies pas
 Who is suspected of killing replicas is admitted when nobody else waits, and shares the replica with no other hydration;
 who is quarantined, not at all. What imports an index waits for the index to be hydrated on this very replica: in a slot
 it could do nothing before that, and would keep a suspect it depends on from its turn.
+
+Who runs out of memory there, while the replica lives on, leaves its slot, waits for another one, and is scheduled once
+more: until then the replica leaves it alone.
 """
 
 from __future__ import annotations
@@ -28,6 +31,16 @@ from tidemark_protocol.responses import Frontiers, Response, Status
 
 PATIENCE_MS = 600_000
 _STUCK = ("refused", "fenced")
+_OUT_OF_MEMORY = "OutOfMemory"
+
+
+@dataclass(frozen=True)
+class RanOut:
+    """Of memory, while it was hydrating. `alone`: nobody else was in a slot; `attempt`: by the replica's count."""
+
+    owner: str
+    alone: bool
+    attempt: str
 
 
 @dataclass(eq=False)
@@ -63,6 +76,9 @@ class HydrationGate:
         self._admitted: dict[_Group, None] = {}  # in order, both
         self._waiting: dict[_Group, None] = {}
         self._cleared: list[str] = []
+        self._ran_out: list[RanOut] = []
+        self._failing: dict[GlobalId, _Group] = {}
+        """Exports that have failed, and keep nobody waiting."""
         self._lacking: dict[GlobalId, Frontier] = {}
         """Exports that are not hydrated here, also where that failed, and the as_of that their output is to pass."""
 
@@ -75,6 +91,11 @@ class HydrationGate:
         """Suspects that have hydrated since this was last asked."""
         cleared, self._cleared = self._cleared, []
         return cleared
+
+    def ran_out(self) -> list[RanOut]:
+        """Who ran out of memory since this was last asked. They are let in again by `admit`, once blamed."""
+        ran_out, self._ran_out = self._ran_out, []
+        return ran_out
 
     @property
     def waiting(self) -> int:
@@ -96,6 +117,7 @@ class HydrationGate:
             case AllowCompaction(id, frontier) if frontier.is_empty:
                 self._forget(id)
                 self._lacking.pop(id, None)
+                self._failing.pop(id, None)
                 return [command, *self._done(id)]
             case _:
                 return [command]
@@ -106,6 +128,10 @@ class HydrationGate:
             as_of = self._lacking.get(response.id)
             return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
         if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
+            if response.fields.get("reason") == _OUT_OF_MEMORY:
+                return self._once_more(response.id, response.fields.get("failures", ""))
+            if group := self._groups.get(response.id):
+                self._failing[response.id] = group
             return self._done(response.id)
         if isinstance(response, Status) and response.kind == "hydration" and response.id in self._groups:
             group = self._groups[response.id]
@@ -157,8 +183,26 @@ class HydrationGate:
         if group := self._groups.get(id):
             group.held = [schedule for schedule in group.held if schedule.id != id]
 
+    def _once_more(self, id: GlobalId, attempt: str) -> list[Command]:
+        """It waits again, with all of its exports that are not hydrated. Nobody is let in at once: not before whose
+        fault it may be is known."""
+        group = self._groups.get(id) or self._failing.get(id)
+        if group is None or group in self._waiting:  # hydrated, dropped, or another export of it has told
+            return []
+        for export in [export for export, failing in self._failing.items() if failing is group]:
+            del self._failing[export]
+            self._groups[export] = group
+            group.missing.add(export)
+        self._admitted.pop(group, None)
+        self._ran_out.append(RanOut(group.owner, not self._admitted, attempt))
+        group.admitted = group.released = False
+        group.held = [Schedule(export) for export in sorted(group.missing)]
+        self._waiting[group] = None
+        return []
+
     def _hydrated(self, id: GlobalId) -> list[Command]:
         del self._lacking[id]
+        self._failing.pop(id, None)
         group = self._groups.get(id)
         if group is None:
             return self.admit()

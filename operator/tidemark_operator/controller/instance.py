@@ -20,6 +20,7 @@ from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
     HydratedAsSuspect,
+    HydrationRanOut,
     IngestionReported,
     Notice,
     ShardAppeared,
@@ -163,7 +164,7 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
-        notices = self._take(replica, response, now_ms)
+        notices = [*(HydrationRanOut(replica, each) for each in link.ran_out()), *self._take(replica, response, now_ms)]
         if cleared := link.cleared():
             return [*map(HydratedAsSuspect, cleared), *notices]
         return notices

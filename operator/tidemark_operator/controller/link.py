@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.hydration import HydrationGate, RanOut
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.commands import Command
 from tidemark_protocol.responses import Response
@@ -54,6 +54,10 @@ class Link:
     def cleared(self) -> list[str]:
         """Suspects that have hydrated."""
         return self._gate.cleared()
+
+    def ran_out(self) -> list[RanOut]:
+        """Who ran out of memory while it was hydrating."""
+        return self._gate.ran_out()
 
     def drain(self) -> list[Command]:
         """What is to be sent now. Raises as `check` does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_operator.controller.copies import CopyAnswer
+from tidemark_operator.controller.hydration import RanOut
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_protocol.ids import ReplicaId, ShardId
@@ -43,6 +44,14 @@ class HydratedAsSuspect:
 
 
 @dataclass(frozen=True)
+class HydrationRanOut:
+    """Of memory, in a process beside the replica's own, which lives on."""
+
+    replica: ReplicaId
+    ran_out: RanOut
+
+
+@dataclass(frozen=True)
 class IngestionReported:
     replica: ReplicaId
     status: IngestionStatus
@@ -54,4 +63,5 @@ class ShardRemoved:
 
 
 Answer = PeekAnswer | SubscribeAdvanced | CopyAnswer
-Notice = Answer | ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | IngestionReported | ShardRemoved
+News = ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | HydrationRanOut
+Notice = Answer | News | IngestionReported | ShardRemoved

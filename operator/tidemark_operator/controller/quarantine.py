@@ -1,6 +1,7 @@
 """Who is blamed for the death of a replica, and what follows from it.
 
     in the slot when a replica died   once         suspect: hydrates last, and alone
+    (or what ran out of memory there)
                                       three times  quarantined: not scheduled, until it is edited or released
     hydrated as a suspect                          cleared
 
@@ -26,7 +27,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Death:
-    """An incarnation of a replica that ended by itself."""
+    """An incarnation of a replica that ended by itself, or an attempt of one that ran out of memory."""
 
     replica: str
     incarnation: str

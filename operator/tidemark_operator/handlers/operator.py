@@ -15,6 +15,7 @@ from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
     HydratedAsSuspect,
+    HydrationRanOut,
     IngestionReported,
     Notice,
     ShardAppeared,
@@ -164,6 +165,8 @@ class Operator:
                 self.queue.add(Key(DATAFLOWS, instance.namespace, name_of(owner)))
             case HydratedAsSuspect(owner):
                 self._slots.hydrated(instance, owner)
+            case HydrationRanOut(replica, ran_out):
+                self._slots.ran_out(instance, replica, ran_out)
             case IngestionReported(_, status):
                 if (key := self._sources.report(status, instance.namespace)) is not None:
                     self.queue.add(key)

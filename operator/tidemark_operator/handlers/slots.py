@@ -3,6 +3,7 @@
     gate admits ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
                    (status.hydratingIn.<shape> where a process is one shape of several)
     a replica answers as another incarnation than it says there ─► what stands there is blamed
+    a hydration runs out of memory, and the replica lives on ─► it alone is blamed, as for a death
     blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
 
 A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.controller.hydration import RanOut
 from tidemark_operator.controller.quarantine import Death, Standing, blamed
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
@@ -101,6 +103,15 @@ class Slots:
         if found := self._mark(running, owner):
             found[0].suspicions.pop(found[1].name, None)
 
+    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: RanOut) -> None:
+        """As good as a death: where the memory of all processes ends together, it is one."""
+        state = running.replicas.get(replica)
+        found = self._mark(running, ran_out.owner)
+        if state is not None and state.description is not None and found is not None:
+            attempt = f"{state.description.incarnation}#{ran_out.attempt}"
+            self._blame(*found, Death(replica, attempt), alone=ran_out.alone)
+            self.changed(running, replica)
+
     def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
         """Others are in the slots than were written down."""
         process = Process.of(running, replica)
@@ -129,15 +140,17 @@ class Slots:
 
     async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
         """Until what is written is what is so; nothing is scheduled while the API server does not answer."""
-        while (slots := running.unrecorded(replica)) is not None:
+        while (slots := running.unrecorded(replica)) is not None or self._unsaved:
             body = self._world.cache.get(process.key)
             if body is None:
                 return
-            marks = [found for owner in slots.owners if (found := self._mark(running, owner)) is not None]
-            entries = [{"dataflow": state.key.name, "revision": mark.name} for state, mark in marks]
-            document = {"incarnation": slots.incarnation, "dataflows": entries}
             try:
                 await self._save_blame()
+                if slots is None:
+                    continue
+                marks = [found for owner in slots.owners if (found := self._mark(running, owner)) is not None]
+                entries = [{"dataflow": state.key.name, "revision": mark.name} for state, mark in marks]
+                document = {"incarnation": slots.incarnation, "dataflows": entries}
                 await self._store(running, process, document, body["metadata"]["uid"])
             except ApiError as error:
                 LOG.warning("who hydrates on %s cannot be written down yet: %s", process, error)
@@ -173,7 +186,8 @@ class Slots:
 
     def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
         suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)
-        LOG.warning("%s was hydrating when replica %s died: %s", mark.name, death.replica, suspicion.standing.value)
+        what = "%s was hydrating when replica %s died, or ran out of memory: %s"
+        LOG.warning(what, mark.name, death.replica, suspicion.standing.value)
         state.suspicions[mark.name] = suspicion
         self._unsaved.add(state.key)
 

@@ -107,8 +107,9 @@ def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
         return ""
     replicas = ", ".join(dict.fromkeys(death.replica for death in suspicion.deaths))
     return (
-        f"it was hydrating when a replica died, {len(suspicion.deaths)} times in a row ({replicas}): edit it, or "
-        f"annotate it with {RELEASE} and a new value to have it tried again"
+        f"it was hydrating when a replica died, or ran out of memory, {len(suspicion.deaths)} times in a row "
+        f"({replicas}): edit it; or annotate it with {RELEASE} and a new value to have it tried again, on replicas "
+        "with more memory where that is what it lacked"
     )
 
 

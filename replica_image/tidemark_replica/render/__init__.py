@@ -18,6 +18,7 @@ from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome, Stepp
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import (
     NotRendered,
+    OutOfMemory,
     RenderError,
     ResultTooLarge,
     StepCancelled,
@@ -29,6 +30,7 @@ from tidemark_replica.render.index import IndexTrace
 __all__ = [
     "IndexTrace",
     "NotRendered",
+    "OutOfMemory",
     "RenderError",
     "RenderedDataflow",
     "ResultTooLarge",

@@ -4,7 +4,8 @@
     ├── NotRendered     the plan holds something that this replica has no operator for; nothing was built
     ├── StepFailed      a step did not complete, or was not committed; the state is what it was, and the step can be
     │   │               run again
-    │   └── EndlessRecursion  a recursion went on past every iteration that one may have
+    │   ├── EndlessRecursion  a recursion went on past every iteration that one may have
+    │   └── OutOfMemory       a process that worked at it vanished, as those do that take too much memory
     ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is what it was
     ├── ViewInError     a peek found errors in the collection; the message is the error's own
     └── ResultTooLarge  a peek's rows take more than its caller allows
@@ -31,6 +32,10 @@ class StepFailed(RenderError):
 
 class EndlessRecursion(StepFailed):
     """A recursion does not come to an end: without a limit in its text, or other data, it never will."""
+
+
+class OutOfMemory(StepFailed):
+    """A process of Spark's that worked at the step was killed: it, or what ran beside it, needs more memory."""
 
 
 class StepCancelled(RenderError):

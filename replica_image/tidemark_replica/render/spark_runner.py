@@ -10,13 +10,17 @@ import threading
 from typing import Any
 
 from tidemark_replica.render.description import PROPERTY, Report
-from tidemark_replica.render.errors import StepCancelled, StepFailed
+from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
 from tidemark_replica.render.frames import pipelines_of
 from tidemark_replica.render.homes import Home
 from tidemark_replica.render.runner import Work, believed
 from tidemark_replica.render.shapes import Shape, Shapes
 
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
+_VANISHED = {
+    "Python worker exited unexpectedly": "a Python worker of Spark vanished",
+    "exit code 137": "an executor was killed",
+}
 _CANCEL_SECONDS = 0.05
 
 
@@ -74,7 +78,7 @@ class SparkRunner:
         except Exception as cause:
             if self._cancelled.is_set():
                 raise StepCancelled(f"{what} was cancelled") from cause
-            raise StepFailed(f"{what} failed: {reason(str(cause))}") from cause
+            raise failure(what, str(cause), self._context.master) from cause
         finally:
             context.removeJobTag(self._tag)
             context.setLocalProperty(PROPERTY, None)
@@ -82,6 +86,19 @@ class SparkRunner:
     def _keep_cancelling(self) -> None:
         while not self._idle.wait(_CANCEL_SECONDS) and self._cancelled.is_set():
             self._context.cancelJobsWithTag(self._tag)
+
+
+def failure(what: str, text: str, master: str) -> StepFailed:
+    """What Spark's message comes to. A Python worker that is killed says nothing, and where its container lives on (the
+    system may kill one process of it alone) neither does Kubernetes."""
+    vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
+    if vanished is None:
+        return StepFailed(f"{what} failed: {reason(text)}")
+    field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"
+    return OutOfMemory(
+        f"{what} failed: {vanished}, as one does that takes more memory than there is: give the replica more "
+        f"({field}), or let the view keep less"
+    )
 
 
 def reason(text: str) -> str:

@@ -1,0 +1,120 @@
+"""A step whose process was killed for its memory: said so, with what to do, and what hydrates gives way to others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.oracle.in_process import without_jobs
+from tests.replica.tables import Table
+from tests.replica.test_commit_fails import LOSER, OTHER, TwoDataflows
+from tidemark_replica import retry
+from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepFailed, StepOutcome
+from tidemark_replica.render.spark_runner import failure
+
+LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
+    "3.0 (TID 7) (10.0.0.7 executor 1): "
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "master", "said"),
+    [
+        (
+            LOST + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat x",
+            "local[2]",
+            r"^step s failed: a Python worker of Spark vanished, .* more \(spec.resources.limits.memory\)",
+        ),
+        (
+            LOST + "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: The executor "
+            "with id 1 exited with exit code 137(SIGKILL, possible container OOM).",
+            "k8s://https://kubernetes.default.svc",
+            r"^step s failed: an executor was killed, .* more \(spec.executors.resources\)",
+        ),
+    ],
+)
+def test_a_process_that_was_killed_is_told_with_the_field_to_raise(text: str, master: str, said: str) -> None:
+    """In Spark's words for it."""
+    with pytest.raises(OutOfMemory, match=said):
+        raise failure("step s", text, master)
+
+
+def test_other_failures_are_what_they_are() -> None:
+    """One executor that ended otherwise, one task that raised."""
+    text = LOST + "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52"
+    assert type(failure("step s", text, "local[2]")) is StepFailed
+
+
+class Memory:
+    """Too little for the steps of one dataflow, until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.enough, self.attempts = threading.Event(), 0
+
+    def run(self, run: Any, dataflow: RenderedDataflow, step: Step) -> StepOutcome:
+        if dataflow.description.name == f"copy-{LOSER}" and not self.enough.is_set():
+            self.attempts += 1
+            raise failure("step s", LOST + "Python worker exited unexpectedly (crashed)", "local[2]")
+        outcome: StepOutcome = run(dataflow, step)
+        return outcome
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    memory, run = Memory(), RenderedDataflow.run
+    monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
+    monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
+    return memory
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path, "t")
+    made.append(10, ((1, "a"), 3, 1))
+    return made
+
+
+@pytest.fixture
+def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
+    with without_jobs():
+        made = TwoDataflows(tmp_path, table)
+        yield made
+        made.end()
+
+
+def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_scheduled(
+    two: TwoDataflows, table: Table, memory: Memory
+) -> None:
+    """While others go on: each attempt may take the memory from them."""
+    two.wait_for_failure()
+    (status,) = two.failed(LOSER)
+    assert (status.fields["reason"], status.fields["failures"]) == ("OutOfMemory", "1")
+    for upper in range(20, 60, 10):
+        table.append(upper, ((upper, "b"), upper - 1, 1))
+        two.reach(upper, OTHER)
+    assert memory.attempts == 1
+
+    two.schedule(LOSER)
+    two.loop.run_until(lambda: len(two.failed(LOSER)) == 2, two.advance)
+    memory.enough.set()
+    two.schedule(LOSER)
+    two.reach(50, LOSER)
+    assert two.rows(LOSER, 49) == two.rows(OTHER, 49)
+
+
+def test_a_step_that_ran_out_of_memory_after_hydration_is_tried_again_by_itself(
+    two: TwoDataflows, table: Table, memory: Memory
+) -> None:
+    """It may have been another's fault."""
+    memory.enough.set()
+    two.reach(10, LOSER)
+    memory.enough.clear()
+    table.append(20, *(((n, "b"), 15, 1) for n in range(5)))
+    two.loop.run_until(lambda: len(two.failed(LOSER)) == 3, two.advance)
+    memory.enough.set()
+    two.reach(20, LOSER)
