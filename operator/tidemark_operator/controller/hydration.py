@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.quarantine import Precautions, Standing
+from tidemark_operator.controller.said import DIGITS
 from tidemark_protocol.commands import AllowCompaction, Command, CreateDataflow, Schedule
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -129,7 +130,7 @@ class HydrationGate:
             return self._hydrated(response.id) if as_of is not None and as_of < response.output else []
         if isinstance(response, Status) and (response.kind in _STUCK or response.kind.endswith("_failed")):
             if response.fields.get("reason") == _OUT_OF_MEMORY:
-                return self._once_more(response.id, response.fields.get("failures", ""))
+                return self._once_more(response.id, response.fields.get("failures", "")[:DIGITS])
             if group := self._groups.get(response.id):
                 self._failing[response.id] = group
             return self._done(response.id)
