@@ -60,12 +60,8 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
     parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
-    parser.add_argument(
-        "--scratch-size",
-        type=int,
-        metavar="BYTES",
-        help="what the volume of --scratch holds: steps that would go beyond it fail, and say so (default: no limit)",
-    )
+    limit = "what the volume of --scratch holds: steps that need more fail, and say so (default: no limit)"
+    parser.add_argument("--scratch-size", type=int, metavar="BYTES", help=limit)
     parser.add_argument(
         "--spark-files", type=Path, help="folder for Spark's own files, this replica's alone (default: in --scratch)"
     )
@@ -105,14 +101,8 @@ def parse(arguments: list[str]) -> Options:
     parser.add_argument("--metrics-host", default="127.0.0.1", help="and this address (default: %(default)s)")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     given = parser.parse_args(arguments)
-    if not given.listen.startswith("unix:") and not given.tls_dir:
-        parser.error("a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700")
-    if given.scratch_size is not None and given.scratch_size < SCRATCH_BYTES_MIN:
-        parser.error(f"--scratch-size is a number of bytes, {SCRATCH_BYTES_MIN} at least")
-    if given.driver_steps < 0:
-        parser.error("--driver-steps is a number of processes, or 0")
-    if given.executor_labels and not (given.master or "").startswith(K8S):
-        parser.error(f"--executor-labels are of pods, which are there with --master {K8S}https://...")
+    if (wrong := _wrong(given)) is not None:
+        parser.error(wrong)
     try:
         conf = tuple(setting(text) for text in given.spark_conf)
     except ValueError as error:
@@ -134,3 +124,16 @@ def parse(arguments: list[str]) -> Options:
         step_workers=min(given.driver_steps, given.cores),
         step_worker_bytes=max(given.memory // 8, STEP_WORKER_BYTES_MIN),
     )
+
+
+def _wrong(given: argparse.Namespace) -> str | None:
+    """What of it cannot be, beyond what each option says of itself."""
+    if not given.listen.startswith("unix:") and not given.tls_dir:
+        return "a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700"
+    if given.scratch_size is not None and given.scratch_size < SCRATCH_BYTES_MIN:
+        return f"--scratch-size is a number of bytes, {SCRATCH_BYTES_MIN} at least"
+    if given.driver_steps < 0:
+        return "--driver-steps is a number of processes, or 0"
+    if given.executor_labels and not (given.master or "").startswith(K8S):
+        return f"--executor-labels are of pods, which are there with --master {K8S}https://..."
+    return None

@@ -62,6 +62,9 @@ class Recorder:
         self.calls.append(f"drop {id}")
         return self.last_words
 
+    def try_again(self) -> None:
+        """It has not failed."""
+
     def retell(self) -> None:
         self.calls.append("retell")
 

@@ -28,10 +28,11 @@ SPEC = TpchSource("0.001", 100, 7)
 
 
 class HangingStore:
-    """Where shards are opened: nobody gets an answer before the test ends."""
+    """Where shards are opened: nobody gets an answer before the test ends, and who has asked ends then."""
 
     def __init__(self) -> None:
         self.asked, self._over = list[str](), threading.Event()
+        self.askers: list[Ingestions] = []
 
     def open(self, location: str, *arguments: Any, **options: Any) -> NoReturn:
         self.asked.append(location)
@@ -39,6 +40,10 @@ class HangingStore:
         raise OSError("the test is over")
 
     def close(self) -> None:
+        for ingestions in self.askers:
+            assert ingestions._manager is not None
+            for ingestion in ingestions._manager._running.values():
+                ingestion.stop()
         self._over.set()
 
 
@@ -53,6 +58,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStore]:
 def hanging(loop: Loop, store: HangingStore, folder: Path, many: int) -> Ingestions:
     """So many ingestions, each of which waits for the store."""
     ingestions = Ingestions(SparkHolder(object), loop.jobs, folder / "cache")
+    store.askers.append(ingestions)
     for n in range(many):
         of = replace(description(folder / str(n), SPEC, tpch_tables("nation")), id=GlobalId(f"s{n}"))
         ingestions.run(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))

@@ -19,8 +19,6 @@ from tidemark_operator.controller.notices import (
     QUIET,
     DataflowChanged,
     DataflowGone,
-    HydratedAsSuspect,
-    HydrationRanOut,
     IngestionReported,
     Notice,
     ShardAppeared,
@@ -164,10 +162,7 @@ class Instance:
         if link is None or link.refused is not None:
             return []
         link.observe(response)
-        notices = [*(HydrationRanOut(replica, each) for each in link.ran_out()), *self._take(replica, response, now_ms)]
-        if cleared := link.cleared():
-            return [*map(HydratedAsSuspect, cleared), *notices]
-        return notices
+        return [*link.news(replica), *self._take(replica, response, now_ms)]
 
     def _take(self, replica: ReplicaId, response: Response, now_ms: int) -> list[Notice]:
         match response:

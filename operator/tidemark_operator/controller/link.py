@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidemark_operator.controller.hydration import HydrationGate, RanOut
+from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.notices import HydratedAsSuspect, HydrationRanOut, Notice
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.commands import Command
+from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import Response
 
 MAX_OUTBOX = 100_000
@@ -51,13 +53,10 @@ class Link:
         """Standings may have changed, and some may have waited for long."""
         self._outbox += self._gate.look(now_ms)
 
-    def cleared(self) -> list[str]:
-        """Suspects that have hydrated."""
-        return self._gate.cleared()
-
-    def ran_out(self) -> list[RanOut]:
-        """Who ran out of memory while it was hydrating."""
-        return self._gate.ran_out()
+    def news(self, replica: ReplicaId) -> list[Notice]:
+        """Suspects that have hydrated, and who ran out of memory while it was hydrating."""
+        ran_out = [HydrationRanOut(replica, each) for each in self._gate.ran_out()]
+        return [*map(HydratedAsSuspect, self._gate.cleared()), *ran_out]
 
     def drain(self) -> list[Command]:
         """What is to be sent now. Raises as `check` does."""
