@@ -196,7 +196,8 @@ class HydrationGate:
             group.missing.add(export)
         self._admitted.pop(group, None)
         self._ran_out.append(RanOut(group.owner, not self._admitted, attempt))
-        group.admitted = group.released = False
+        group.admitted = group.released = group.overdue = False
+        group.moved = True
         group.held = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
         return []
