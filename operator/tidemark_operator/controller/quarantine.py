@@ -48,8 +48,8 @@ class Suspicion:
 
 
 def blamed(before: Suspicion | None, revision: str, death: Death, release: str, *, alone: bool = True) -> Suspicion:
-    """After a death; told twice of the same one, it is one. `alone`: nobody else was in a slot there, and no client
-    had asked for what may have been the cause."""
+    """After a death; told twice of the same one, it is one. `alone`: nobody else was in a slot there, and nothing was
+    computed for a client."""
     if before is None or before.revision != revision:
         return Suspicion(revision, (death,), release)
     if death in before.deaths:

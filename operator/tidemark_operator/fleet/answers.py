@@ -7,6 +7,7 @@ query(dataflow, ...) ──► created ──► peek ────────�
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Protocol
 
 from tidemark_operator.controller.dataflows import Dataflow
@@ -93,6 +94,10 @@ class Answers:
             case _:
                 return False
         return True
+
+    def compute(self, uuids: Collection[str]) -> bool:
+        """Whether there is a dataflow for any of these."""
+        return any(uuid in uuids for uuid, _ in self._queries.values())
 
     def is_asked(self, uuid: str) -> bool:
         """Whether somebody waits for the answer."""

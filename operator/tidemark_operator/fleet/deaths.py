@@ -21,10 +21,12 @@ MOST = 2
 
 @dataclass(frozen=True)
 class Died:
-    """What a process was at when it died; `failed`: what of it is not to be tried any more."""
+    """What is not to be tried any more of what a process was at when it died; `computed`: whether it was computing
+    something for a client. Lookups are few operations on what is there, and always under way somewhere: they may be
+    the cause, but who is hydrating is more likely."""
 
-    at: Collection[str]
     failed: Collection[str]
+    computed: bool
 
     @property
     def why(self) -> str:
@@ -39,19 +41,19 @@ class Deaths:
     """By name: a peek's uuid, or the owner of a subscribe's or copy's dataflow."""
 
     def __init__(self) -> None:
-        self._left: dict[ReplicaId, frozenset[str]] = {}
+        self._left: dict[ReplicaId, tuple[frozenset[str], bool]] = {}
         self._deaths: Counter[str] = Counter()
 
-    def lost(self, replica: ReplicaId, at: Collection[str]) -> None:
+    def lost(self, replica: ReplicaId, at: Collection[str], computed: bool) -> None:
         """Its connection ended, for whatever reason."""
         self._left.pop(replica, None)
         if at:
-            self._left[replica] = frozenset(at)
+            self._left[replica] = frozenset(at), computed
 
     def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> Died:
         """The process that was lost there had died. What is not asked any more is forgotten."""
-        at = self._left.pop(replica, frozenset())
-        self._left = {r: still for r, names in self._left.items() if (still := frozenset(filter(is_asked, names)))}
+        at, computed = self._left.pop(replica, (frozenset[str](), False))
+        self._left = {r: left for r, left in self._left.items() if any(map(is_asked, left[0]))}
         self._deaths = Counter({name: count for name, count in self._deaths.items() if is_asked(name)})
         self._deaths.update(filter(is_asked, at))
-        return Died(at, [name for name in sorted(at) if self._deaths[name] >= MOST])
+        return Died([name for name in sorted(at) if self._deaths[name] >= MOST], computed)

@@ -295,13 +295,13 @@ class RunningInstance:
 
     def died(self, replica: ReplicaId) -> bool:
         """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead
-        one was at something for a client; what has killed enough of them is failed."""
+        one was computing something for a client; what has killed enough of them is failed."""
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
             LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
             self.answers.fail(name, died.why)
             self.clients.fail(name, died.why)
-        return bool(died.at)
+        return died.computed
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
         state = self.replicas.get(replica)
@@ -312,7 +312,8 @@ class RunningInstance:
 
     def _disconnect(self, replica: ReplicaId) -> None:
         if replica in self.core.connected:
-            self._deaths.lost(replica, [*self.core.peeks.asked_of(replica), *self.clients.begun(replica)])
+            asked, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
+            self._deaths.lost(replica, [*asked, *begun], bool(begun) or self.answers.compute(asked))
         self.notify(self.core.disconnect(replica))
 
     def _is_asked(self, name: str) -> bool:

@@ -7,7 +7,8 @@
     blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
 
 A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
-was told to end is no death. Who shared the process with what a client had asked (fleet/deaths.py) was not alone there.
+was told to end is no death. Who shared the process with what was computed for a client (fleet/deaths.py) was not
+alone there.
 """
 
 from __future__ import annotations
