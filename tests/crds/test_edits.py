@@ -44,7 +44,10 @@ def test_immutable_fields_stay(
 
 EDITABLE: list[tuple[str, dict[str, Any]]] = [
     ("ComputeInstance", {"readPolicy.lag": "5m", "suspend": True}),
-    ("ComputeReplica", {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "suspend": True}),
+    (
+        "ComputeReplica",
+        {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "sparkOnly": True, "suspend": True},
+    ),
     ("ComputeReplica", {"executors.instances": 2, "scratch.claimName": "c", "updateStrategy": "Surge"}),
     ("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/data"}], "resources.requests.cpu": "500m"}),
     ("DataSource", {"suspend": True, "deletionPolicy": "Delete", "adopt": True}),

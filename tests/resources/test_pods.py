@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from tests.resources.manifests import body
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.orchestrator.interface import Executors, Owner, PodSpec, Requests, Scratch, Volume
-from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.orchestrator.process import ProcessOrchestrator, replica_command
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica, UpdateStrategy
+from tidemark_replica.options import parse
 
 INSTANCE = ComputeInstance.parse(
     body("ComputeInstance", {"storage": {"location": "s3://data/x", "secretName": "bucket"}})
@@ -44,6 +46,16 @@ def test_what_is_asked_for_reaches_the_orchestrator() -> None:
     assert full.strategy is UpdateStrategy.RECREATE
     assert full.instance == Owner(INSTANCE.name, INSTANCE.meta.uid)
     assert (least.pod, least.strategy) == (PodSpec(credentials="bucket"), None)
+
+
+def test_what_is_left_to_spark_is_told_to_the_program(tmp_path: Path) -> None:
+    """As its own command line has it, and nothing where nothing is asked for: another text would be another shape."""
+    told = replica_spec(replica({"sparkOnly": True}), INSTANCE)
+    command = replica_command(told, "unix:///s", tmp_path)
+    options = parse([*command[command.index("tidemark_replica") + 1 :]])
+
+    assert (options.arrow, options.step_workers) == (False, 0)
+    assert replica_spec(replica({}), INSTANCE).engine == ()
 
 
 BAD = [

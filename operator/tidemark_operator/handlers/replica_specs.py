@@ -36,6 +36,7 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
             credentials=instance.credentials if instance else "",
         ),
         strategy=replica.strategy,
+        spark_only=replica.spark_only,
     )
 
 

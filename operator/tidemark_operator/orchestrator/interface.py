@@ -87,6 +87,12 @@ class ReplicaSpec:
     instance: Owner = Owner()
     pod: PodSpec = PodSpec()
     strategy: UpdateStrategy | None = None
+    spark_only: bool = False
+
+    @property
+    def engine(self) -> tuple[str, ...]:
+        """What its program is told of how to compute, whatever it runs in."""
+        return ("--evaluator=catalyst", "--driver-steps=0") if self.spark_only else ()
 
 
 NO_EXECUTORS = "NoExecutors"

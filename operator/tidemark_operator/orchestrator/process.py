@@ -179,7 +179,8 @@ def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[s
         "--cores": str(replica.cores),
         "--memory": str(replica.memory_bytes),
     }
-    return (sys.executable, "-m", "tidemark_replica", *(word for option in options.items() for word in option))
+    told = (word for option in options.items() for word in option)
+    return (sys.executable, "-m", "tidemark_replica", *told, *replica.engine)
 
 
 def socket_folder(state: Path) -> Path:

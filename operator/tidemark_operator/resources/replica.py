@@ -34,6 +34,8 @@ class ComputeReplica:
     """Of the Spark driver, its Python workers included. A change, as of `pod`, needs another process."""
     pod: PodFields
     strategy: UpdateStrategy | None
+    spark_only: bool
+    """Nothing is computed outside Catalyst and Spark jobs; a change needs another process."""
     suspend: bool
 
     @classmethod
@@ -47,5 +49,6 @@ class ComputeReplica:
             resources=Resources.parse(spec.child("resources")),
             pod=PodFields.parse(spec),
             strategy=spec.choice("updateStrategy", UpdateStrategy) if spec.has("updateStrategy") else None,
+            spark_only=spec.flag("sparkOnly", False),
             suspend=spec.flag("suspend", False),
         )

@@ -80,6 +80,7 @@ def _arguments(member: Member, settings: Settings) -> list[str]:
         f"--memory={spec.memory_bytes}",
         f"--metrics-port={METRICS_PORT}",
         "--metrics-host=0.0.0.0",
+        *spec.engine,
     ]
     if not spec.pod.scratch.claim:  # a claim's end is that of its disk
         arguments.append(f"--scratch-size={spec.pod.scratch.bytes}")
