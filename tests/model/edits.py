@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.model.operator import LAG, Durable, Operator, Running, Seen, Spec
+from tests.model.questions import peek
 from tests.model.subscribes import Clients
 from tests.model.world import REPLICAS, TABLES, World
 from tidemark_operator.catalogue.closure import is_stale
@@ -18,10 +19,7 @@ from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.handlers.installer import restore
-from tidemark_protocol.commands import IndexTarget, Peek
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
+from tidemark_protocol.ids import GlobalId, ShardId
 
 
 class EditedWorld(World):
@@ -76,11 +74,10 @@ class EditedWorld(World):
         if index is None or index.write is None or index.write <= index.since:
             return
         time = max(index.since.encode(), index.write.encode() - 1 - back)
-        uuid = f"peek {len(self.asked) + len(self.answered)} of {index.id} at {time}"
-        if uuid in self.asked or uuid in self.answered:
-            return
-        self.asked[uuid] = Peek(uuid, IndexTarget(index.id), Time(time), MapFilterProject(()), Finishing(), ())
-        self.take(self.instance.peek(self.asked[uuid]))
+        asked, answered = self.questions.asked, self.questions.answered
+        uuid = f"peek {len(asked) + len(answered)} of {index.id} at {time}"
+        if uuid not in asked and uuid not in answered:
+            self.questions.ask(peek(uuid, index.id, time))
 
     def serving(self, name: str) -> tuple[GlobalId, ...]:
         """Exports of the revision that is marked as active."""
@@ -116,7 +113,7 @@ class EditedWorld(World):
         for name, replica in self.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
             assert processed == complete, f"{name} has done everything"
-        assert not set(self.asked) - self.answered, "every peek was answered"
+        self.questions.settle()
         holders = {h for s in self.book.all() for h in s.holds}
         assert holders == {f"export {id}" for d in plans if d.source_imports for id in d.export_ids}
 
@@ -128,8 +125,7 @@ class EditedWorld(World):
     def take(self, notices: Iterable[Notice]) -> None:
         for notice in notices:
             if isinstance(notice, PeekAnswer):
-                assert notice.uuid not in self.answered, "answered twice"
-                self.answered.add(notice.uuid)
+                self.questions.count(notice)
 
     def _restore(self) -> None:
         self.operator.running.replicas = {name: Seen(said) for name, said in self.descriptions.items()}

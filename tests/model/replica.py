@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.model.subscribes import Sender
+from tests.model.subscribes import Copier, Sender
 from tidemark_protocol.commands import (
     AllowShardCompaction,
     Command,
@@ -26,7 +26,7 @@ from tidemark_protocol.commands import (
     Peek,
     StorageCommand,
 )
-from tidemark_protocol.dataflow import MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
+from tidemark_protocol.dataflow import CopyToSink, MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
@@ -148,7 +148,7 @@ class Driver:
     dataflow: InstalledDataflow
     replica: SimReplica
     since: dict[GlobalId, Frontier] = field(default_factory=dict)
-    senders: dict[GlobalId, Sender] = field(default_factory=dict)
+    senders: dict[GlobalId, Sender | Copier] = field(default_factory=dict)
     stalled: str = ""
     stopped: bool = False
 
@@ -208,12 +208,14 @@ class Driver:
                 )
             shard.upper, shard.term = processed, term
 
-    def _sender(self, export: SinkExport) -> Sender:
+    def _sender(self, export: SinkExport) -> Sender | Copier:
+        as_of = self.dataflow.description.as_of
+        if isinstance(export.sink, CopyToSink):
+            return self.senders.setdefault(export.id, Copier(export.id, as_of))
         assert isinstance(export.sink, SubscribeSink)
-        made = Sender(export.id, export.sink, self.dataflow.description.as_of)
-        return self.senders.setdefault(export.id, made)
+        return self.senders.setdefault(export.id, Sender(export.id, export.sink, as_of))
 
-    def _send(self, sender: Sender) -> None:
+    def _send(self, sender: Sender | Copier) -> None:
         for response in sender.send(self.dataflow.processed.encode()):
             self.replica.respond(response)
 

@@ -1,4 +1,4 @@
-"""Subscribes in the model: what a replica sends of one, and what its client makes of what it is told.
+"""Subscribes and copies in the model: what a replica sends of one, and what its client makes of what it is told.
 
 A collection has the same three rows at every third time, and at the as_of; batches may end between them. So which
 updates lie between two positions is known, and a client that is told too much or too little is found out at once.
@@ -12,14 +12,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.replica.plans import COLUMNS, copies, shard
+from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import Waiting
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.responses import (
+    CopyToDone,
+    CopyToDropped,
+    CopyToResponse,
+    Response,
+    SubscribeBatch,
+    SubscribeDropped,
+    SubscribeResponse,
+)
 
 if TYPE_CHECKING:
     from tests.model.world import World
@@ -77,16 +86,46 @@ class Sender:
 
 
 @dataclass
+class Copier:
+    """A replica's side of a copy: one answer, once its dataflow is beyond the as_of."""
+
+    id: GlobalId
+    as_of: int
+    answered: bool = False
+
+    def send(self, processed: int) -> Iterator[Response]:
+        if not self.answered and processed > self.as_of:
+            self.answered = True
+            yield CopyToResponse(self.id, CopyToDone(self.as_of))
+
+    def drop(self) -> Response | None:
+        return None if self.answered else CopyToResponse(self.id, CopyToDropped())
+
+
+@dataclass
 class Client:
     """Checks each batch as it is told. `reads`: the owner of the index behind it; `orphaned`: that index is gone, and
-    a replica that comes later cannot make it any more."""
+    a replica that comes later cannot make it any more; `target`: the replica that tells it, of which `target_lost`
+    says whether it has been lost."""
 
     owner: str
     description: DataflowDescription
     reads: str | None = None
+    target: ReplicaId | None = None
     orphaned: bool = False
+    target_lost: bool = False
     told: Position = (0, 0)
     failed: str | None = None
+    copied: bool = False
+
+    @property
+    def is_copy(self) -> bool:
+        return isinstance(self.description.sink_exports[0].sink, CopyToSink)
+
+    def answer(self, answer: CopyAnswer) -> None:
+        assert not self.copied, "a copy was answered twice"
+        self.copied = True
+        assert answer.result == CopyToDone(self.description.as_of) or self.orphaned, answer.result
 
     @property
     def sink(self) -> SubscribeSink:
@@ -101,7 +140,7 @@ class Client:
         self.told = upper
         if batch.error is not None:
             self.failed = batch.error
-            assert self.orphaned, f"a subscribe failed: {batch.error}"
+            assert self.orphaned or self.target_lost, f"a subscribe failed: {batch.error}"
             return
         rows = [(int(t), int(part)) for t, part in json.loads(batch.updates)]
         new = [row for row in rows if row >= lower]
@@ -112,7 +151,7 @@ class Client:
 
 
 class Clients:
-    """All that are subscribed now, to a table or to a Dataflow's index."""
+    """All that are subscribed now, to a table or to a Dataflow's index; copies too."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -122,8 +161,19 @@ class Clients:
     def ids(self) -> list[GlobalId]:
         return list(self._clients)
 
-    def subscribe(self, table: ShardId, reads: str | None, back: int, snapshot: bool, lasts: int | None) -> None:
-        """From a time on that can be read, `back` before the newest; to the table where it `reads` no index."""
+    def subscribe(
+        self,
+        table: ShardId,
+        reads: str | None,
+        back: int,
+        snapshot: bool,
+        lasts: int | None,
+        target: ReplicaId | None = None,
+        *,
+        copies: bool = False,
+    ) -> None:
+        """From a time on that can be read, `back` before the newest; to the table where it `reads` no index. `copies`:
+        a copy of that time."""
         self._world.created += 1
         name, source = f"c{self._world.created}", shard(table, "") if reads is None else None
         index = None if reads is None else f"{reads}-index"
@@ -136,8 +186,34 @@ class Clients:
         as_of = max(known.since.encode(), known.upper.encode() - 1 - back)
         up_to = None if lasts is None else as_of + lasts
         description = subscribe_to(name, as_of, source, index, snapshot, up_to)
-        self._clients[description.export_ids[0]] = Client(name, description, reads)
-        self._world.instance.create(Dataflow(name, description, LAG_MS), WriterTerm(1))
+        if copies:
+            (export,) = description.sink_exports
+            export = replace(export, sink=CopyToSink(COLUMNS, "/copies", "csv"))
+            description = replace(description, sink_exports=(export,), until=Time(as_of + 1))
+        client = Client(name, description, reads, None if copies else target)
+        client.target_lost = client.target is not None and client.target not in self._world.connections
+        self._clients[description.export_ids[0]] = client
+        self._world.instance.create(Dataflow(name, description, LAG_MS, target=client.target), WriterTerm(1))
+
+    def lose(self, replica: ReplicaId) -> None:
+        """Before the controller knows."""
+        for client in self._clients.values():
+            client.target_lost |= client.target == replica
+
+    def lies(self) -> list[Response]:
+        """What cannot be, of subscribes and copies that are there: never a word of it may be told."""
+        ahead = Frontier.at(self._world.now + 3_600_000)
+        lies: list[Response] = []
+        for id, client in self._clients.items():
+            if client.is_copy:
+                lies += [CopyToResponse(id, CopyToDropped())] if not client.orphaned else []
+                continue
+            lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.minimum(), ahead)))
+            lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.at(self._world.now), ahead)))
+            lies += [SubscribeResponse(id, SubscribeDropped(ahead))] if not client.orphaned else []
+            if client.sink.up_to is None:
+                lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.minimum(), Frontier.empty())))
+        return lies
 
     def unsubscribe(self, id: GlobalId) -> None:
         self._world.take(self._world.instance.drop(self._clients.pop(id).owner))
@@ -149,10 +225,15 @@ class Clients:
     def take(self, notice: object) -> None:
         if isinstance(notice, SubscribeAdvanced) and notice.id in self._clients:
             self._clients[notice.id].take(notice)
+        if isinstance(notice, CopyAnswer) and notice.id in self._clients:
+            self._clients[notice.id].answer(notice)
 
     def settle(self) -> None:
         """Each has been told all there is, or that its index is gone; then all of them go."""
         for client in self._clients.values():
+            if client.is_copy:
+                assert client.copied, f"{client.owner} was not answered"
+                continue
             ended = client.told[0] == EMPTY_SENTINEL
             assert ended or not client.orphaned, f"{client.owner} was not told of its end"
             if not client.orphaned:

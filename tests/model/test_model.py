@@ -14,12 +14,21 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.model.world import REPLICAS, TABLES, World
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.responses import Frontiers, PeekCanceled, PeekError, PeekResponse, ShardFrontiers, Status
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
+from tidemark_protocol.responses import (
+    Frontiers,
+    PeekCanceled,
+    PeekError,
+    PeekResponse,
+    Response,
+    ShardFrontiers,
+    Status,
+)
 
 PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "2000"))
 SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
 PARTS = 10
+targets = st.sampled_from([None, None, *REPLICAS])
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
 few = st.sampled_from([1, 3, 1_000])
 KINDS = ("index", "view", "index and view")
@@ -56,10 +65,25 @@ class Model(RuleBasedStateMachine):
         back=st.sampled_from([0, 20, 1_000]),
         snapshot=st.booleans(),
         lasts=st.sampled_from([None, None, 1, 60]),
+        to=targets,
     )
-    def subscribe(self, data: st.DataObject, table: ShardId, back: int, snapshot: bool, lasts: int | None) -> None:
+    def subscribe(
+        self,
+        data: st.DataObject,
+        table: ShardId,
+        back: int,
+        snapshot: bool,
+        lasts: int | None,
+        to: ReplicaId | None,
+    ) -> None:
         reads = data.draw(st.sampled_from([None, *_indexes(self.world)]))
-        self.world.clients.subscribe(table, reads, back, snapshot, lasts)
+        self.world.clients.subscribe(table, reads, back, snapshot, lasts, to)
+
+    @precondition(lambda self: len(self.world.clients.ids) < 4)
+    @rule(data=st.data(), table=tables, back=st.sampled_from([0, 20, 1_000]))
+    def copy(self, data: st.DataObject, table: ShardId, back: int) -> None:
+        reads = data.draw(st.sampled_from([None, *_indexes(self.world)]))
+        self.world.clients.subscribe(table, reads, back, snapshot=True, lasts=1, copies=True)
 
     @precondition(lambda self: self.world.clients.ids)
     @rule(data=st.data())
@@ -134,21 +158,32 @@ class Model(RuleBasedStateMachine):
             self.world.maintain()
 
     @precondition(lambda self: any(_indexes(self.world)))
-    @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
-    def ask(self, data: st.DataObject, back: int) -> None:
-        self.world.ask(data.draw(st.sampled_from(_indexes(self.world))), back)
+    @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]), to=targets)
+    def ask(self, data: st.DataObject, back: int, to: ReplicaId | None) -> None:
+        self.world.ask(data.draw(st.sampled_from(_indexes(self.world))), back, to)
 
-    @precondition(lambda self: self.world.asked)
+    @precondition(lambda self: self.world.questions.waiting)
+    @rule(data=st.data(), name=replicas)
+    def fail_to_read(self, data: st.DataObject, name: ReplicaId) -> None:
+        """An error of one replica alone."""
+        self.world.questions.fail(name, data.draw(st.sampled_from(self.world.questions.waiting)))
+
+    @precondition(lambda self: self.world.stored)
+    @rule(data=st.data())
+    def suspect(self, data: st.DataObject) -> None:
+        self.world.suspect(data.draw(st.sampled_from(list(self.world.stored))))
+
+    @precondition(lambda self: self.world.questions.asked)
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
-        self.world.give_up(data.draw(st.sampled_from(list(self.world.asked))))
+        self.world.questions.give_up(data.draw(st.sampled_from(list(self.world.questions.asked))))
 
     @precondition(lambda self: self.world.stored)
     @rule(name=replicas, data=st.data())
     def lie(self, name: str, data: st.DataObject) -> None:
         """Frontiers that go back, answers that nobody asked for, statuses about nothing."""
         stored = self.world.stored[data.draw(st.sampled_from(list(self.world.stored)))]
-        back, pending = Frontier.at(Time(0)), list(self.world.asked)
+        back, pending = Frontier.at(Time(0)), list(self.world.questions.asked)
         self.world.said(
             name,
             data.draw(
@@ -159,13 +194,29 @@ class Model(RuleBasedStateMachine):
                         ShardFrontiers(TABLES[0], back, back),
                         PeekResponse("nobody's", PeekError("no")),
                         *(PeekResponse(uuid, PeekCanceled()) for uuid in pending),
-                        *(PeekResponse(uuid, PeekError("again")) for uuid in self.world.answered),
+                        *(PeekResponse(uuid, PeekError("again")) for uuid in self.world.questions.answered),
                         Status(GlobalId("nobody"), "step_failed", {"message": "no"}),
                         Status(stored.description.export_ids[0], "step_failed", {"message": "no"}),
                     ]
                 )
             ),
         )
+
+    @precondition(lambda self: self.world.stored or self.world.clients.ids)
+    @rule(name=replicas, data=st.data())
+    def lie_forward(self, name: ReplicaId, data: st.DataObject) -> None:
+        """What is ahead of the clock, or has ended though nothing has brought that about: of shards, exports and
+        streams. Nothing of it is believed."""
+        ahead, never, end = Frontier.at(self.world.now + 3_600_000), Frontier.at(1 << 62), Frontier.empty()
+        lies: list[Response] = list(self.world.clients.lies())
+        exports = [id for stored in self.world.stored.values() for id in stored.description.export_ids]
+        lies += [Frontiers(id, write=upper) for id in exports for upper in (ahead, end)]
+        written = self.world.instance.dataflows.is_being_written
+        shards = [s.id for s in self.world.book.all() if s.frontiers is not None and (s.endless or written(s.id))]
+        lies += [ShardFrontiers(id, upper, since) for id in shards for upper, since in ((ahead, never), (end, ahead))]
+        before = self.world.believed()
+        self.world.said(name, data.draw(st.sampled_from(lies)))
+        assert self.world.believed() == before, "what cannot be was believed"
 
     @invariant()
     def promises(self) -> None:

@@ -11,52 +11,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from tests.model import strangers
+from tests.model.kept import Connection, Stored
+from tests.model.questions import Questions, peek
 from tests.model.replica import Shards, SimReplica, SimShard, Violation
 from tests.model.subscribes import Clients
-from tests.protocol.audit import Audit
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.notices import HydratedAsSuspect, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_operator.controller.shards import FrontierPair, ShardBook
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
-from tidemark_protocol.commands import Command, IndexTarget, Peek
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Description, PeekRows, Response
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.responses import Description, Response
 
 LAG = 50
 TABLES = (ShardId("t0"), ShardId("t1"))
 REPLICAS = (ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3"))
 MAINTENANCE_MS = 10_000
-
-
-@dataclass
-class Connection:
-    """What is under way between a replica and the controller, whose commands are audited."""
-
-    number: int
-    inbox: list[Command] = field(default_factory=list)
-    outbox: list[Response] = field(default_factory=list)
-    audit: Audit = field(default_factory=Audit)
-
-
-@dataclass
-class Stored:
-    """A Dataflow whose plan is stored; `reads` is the owner of the index that it imports."""
-
-    description: DataflowDescription
-    reads: str | None = None
 
 
 class World:
@@ -69,8 +50,8 @@ class World:
         self.replicas = {name: SimReplica(self.shards) for name in REPLICAS}
         self.connections: dict[ReplicaId, Connection] = {}
         self.descriptions: dict[ReplicaId, Description] = {}
-        self.asked: dict[str, Peek] = {}
-        self.answered: set[str] = set()
+        self.suspects: set[str] = set()
+        self.questions = Questions(self)
         self._begin()
 
     # --- events ---
@@ -80,13 +61,14 @@ class World:
         self._remember_reached()
         self.connections.clear()
         self.descriptions.clear()
-        self.asked.clear()
+        self.questions.asked.clear()
         self._begin()
 
     def _begin(self) -> None:
         """A controller that knows what is stored."""
         self.book = ShardBook()
-        self.instance, self.clients = Instance(self.book), Clients(self)
+        precautions = Precautions(concurrency=2, standing=self._standing)
+        self.instance, self.clients = Instance(self.book, precautions), Clients(self)
         for id in TABLES:
             self.book.register(id, str(id), LAG, endless=True)
         for owner, stored in self.stored.items():
@@ -131,7 +113,7 @@ class World:
         for seen in self.descriptions[name].shards:
             self.book.described(seen, self.now)
         self._restore()
-        self.instance.connect(name, self._connections, self.now)
+        self.take(self.instance.connect(name, self._connections, self.now))
         self.instance.dataflows.described({c.id: c.write for c in self.descriptions[name].collections}, self.now)
         self.connections[name] = Connection(self._connections)
         replica.greet(self._connections)
@@ -140,6 +122,8 @@ class World:
         """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
         old = self.connections.pop(name, None)
         if old is not None:
+            self.clients.lose(name)
+            self.questions.lose(name)
             self.take(self.instance.disconnect(name))
             said = [*old.outbox, *self.replicas[name].drain()]
             self.late.setdefault(name, []).extend((old.number, response) for response in said)
@@ -211,7 +195,11 @@ class World:
         self._restore()
         self.take(self.instance.maintain(self.now))
 
-    def ask(self, owner: str, back: int) -> None:
+    def suspect(self, owner: str) -> None:
+        """It is blamed for a death: it hydrates last and alone, on every process to come."""
+        self.suspects.add(owner)
+
+    def ask(self, owner: str, back: int, target: ReplicaId | None = None) -> None:
         """A peek of an index at a time that can be read, `back` before the newest."""
         id = GlobalId(f"{owner}-index")
         index = self.instance.dataflows.index(id)
@@ -219,13 +207,7 @@ class World:
             return
         time = max(index.since.encode(), index.write.encode() - 1 - back)
         self._peeks += 1
-        peek = Peek(f"peek {self._peeks}", IndexTarget(id), Time(time), _EVERY, Finishing(), ())
-        self.asked[peek.uuid] = peek
-        self.take(self.instance.peek(peek))
-
-    def give_up(self, uuid: str) -> None:
-        del self.asked[uuid]
-        self.instance.cancel_peek(uuid)
+        self.questions.ask(peek(f"peek {self._peeks}", id, time), target)
 
     # --- promises ---
 
@@ -255,7 +237,7 @@ class World:
         for name, replica in self.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
             assert processed == complete, f"{name} has done everything"
-        assert not set(self.asked) - self.answered, "every peek was answered"
+        self.questions.settle()
         holders = {h for s in self.book.all() for h in s.holds}
         readers = [s.description for s in self.stored.values() if s.description.source_imports]
         assert holders == {f"export {id}" for d in readers for id in d.export_ids}
@@ -334,6 +316,13 @@ class World:
         ]
         return [*told, *((s.id, s.frontiers) for s in self.book.all())]
 
+    def believed(self) -> list[object]:
+        """What is believed of collections and shards, whoever has said so."""
+        return [
+            *((c.id, c.write, c.since) for c in self._collections()),
+            *((s.id, s.frontiers) for s in self.book.all()),
+        ]
+
     def _remember_reached(self) -> None:
         """As statuses do."""
         self.reached |= {c.id: c.write for c in self._collections() if c.write is not None}
@@ -342,12 +331,9 @@ class World:
         for notice in notices:
             self.clients.take(notice)
             if isinstance(notice, PeekAnswer):
-                assert notice.uuid not in self.answered, "answered twice"
-                self.answered.add(notice.uuid)
-                if peek := self.asked.get(notice.uuid):
-                    owner = peek.target.id.removesuffix("-index")
-                    expected = PeekRows(str(peek.timestamp).encode(), 1)
-                    assert notice.result == expected or owner not in self.stored, notice.result
+                self.questions.take(notice)
+            if isinstance(notice, HydratedAsSuspect):
+                self.suspects.discard(notice.owner)
 
-
-_EVERY = MapFilterProject(())
+    def _standing(self, owner: str) -> Standing:
+        return Standing.SUSPECT if owner in self.suspects else Standing.CLEAR

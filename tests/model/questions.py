@@ -1,0 +1,85 @@
+"""Peeks in the model: each is answered once, with what is there at its time, unless nobody is left to say it.
+
+asked ──► every replica that is connected, or the target ──► rows │ an error of one alone: another may answer
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_protocol.commands import IndexTarget, Peek
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import Finishing
+from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows
+
+if TYPE_CHECKING:
+    from tests.model.world import World
+
+_EVERY = MapFilterProject(())
+
+
+def peek(uuid: str, index: GlobalId, time: int) -> Peek:
+    return Peek(uuid, IndexTarget(index), Time(time), _EVERY, Finishing(), ())
+
+
+@dataclass
+class Question:
+    """`failed`: replicas that have said so, on connections that still are."""
+
+    peek: Peek
+    target: ReplicaId | None = None
+    failed: set[ReplicaId] = field(default_factory=set)
+
+
+class Questions:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.asked: dict[str, Question] = {}
+        self.answered: set[str] = set()
+
+    @property
+    def waiting(self) -> list[str]:
+        """Not answered yet."""
+        return [uuid for uuid in self.asked if uuid not in self.answered]
+
+    def ask(self, peek: Peek, target: ReplicaId | None = None) -> None:
+        self.asked[peek.uuid] = Question(peek, target)
+        self._world.take(self._world.instance.peek(peek, target))
+
+    def give_up(self, uuid: str) -> None:
+        del self.asked[uuid]
+        self._world.instance.cancel_peek(uuid)
+
+    def fail(self, name: ReplicaId, uuid: str) -> None:
+        """The replica's disk is full."""
+        if name in self._world.connections:
+            self.asked[uuid].failed.add(name)
+            self._world.said(name, PeekResponse(uuid, PeekError("the disk is full")))
+
+    def lose(self, replica: ReplicaId) -> None:
+        """Before the controller knows."""
+        for question in self.asked.values():
+            question.failed.discard(replica)
+
+    def count(self, answer: PeekAnswer) -> Question | None:
+        """Who asked, if somebody still waits."""
+        assert answer.uuid not in self.answered, "answered twice"
+        self.answered.add(answer.uuid)
+        return self.asked.get(answer.uuid)
+
+    def take(self, answer: PeekAnswer) -> None:
+        if question := self.count(answer):
+            owner = question.peek.target.id.removesuffix("-index")
+            expected = PeekRows(str(question.peek.timestamp).encode(), 1)
+            may_fail = owner not in self._world.stored or self._nobody_is_left(question)
+            assert answer.result == expected or may_fail, answer.result
+
+    def settle(self) -> None:
+        assert not set(self.asked) - self.answered, "every peek was answered"
+
+    def _nobody_is_left(self, question: Question) -> bool:
+        connected = set(self._world.connections)
+        return (connected if question.target is None else {question.target} & connected) <= question.failed
