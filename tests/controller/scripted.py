@@ -15,7 +15,7 @@ from tests.controller.heard import Heard
 from tests.controller.worlds import INPUT, LAG, at
 from tests.protocol.samples import SHARD
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import commands as c
@@ -30,7 +30,7 @@ from tidemark_protocol.responses import (
     Response,
 )
 
-R1, PIECE_BYTES = ReplicaId("r1"), 1000
+R1, PIECE_BYTES, MOST_TERM = ReplicaId("r1"), 1000, 1 << 20
 
 
 class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
@@ -130,6 +130,8 @@ class Listening(Heard):
 
     async def outranked(self, by: int) -> None:
         self.outranked_by.append(by)
+        if by > MOST_TERM:
+            raise OperatorError(f"no operator came to term {by}")
         if self.replaced:
             raise LeadershipLost(f"somebody leads under term {by}")
         leadership.term = by + 1

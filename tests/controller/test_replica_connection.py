@@ -248,6 +248,16 @@ def test_must_a_replica_of_a_higher_term_is_not_spoken_to_under_a_lower_one(play
     play(scenario, epoch=Epoch(9, 2))
 
 
+def test_must_not_speak_to_a_replica_that_says_it_serves_a_term_that_cannot_be(play: Callable[..., None]) -> None:
+    """It is left alone, and its condition says why; what is connected goes on."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: "no operator came to term" in instance.replicas[R1].last_error)
+        assert (replica.streams, instance.online, instance.replicas[R1].task.done()) == ([], [], False)
+
+    play(scenario, epoch=Epoch(2**31 - 2, 1))
+
+
 def test_must_a_connection_of_an_operator_that_was_replaced_ends(play: Callable[..., None]) -> None:
     """It is not tried again, as it is after any other trouble: whoever listens is told, and ends the process."""
 

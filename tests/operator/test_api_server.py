@@ -10,7 +10,7 @@ import pytest
 from tests.bounds import BOUND
 from tests.controller.test_plans import revision
 from tidemark_devcluster.plane import ControlPlane
-from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.kube import leadership
@@ -78,6 +78,25 @@ def test_crash_a_lease_that_was_deleted_is_made_anew_above_what_replicas_report(
         assert await after.outranked(by=3) == 4
         with pytest.raises(LeadershipLost, match="after leads under term 4, this process under 3"):
             await before.outranked(by=4)
+
+    run(scenario)
+
+
+def test_must_not_raise_the_term_for_one_that_no_operator_can_have_come_to(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """A replica that lies would use up what there is of terms, and nobody could lead any more. Nor step by step."""
+
+    async def scenario(kube: Kube) -> None:
+        leader, most = Leadership(kube, namespace, "leader"), leadership.MOST_FORGOTTEN_TERMS
+        assert await leader.claim() == 1
+        with pytest.raises(OperatorError, match=f"term {2**31 - 2}.*Restart the replica"):
+            await leader.outranked(by=2**31 - 2)
+        assert leader.term == 1
+        assert await leader.outranked(by=most) == most + 1
+        with pytest.raises(OperatorError, match="none can have come to"):
+            await leader.outranked(by=2 * most)
+        assert await Leadership(kube, namespace, "next").claim() == most + 2
 
     run(scenario)
 

@@ -71,7 +71,7 @@ class Host(Protocol):
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
-        """No connection came about, and not since nobody listens."""
+        """No connection came about, and not since nobody listens: who does is not who should, or says nonsense."""
 
 
 class ReplicaConnection:
@@ -133,6 +133,8 @@ class ReplicaConnection:
             raise  # there is nothing to be made anew: whoever waits for the task ends the process
         except (ProtocolError, OperatorError, TimeoutError) as error:
             why = str(error) or type(error).__name__
+            if not connection:
+                self._host.unreachable(self.replica, why)
         finally:
             self._stub = None
             if connection:

@@ -8,7 +8,8 @@ the term (`leaseTransitions`): a replica serves the client of the highest. Towar
 not renewed for FRESH_SECONDS, by a clock that never goes back and does not stop in sleep, writes nothing until a
 renewal has shown that nobody else took the Lease, which could have happened LEASE_SECONDS after the last. The API
 server's resource version makes each change of the Lease atomic. Should it have been deleted, replicas remember: the
-next term is raised above theirs.
+next term is raised above theirs. A term that operators cannot have come to is a lie of that replica's, and nothing is
+raised for it: the Lease has room for 2^31 terms, and past the last of them nobody could ever lead.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.kube.client import LEASES, ApiError, Body, Conflict, Kube
 from tidemark_operator.kube.lease import PROCESS, Seen, holder_of, now_seconds, spec_of, term_of
 from tidemark_operator.kube.whereabouts import has_ended, here
@@ -30,6 +31,8 @@ LEASE_SECONDS = 10
 FRESH_SECONDS = 7.0
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 1.0
+# so many more operators than the Lease remembers may have led since replicas were made
+MOST_FORGOTTEN_TERMS = 2**20
 # of one request or two; a connection that hangs must not cost the Lease
 PATIENCE_SECONDS = 3.0
 
@@ -42,6 +45,7 @@ class Leadership:
         self._lease: Body | None = None
         self._renewed = 0.0
         self._turn = asyncio.Lock()
+        self._first = 0
         self.term = 0
 
     @property
@@ -99,10 +103,15 @@ class Leadership:
 
     async def outranked(self, by: int) -> int:
         """A replica serves a higher term. Somebody else leads (raises LeadershipLost), or the Lease was deleted and
-        made anew, and our term must be raised above it."""
+        made anew, and our term must be raised above it; raises OperatorError for a term that cannot be."""
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
         if holder_of(lease) not in ("", self._identity):
             raise self._lost(lease)
+        if by - self._first > MOST_FORGOTTEN_TERMS:
+            raise OperatorError(
+                f"the replica says that it serves an operator of term {by}, which none can have come to: this one "
+                f"began with {self._first}. Restart the replica"
+            )
         return await self.claim(above=by)
 
     @property
@@ -124,7 +133,7 @@ class Leadership:
             await self._write(term, self._identity)
         except Conflict:
             return False
-        self.term = term
+        self.term, self._first = term, self._first or term
         LOG.info("leading under term %d", term)
         return True
 
