@@ -9,9 +9,8 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, INPUT, LAG, TERM, VIEW, at
+from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
-from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller import link
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, ShardAppeared
@@ -19,7 +18,6 @@ from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.check_command import check_command
-from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
 from tidemark_protocol.responses import (
@@ -27,8 +25,6 @@ from tidemark_protocol.responses import (
     Frontiers,
     PeekResponse,
     PeekRows,
-    SubscribeBatch,
-    SubscribeResponse,
 )
 from tidemark_protocol.settings import LOG_LEVEL, LogLevel
 
@@ -131,29 +127,6 @@ def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Cal
     play(scenario)
 
 
-def test_must_end_the_connection_of_a_replica_that_says_what_cannot_be(play: Callable[..., None]) -> None:
-    """A subscribe's batch of nobody knows when: the client is told nothing of it, the replica begins anew, and all
-    after it on that connection is discarded."""
-
-    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
-        description = transient("s", SubscribeSink(COLUMNS))
-        for source in description.source_imports:
-            instance.core.shards.register(source.shard.shard_id, source.shard.location, LAG)
-        async with instance.clients.subscribe(Dataflow("s", description, LAG)) as subscription:
-            (id,) = description.export_ids
-            await replica.until(lambda: c.CreateDataflow(description) in replica.streams[0])
-            lie, after = SubscribeBatch(at(0), Frontier.empty()), SubscribeBatch(at(0), at(5))
-            replica.say(SubscribeResponse(id, lie), SubscribeResponse(id, after))
-            await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
-            assert c.CreateDataflow(description) in replica.streams[1]
-            replica.say(SubscribeResponse(id, SubscribeBatch(at(0), at(7))))
-            async with asyncio.timeout(BOUND):
-                assert (await subscription.next()).batch.upper == at(7)
-
-    play(scenario)
-
-
 def test_crash_a_probe_that_another_process_answers_ends_the_connection(play: Callable[..., None]) -> None:
     """The one that was greeted has died, whatever has become of its connection: who was hydrating there is blamed when
     its successor is greeted, and nothing is written down in the name of that one before."""
@@ -248,16 +221,6 @@ def test_must_a_replica_of_a_higher_term_is_not_spoken_to_under_a_lower_one(play
     play(scenario, epoch=Epoch(9, 2))
 
 
-def test_must_not_speak_to_a_replica_that_says_it_serves_a_term_that_cannot_be(play: Callable[..., None]) -> None:
-    """It is left alone, and its condition says why; what is connected goes on."""
-
-    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await replica.until(lambda: "no operator came to term" in instance.replicas[R1].last_error)
-        assert (replica.streams, instance.online, instance.replicas[R1].task.done()) == ([], [], False)
-
-    play(scenario, epoch=Epoch(2**31 - 2, 1))
-
-
 def test_must_a_connection_of_an_operator_that_was_replaced_ends(play: Callable[..., None]) -> None:
     """It is not tried again, as it is after any other trouble: whoever listens is told, and ends the process."""
 
@@ -297,28 +260,6 @@ def test_a_frontier_that_was_shown_is_where_a_new_operator_begins(play: Callable
         assert collection is not None
         assert (collection.write, collection.replicas[R1].write) == (at(480), at(400))
         assert collection.next_since() < Frontier.at(400)
-
-    play(scenario)
-
-
-def test_must_not_believe_a_description_of_what_cannot_be(play: Callable[..., None]) -> None:
-    """An end that nothing has brought, and a beginning that never comes, from which a new dataflow would go on."""
-
-    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
-        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
-        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
-        replica.collections = (
-            DescribedCollection(INDEX, at(300), Frontier.empty()),
-            DescribedCollection(VIEW, at(1 << 62), at(400)),
-        )
-        replica.hang_up()
-        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
-
-        collection, described = instance.core.dataflows.collection(INDEX), instance.replicas[R1].description
-        assert collection is not None
-        assert collection.write is None
-        assert described is not None
-        assert [found.id for found in described.collections] == [INDEX]
 
     play(scenario)
 

@@ -209,11 +209,10 @@ class Driver:
             shard.upper, shard.term = processed, term
 
     def _sender(self, export: SinkExport) -> Sender | Copier:
-        as_of = self.dataflow.description.as_of
-        if isinstance(export.sink, CopyToSink):
-            return self.senders.setdefault(export.id, Copier(export.id, as_of))
-        assert isinstance(export.sink, SubscribeSink)
-        return self.senders.setdefault(export.id, Sender(export.id, export.sink, as_of))
+        as_of, sink = self.dataflow.description.as_of, export.sink
+        assert isinstance(sink, SubscribeSink | CopyToSink)
+        made = Sender(export.id, sink, as_of) if isinstance(sink, SubscribeSink) else Copier(export.id, as_of)
+        return self.senders.setdefault(export.id, made)
 
     def _send(self, sender: Sender | Copier) -> None:
         for response in sender.send(self.dataflow.processed.encode()):
@@ -302,8 +301,7 @@ class SimReplica:
         return said
 
     def intrude(self, frames: Iterable[bytes]) -> None:
-        """Frames of a stranger, on a connection of its own: refused, or without effect. (Nobody is a stranger to a
-        replica that has had no client yet.)"""
+        """Frames of a stranger, on a connection of its own: refused, or without effect, if it has had a client."""
         if self._client is None:
             return
         before = (self._gate.epoch, self.state.described())
