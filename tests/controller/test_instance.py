@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
 from tests.protocol.samples import INGESTION, dataflow
+from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, ShardAppeared
 from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol import commands as c
-from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.ids import ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.responses import (
@@ -304,3 +306,26 @@ def test_a_replica_that_holds_its_clock_to_be_ahead_is_told_the_time_again() -> 
 
     assert world.sent(R1) == [replace(run, controller_now=Time(world.now))]
     assert world.sent(R2) == []
+
+
+def test_a_shard_is_compacted_by_those_who_reach_it_each_in_turn() -> None:
+    """Shards are a namespace's, storage and its credentials an instance's. And one replica's store may not answer."""
+    shards, asked = ShardBook(), list[tuple[str, ReplicaId, str]]()
+    for location in ("/a/ns/s", "/b/ns/s", "/abc/ns/s"):
+        shards.register(ShardId(location), location, LAG)
+        shards.observe(ShardId(location), at(1_000), at(0), NOW)
+    instances = {storage: Instance(shards, storage=storage) for storage in ("/a", "/b/", "/c")}
+    for instance in instances.values():
+        for number, replica in enumerate((R1, R2)):
+            instance.connect(replica, number + 1, NOW)
+    for tick in range(3):
+        for storage, instance in instances.items():
+            instance.maintain(NOW + tick * 10_000)
+            for name in (R1, R2):
+                link = instance.links[instance.replicas.index(name)]
+                asked += [(storage, name, c_.id) for c_ in link.drain() if isinstance(c_, c.AllowShardCompaction)]
+
+    turns = [(R2, R1, R2)[tick] for tick in range(3)]
+    assert [(name, id) for storage, name, id in asked if storage == "/a"] == [(name, "/a/ns/s") for name in turns]
+    assert [(name, id) for storage, name, id in asked if storage == "/b/"] == [(name, "/b/ns/s") for name in turns]
+    assert not [id for storage, _, id in asked if storage == "/c"]

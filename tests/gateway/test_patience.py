@@ -113,7 +113,7 @@ def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: 
     lost(instances)
     with pytest.raises(NobodyAnswers, match="nobody can say what has been ingested"):
         asyncio.run(ingested(world_of(instances), "ns", [READS]))
-    with pytest.raises(QueryRefused, match="there is no ComputeInstance in namespace ns"):
+    with pytest.raises(QueryRefused, match="no ComputeInstance in namespace ns has the storage of /data/s"):
         asyncio.run(ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
 
 

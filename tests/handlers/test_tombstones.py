@@ -48,3 +48,22 @@ def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[st
         await somewhere.fleet.close()
 
     asyncio.run(scenario())
+
+
+def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
+    """A replica without that mount, or its credentials, sees nothing there: the tombstone waits for one that does."""
+
+    async def scenario() -> None:
+        somewhere, buried, sent = Somewhere(), Buried("/elsewhere/ns/d/v/v1"), list[str]()
+        somewhere.put(READABLE, ONE)
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        running.replicas[ReplicaId("r1")].online = True
+        cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
+
+        await Deleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+
+        assert (sent, bool(buried.bodies)) == ([], True)
+        await somewhere.fleet.close()
+
+    asyncio.run(scenario())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.model.pool import Pool
 from tests.model.subscribes import Copier, Sender
 from tidemark_protocol.commands import (
     AllowShardCompaction,
@@ -39,7 +40,6 @@ from tidemark_replica.executors import ExecutorWatch
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.gate import Gate
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.jobs import Done, Failed, Job, JobCancelled, Outcome
 from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.outbox import Outbox
@@ -122,23 +122,6 @@ class Storage:
 
     def maintain(self) -> None:
         pass
-
-
-class Pool:
-    """Work whose end comes when the machine says so."""
-
-    def __init__(self) -> None:
-        self._ends: list[Callable[[], None]] = []
-
-    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Outcome[Any]], None]) -> Job:
-        job = Job(name)
-        self._ends.append(lambda: done(Failed(JobCancelled(name)) if job.cancelled else Done(work())))
-        return job
-
-    def finish(self) -> None:
-        ends, self._ends = self._ends, []
-        for end in ends:
-            end()
 
 
 @dataclass

@@ -56,8 +56,9 @@ from tidemark_protocol.responses import (
 
 
 class Instance:
-    def __init__(self, shards: ShardBook, precautions: Precautions | None = None) -> None:
-        self.shards, self.precautions = shards, precautions or Precautions()
+    def __init__(self, shards: ShardBook, precautions: Precautions | None = None, storage: str = "") -> None:
+        """`storage`: what its replicas reach; the shards are those of a namespace."""
+        self.shards, self.precautions, self._storage = shards, precautions or Precautions(), storage
         self.dataflows = Dataflows(shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
@@ -232,8 +233,10 @@ class Instance:
         self._broadcast(self.dataflows.compact())
         self.ingestions.maintain()
         if self._links:
-            for command in self.shards.due_compactions(now_ms):
-                self.send_to(self.replicas[0], command)
+            for command in self.shards.due_compactions(now_ms, self._storage):
+                shard = self.shards.get(command.id)
+                turn = shard.asks if shard is not None else 0  # one replica's store may not answer
+                self.send_to(self.replicas[turn % len(self._links)], command)
         return [*appeared, *self._reap()]
 
     def _broadcast(self, commands: Iterable[Command]) -> None:

@@ -29,6 +29,11 @@ def ingesting(id: GlobalId) -> str:
     return f"ingestion {id}"
 
 
+def is_below(storage: str, location: str) -> bool:
+    """Whether a shard is in an instance's storage."""
+    return not storage or location.startswith(f"{storage.rstrip('/')}/")
+
+
 @dataclass(frozen=True)
 class FrontierPair:
     """Both frontiers of a shard or an index, known together."""
@@ -50,6 +55,7 @@ class Shard:
     holds: dict[str, Frontier] = field(default_factory=dict)
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
+    asks: int = 0
     endless: bool = False
     early: Frontier | None = None
     """The least upper that was reported and is still ahead of the clock."""
@@ -173,14 +179,17 @@ class ShardBook:
         for shard in self._shards.values():
             shard.holds.pop(holder, None)
 
-    def due_compactions(self, now_ms: int) -> list[AllowShardCompaction]:
-        """What may be asked of a replica now. The caller has a replica to send it to."""
+    def due_compactions(self, now_ms: int, storage: str = "") -> list[AllowShardCompaction]:
+        """What may be asked of a replica now. The caller has one to send it to, which reaches what is below `storage`:
+        others may lack its credentials, or its mount."""
         commands = []
         for shard in self._shards.values():
+            if not is_below(storage, shard.location):
+                continue
             allowed = shard.allowed_since(now_ms)
             early = shard.asked_at_ms is not None and now_ms - shard.asked_at_ms < COMPACTION_INTERVAL_MS
             if allowed is None or early or shard.frontiers is None or allowed <= shard.frontiers.since:
                 continue
-            shard.asked, shard.asked_at_ms = max(allowed, shard.asked), now_ms
+            shard.asked, shard.asked_at_ms, shard.asks = max(allowed, shard.asked), now_ms, shard.asks + 1
             commands.append(AllowShardCompaction(shard.id, shard.location, shard.asked))
         return commands

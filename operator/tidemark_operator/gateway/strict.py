@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.controller.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.patience import must_answer, when_possible
@@ -28,7 +29,17 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
     tables = sources_of(world.registry, namespace, reads)
     if not tables:
         return None
-    instance = await when_possible(lambda: _who_answers(world, namespace))
+    uppers: list[Frontier] = []
+    while tables:
+        instance = await when_possible(lambda first=tables[0]: _who_answers(world, namespace, first))
+        storage = instance.config.storage_location
+        uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
+        tables = [table for table in tables if not is_below(storage, table.location)]
+    return Time(max(uppers).encode() - 1) if uppers else None
+
+
+async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> list[Frontier]:
+    """How far those that hold something are."""
     try:
         described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
@@ -39,15 +50,18 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
             raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
         instance.core.shards.described(shard, now_ms())
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
-    return Time(max(uppers).encode() - 1) if uppers else None
+    return uppers
 
 
-def _who_answers(world: World, namespace: str) -> RunningInstance:
-    """Shards are shared by a namespace, so any instance's replicas can say; raises NobodyAnswers, QueryRefused."""
-    running = sorted(world.fleet.of(namespace), key=lambda i: (not i.online, not i.replicas))
+def _who_answers(world: World, namespace: str, table: ShardMetadata) -> RunningInstance:
+    """Shards are shared by a namespace, so replicas of any instance whose storage it is in can say; raises
+    NobodyAnswers, QueryRefused."""
+    reaching = [i for i in world.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
+    running = sorted(reaching, key=lambda i: (not i.online, not i.replicas))
     what = "nobody can say what has been ingested"
     if not running:
-        raise QueryRefused(f"{what}: there is no ComputeInstance in namespace {namespace}")
+        where = f"no ComputeInstance in namespace {namespace} has the storage of {table.location}"
+        raise QueryRefused(f"{what}: {where}")
     must_answer(running[0], what)
     return running[0]
 

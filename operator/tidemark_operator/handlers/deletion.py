@@ -17,6 +17,7 @@ from datetime import datetime
 
 from tidemark_operator.catalogue.claims import claims
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.controller.shards import is_below
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import RunningInstance, now_ms
@@ -47,17 +48,22 @@ class ShardDeletions:
 
     def __init__(self) -> None:
         self._asked_ms: dict[ShardId, int] = {}
+        self._asks: dict[ShardId, int] = {}
         self._gone: set[ShardId] = set()
 
     def ask(self, running: RunningInstance | None, shards: Iterable[Doomed], now: int) -> list[Doomed]:
-        """Asks a replica for what has not been asked for lately; returns what is not gone yet."""
+        """Asks a replica for what has not been asked for lately, each in turn; returns what is not gone yet. Of a shard
+        outside its storage a replica sees nothing, and would say that it is gone."""
         left = [shard for shard in shards if shard.id not in self._gone]
-        replica = running.online[0] if running and running.online else None
+        online = running.online if running is not None else []
         for shard in left:
-            if running is None or replica is None or now - self._asked_ms.get(shard.id, -ASK_AGAIN_MS) < ASK_AGAIN_MS:
+            if running is None or not online or not is_below(running.config.storage_location, shard.location):
                 continue
-            self._asked_ms[shard.id] = now
-            running.core.send_to(replica, DeleteShard(shard.id, shard.location))
+            if now - self._asked_ms.get(shard.id, -ASK_AGAIN_MS) < ASK_AGAIN_MS:
+                continue
+            turn = self._asks.get(shard.id, 0)
+            self._asked_ms[shard.id], self._asks[shard.id] = now, turn + 1
+            running.core.send_to(online[turn % len(online)], DeleteShard(shard.id, shard.location))
             running.flush()
         return left
 
@@ -72,6 +78,7 @@ class ShardDeletions:
         for shard in shards:
             self._gone.discard(shard.id)
             self._asked_ms.pop(shard.id, None)
+            self._asks.pop(shard.id, None)
 
 
 class Deleter:
@@ -96,14 +103,18 @@ class Deleter:
         return True
 
     async def collect(self, namespace: str) -> None:
-        """Goes on with what earlier objects left; a tombstone without shards is removed."""
-        running = next((r for r in self._fleet.of(namespace) if r.online), None)
-        if running is None:
+        """Goes on with what earlier objects left; a tombstone without shards is removed. What is in no storage of an
+        instance that is online waits for one."""
+        instances = [running for running in self._fleet.of(namespace) if running.online]
+        if not instances:
             return
         for body in await self._tombstones(namespace):
             metadata, shards = body["metadata"], _doomed(body)
             kept = claims(self._registry, namespace, but=metadata["name"].removeprefix(PREFIX))
-            if not self.shards.ask(running, [s for s in shards if s.location not in kept], now_ms()):
+            doomed = [s for s in shards if s.location not in kept]
+            for running in instances:
+                self.shards.ask(running, doomed, now_ms())
+            if not self.shards.ask(None, doomed, now_ms()):
                 await self._kube.delete(REVISIONS, namespace, metadata["name"], metadata["uid"])
                 self.shards.forget(shards)
                 self._known.pop(namespace, None)
