@@ -103,7 +103,7 @@ def r2(r2_of_module: Remote) -> Remote:
 
 @pytest.fixture
 def fleet(home: Path) -> Iterator[Fleet]:
-    fleet = Fleet(InstanceConfig("default", str(home / "shards")), next(TERMS))
+    fleet = Fleet(InstanceConfig("default", str(home.parent)), next(TERMS))
     yield fleet
     fleet.close()
 

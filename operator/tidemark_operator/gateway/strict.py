@@ -8,6 +8,7 @@ The operator's own knowledge of shards is a moment old, so a replica looks at th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.controller.shards import is_below
@@ -31,7 +32,7 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
         return None
     uppers: list[Frontier] = []
     while tables:
-        instance = await when_possible(lambda first=tables[0]: _who_answers(world, namespace, first))
+        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]))
         storage = instance.config.storage_location
         uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
         tables = [table for table in tables if not is_below(storage, table.location)]
