@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster import pods
-from tests.cluster.helm import Helm
+from tests.cluster.helm import CHART, Helm
 from tests.cluster.waiting import wait_for
+from tests.cluster.whole.system import GROUP
 from tidemark_devcluster.node.cluster import OneNode
 
 OF_THE_RELEASE = "--selector=app.kubernetes.io/instance=tidemark"
@@ -43,5 +44,7 @@ def test_uninstalling_leaves_the_definitions_alone(node: OneNode, helm: Helm, na
     # pods and Secrets are collected by Kubernetes, after their owners
     wait_for("all of the release to go", lambda: not left(), lambda: str(left()))
     assert pods.get(node, namespace, "clusterroles,clusterrolebindings", OF_THE_RELEASE)["items"] == []
-    kept = pods.get(node, namespace, "customresourcedefinitions", OF_THE_RELEASE)["items"]
-    assert {one["spec"]["group"] for one in kept} == {"compute.tidemark.dev"}
+    # of the repository's crds/, so without the labels of a release
+    definitions = pods.get(node, namespace, "customresourcedefinitions")["items"]
+    kept = [one["metadata"]["name"] for one in definitions if one["spec"]["group"] == GROUP]
+    assert len(kept) == len(list((CHART / "files" / "crds").glob("*.yaml")))
