@@ -19,10 +19,12 @@ from tests.cluster.whole.system import CREDENTIALS, SMALL, System
 from tests.cluster.whole.test_a_replica_on_pods import REVENUE
 from tests.e2e.oracle import expanded, rows_of
 from tests.runbooks.guides import Block, Shell, blocks
+from tidemark_devcluster.images.build import image_name
 from tidemark_persist import open_shard
 from tidemark_persist.storage import Storage
 
 GUIDE = "backup-and-restore"
+JOB = Path(__file__).parents[1] / "jobs" / "copy_objects.py"
 INPUTS = ("customer", "orders", "lineitem", "nation")
 PARTS = (("revenue", "revenue"), ("tpch", "orders"), ("tpch", "lineitem"), ("tpch", "__remap"))
 DELETION_SECONDS = 600.0
@@ -51,10 +53,15 @@ def test_a_lost_namespace_comes_back_under_another_name(ready: System, tmp_path:
     shell.follow(GUIDE, "Save the manifests")
     suspend, _ = commands("Save the bucket")
     shell.run(suspend)
+    goes_on_elsewhere(lost, again, shell, earlier)
+
+
+def goes_on_elsewhere(lost: System, again: System, shell: Shell, earlier: int) -> None:
+    """Nothing writes to what is lost, and its manifests are saved."""
     with lost.bucket() as settings:
         kept = {part: what_is_kept(lost.shard(*part), earlier, settings) for part in PARTS}
-        copy(f"{lost.location}/{lost.team}", f"{again.location}/{again.team}", settings)
-    ready.node.kubectl("delete", "namespace", lost.team, seconds=DELETION_SECONDS)
+    copy(lost, f"{lost.location}/{lost.team}", f"{again.location}/{again.team}")
+    lost.node.kubectl("delete", "namespace", lost.team, seconds=DELETION_SECONDS)
 
     make_namespace, *restore = commands("Restore")
     elsewhere = replace(shell, namespace=again.team)
@@ -74,7 +81,7 @@ def test_a_lost_namespace_comes_back_under_another_name(ready: System, tmp_path:
             assert not files(again.shard(*part, version=2), settings)
         keys = expanded(open_shard(again.shard("tpch", "orders"), settings).snapshot(again.frontier("revenue") - 1))
         assert len(set(keys.column("o_orderkey").to_pylist())) == keys.num_rows, "orders were ingested twice"
-    ready.node.kubectl("delete", "namespace", again.team, seconds=DELETION_SECONDS)
+    again.node.kubectl("delete", "namespace", again.team, seconds=DELETION_SECONDS)
 
 
 def begin(system: System) -> None:
@@ -112,15 +119,14 @@ def files(location: str, settings: Mapping[str, str]) -> list[str]:
     return [str(each.path) for each in found if each.type == FileType.File]
 
 
-def copy(source: str, target: str, settings: Mapping[str, str]) -> None:
-    """As the store's own tools would."""
-    there, here = Storage.at(source, settings), Storage.at(target, settings)
-    copied = files(source, settings)
-    assert copied
-    for path in copied:
-        content = there.read(path)
-        assert content is not None
-        here.write(path, content)
+def copy(system: System, source: str, target: str) -> None:
+    """In the cluster, as the store's own tools would."""
+    where = [{"name": "SOURCE", "value": source}, {"name": "TARGET", "value": target}]
+    secret = [{"secretRef": {"name": CREDENTIALS}}]
+    made = pods.pod("copy", image_name("replica"), ["copy_job"], env=where, envFrom=secret)
+    pods.apply(system.node, system.team, pods.config_map("job", {"copy_job.py": JOB.read_text()}))
+    said = pods.run(system.node, system.team, pods.with_files(made, "job"), seconds=DELETION_SECONDS)
+    assert "copied" in said
 
 
 def test_the_guide_has_the_commands_that_are_followed() -> None:
