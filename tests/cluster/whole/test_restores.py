@@ -26,7 +26,9 @@ from tidemark_persist.storage import Storage
 GUIDE = "backup-and-restore"
 JOB = Path(__file__).parents[1] / "jobs" / "copy_objects.py"
 INPUTS = ("customer", "orders", "lineitem", "nation")
-PARTS = (("revenue", "revenue"), ("tpch", "orders"), ("tpch", "lineitem"), ("tpch", "__remap"))
+BINDINGS = ("tpch", "__remap")
+"""How far the source was read: of its history only what the source itself needs is kept."""
+PARTS = (("revenue", "revenue"), ("tpch", "orders"), ("tpch", "lineitem"), BINDINGS)
 DELETION_SECONDS = 600.0
 
 
@@ -77,7 +79,7 @@ def goes_on_elsewhere(lost: System, again: System, shell: Shell, earlier: int) -
             shard = open_shard(again.shard(*part), settings)
             assert shard.shard_id == before.id
             assert shard.refresh().upper >= before.upper
-            assert rows_of(expanded(shard.snapshot(earlier))) == before.rows
+            assert part == BINDINGS or rows_of(expanded(shard.snapshot(earlier))) == before.rows
             assert not files(again.shard(*part, version=2), settings)
         keys = expanded(open_shard(again.shard("tpch", "orders"), settings).snapshot(again.frontier("revenue") - 1))
         assert len(set(keys.column("o_orderkey").to_pylist())) == keys.num_rows, "orders were ingested twice"
