@@ -32,7 +32,7 @@ READS = Reads("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind, 
 class Cluster(ApiServer):
     """Knows who anne is for as long as her token holds; `holds`: whether it does. `seen`: it was asked something."""
 
-    holds = True
+    holds, strange = True, False
 
     def __init__(self, *allowed: str) -> None:
         super().__init__(*allowed)
@@ -40,6 +40,8 @@ class Cluster(ApiServer):
 
     def _ask(self, what: str) -> None:
         self.seen.set()
+        if self.strange:
+            raise KeyError("status")
         super()._ask(what)
 
     async def user(self, token: str) -> Any:
@@ -118,14 +120,17 @@ def test_a_right_that_is_taken_back_ends_it(what: str, says: str, takes: bool, m
     assert play(story, monkeypatch, takes=takes).uppers == ([120] if takes else [])
 
 
-def test_while_the_api_server_is_away_what_it_said_last_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its outage ends no subscribes; and what changed meanwhile is found out when it is back."""
+@pytest.mark.parametrize("how", ["away", "strange"])
+def test_while_the_api_server_is_away_what_it_said_last_holds(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outage ends no subscribes, nor does what nobody understands of it; and what changed meanwhile is found out
+    when it is back."""
 
     async def story(cluster: Cluster, subscription: Subscription, telling: asyncio.Task[None]) -> None:
-        cluster.away = True
+        setattr(cluster, how, True)
         await asked_again(cluster)
         assert not telling.done()
-        cluster.away, cluster.allowed = False, ()
+        setattr(cluster, how, False)
+        cluster.allowed = ()
         with pytest.raises(SubscribeRevoked):
             await telling
 

@@ -34,8 +34,9 @@ def test_agree_shapes_of_every_version() -> None:
         replace(SMALL, pod=replace(SMALL.pod, scratch=Scratch(30 << 30))),
         replace(SMALL, pod=replace(SMALL.pod, volumes=(Volume("c", "/data"),))),
         replace(SMALL, pod=replace(SMALL.pod, credentials="bucket")),
+        replace(SMALL, spark_only=True),
     ],
-    ids=["cores", "memory", "executors", "scratch", "volumes", "credentials"],
+    ids=["cores", "memory", "executors", "scratch", "volumes", "credentials", "spark only"],
 )
 def test_what_a_pod_has_is_its_shape(other: ReplicaSpec) -> None:
     """Another one is another process."""

@@ -290,6 +290,7 @@ class RunningInstance:
             return
         LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
         self._disconnect(replica)
+        self._answered_at = time.monotonic()
         if state := self.replicas.get(replica):
             state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
         self._listener.replica_changed(self, replica)

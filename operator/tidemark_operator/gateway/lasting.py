@@ -55,3 +55,5 @@ async def _ask_again(subscription: Subscription, admit: Admit, reads: Reads) -> 
             LOG.warning("a subscribe goes on as it was allowed to: %s", error)
         except OperatorError as error:
             subscription.end(SubscribeRevoked(f"it is not allowed any more: {error}"))
+        except Exception:  # nobody waits for this task: what ended it would leave the subscribe to itself
+            LOG.exception("a subscribe goes on as it was allowed to")

@@ -88,6 +88,8 @@ def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
     }
     if spec.pod.executors.instances:
         shape["accounts"] = [settings.driver_account, settings.executor_account]
+    if spec.engine:
+        shape["engine"] = spec.engine
     text = json.dumps(shape, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:SHAPE_DIGITS]
 
