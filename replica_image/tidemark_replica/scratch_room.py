@@ -6,7 +6,7 @@
 What steps keep is counted, and may take 7/8 (`ArrangementStore`). What else is there is not: files that fragments leave
 for each other, what sinks stage, copies, steps that are not committed, Spark's own where it has no other folder. So all
 of it is added up as it lies on the disk, every second or so, by a thread. Where it is past 7/8, what takes much ends
-with an error and is tried again: a hydration, a large step, a merge. Past 15/16 every step does.
+with an error and is tried again: a hydration, a large step, a large merge. Past 15/16 every step does.
 """
 
 from __future__ import annotations

@@ -163,6 +163,61 @@ def test_scratch_that_is_taken_away_counts_no_more(tmp_path: Path) -> None:
         [writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows]) for _ in range(10)]
 
 
+def test_what_is_kept_is_counted_as_files_come_and_go(store: ArrangementStore) -> None:
+    """Each once, however many use it, until the last does not."""
+
+    def kept() -> int:
+        return sum((store.directory / file).stat().st_size for file in on_disk(store))
+
+    for value in range(3):
+        attempt(store, value)
+        assert store.bytes == kept() > 0
+    with store.pin(A), store.pin(A):
+        old = store.current(A)
+        store.commit(old, Manifest.empty(A, LAYOUT, 0).append(old.batches[:1], 0, 3))
+        assert store.bytes == kept() == sum(b.bytes for b in old.batches)
+    assert store.bytes == kept() == old.batches[0].bytes
+    store.remove(A)
+    assert store.bytes == kept() == 0
+
+
+def test_what_makes_less_of_it_is_committed_at_the_limit(tmp_path: Path) -> None:
+    """A merge: else a full store stayed full."""
+    store = ArrangementStore(tmp_path, limit_bytes=3000)
+    store.install(Manifest.empty(A, LAYOUT, 0))
+    attempt(store, 1)
+    old = attempt(store, 2)
+    size = sum(b.bytes for b in old.batches)
+    merged = old.batches[0]._replace(file="a/merged.arrow", upper=2, bytes=size)
+    assert size <= 3000 < 2 * size
+    larger = merged._replace(bytes=size + 1)
+    with pytest.raises(DiskLimitExceeded):
+        store.commit(old, Manifest.empty(A, LAYOUT, 0).append([larger], 0, 2))
+    store.commit(old, Manifest.empty(A, LAYOUT, 0).append([merged], 0, 2))
+    assert store.bytes == size
+    store.close()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_rows_that_do_not_fit_are_not_written(tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even for a moment: their neighbours need the room."""
+    written: list[int] = []
+
+    class Counting(pa.RecordBatchFileWriter):
+        def write_batch(self, batch: pa.RecordBatch) -> None:
+            written.append(batch.num_rows)
+            super().write_batch(batch)
+
+    rows = sorted_rows(updates([pa.int64()], [((n,), 0, 1) for n in range(100_000)]), LAYOUT)
+    writer = BatchWriter(tmp_path, StepId("s1"), bytes_left=rows.nbytes * 3 // 2)
+    monkeypatch.setattr(pa, "RecordBatchFileWriter", Counting)
+    if known:
+        writer.write_run(A, LAYOUT, 0, Span(0, 1, 0), rows)
+    with pytest.raises(DiskLimitExceeded, match="arrangement a needs"):
+        writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows] if known else [rows, rows])
+    assert len(written) == 1
+
+
 def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> None:
     """What other steps wrote meanwhile counts when a step commits."""
     store = ArrangementStore(tmp_path, limit_bytes=2000)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from tidemark_protocol.ids import LocalId
 from tidemark_protocol.lir import Get, Let
 from tidemark_replica.arrangement import spine, upkeep
 from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.render import RenderedDataflow, StepFailed
 from tidemark_replica.render.merging import Merging, carry_out
 from tidemark_replica.render.runner import Work
 
@@ -68,8 +70,12 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
 
 def stepped(of: World, dataflow: RenderedDataflow, *, joining: bool = True) -> Updates:
     """The sink's updates of one step for each time; `joining`: no merge outlasts a step."""
+    return changes(of, dataflow, HISTORY.times, joining=joining)
+
+
+def changes(of: World, dataflow: RenderedDataflow, times: Sequence[int], *, joining: bool = False) -> Updates:
     made: Updates = Updates()
-    for time in HISTORY.times:
+    for time in times:
         outcome = of.step(dataflow, time + 1)
         made.update(delta(outcome, SINK))
         outcome.release()
@@ -103,6 +109,58 @@ def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(of: World, besi
     assert on_disk(of) == live_files(of.store.arrangements())
     dataflow.drop()
     assert on_disk(of) == set()
+
+
+def test_where_there_is_no_room_merges_make_some(of: World, beside: Beside, tmp_path: Path) -> None:
+    """All steps fail, and what they are tried again with becomes less; with room they go on."""
+    of.store.close()
+    of.store = ArrangementStore(tmp_path / "limited", limit_bytes=1 << 40)
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    *times, last = HISTORY.times
+    beside.may_run.clear()
+    made = changes(of, dataflow, times)
+    beside.may_run.set()
+    dataflow._merging.join()
+    dataflow._merging.settle()
+    before = of.store.bytes
+
+    of.store.tell_room(scarce=True, full=True)
+    for _ in range(10):
+        with pytest.raises(StepFailed, match="hardly any scratch space"):
+            of.step(dataflow, last + 1)
+        dataflow._merging.join()
+    assert of.store.bytes < before // 2
+
+    of.store.tell_room(scarce=False, full=False)
+    made.update(changes(of, dataflow, [last]))
+    assert made == plain(tmp_path)
+    dataflow.drop()
+
+
+@pytest.mark.parametrize(
+    ("little", "much", "marks"),
+    [(1 << 20, 1 << 30, (True, False)), (1, 1, (True, False)), (1, 1 << 30, (True, True))],
+)
+def test_only_merges_that_take_little_begin_where_there_is_little(
+    of: World, beside: Beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little: int, much: int, marks: Any
+) -> None:
+    """Of all of them, where room is scarce, and of the least where there is none."""
+    for module in ("store", "step"):
+        monkeypatch.setattr(f"tidemark_replica.arrangement.{module}.LITTLE_BYTES", little)
+        monkeypatch.setattr(f"tidemark_replica.arrangement.{module}.MUCH_BYTES", much)
+    of.store.close()
+    of.store = ArrangementStore(tmp_path / "limited", limit_bytes=1 << 40)
+    dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
+    changes(of, dataflow, HISTORY.times[:5])
+    begun, (scarce, full) = beside.jobs, marks
+    assert begun
+    of.store.tell_room(scarce=scarce, full=full)
+    for time in HISTORY.times[5:10]:
+        with suppress(StepFailed):
+            of.step(dataflow, time + 1).release()
+        dataflow._merging.join()
+    assert (beside.jobs > begun) is (little > 1)
+    dataflow.drop()
 
 
 def test_a_merge_that_takes_long_holds_nobody_up(of: World, beside: Beside, tmp_path: Path) -> None:

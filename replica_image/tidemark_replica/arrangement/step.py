@@ -31,6 +31,8 @@ StepId = NewType("StepId", str)
 SCARCE, FULL = ".scarce", ".full"
 """In a store's directory, while there is so little room in scratch."""
 MUCH_BYTES = 64 << 20
+LITTLE_BYTES = 4 << 20
+"""A merge that reads no more is done however little room there is: it is what makes room."""
 CHUNK_ROWS = 1 << 18
 HYDRATION_CHUNKS = 4
 
@@ -42,7 +44,8 @@ class BatchWriter:
     is gone, it raises StepGone at its next batch and leaves none behind.
 
     `bytes_left`: what may be written; None: any amount. Where there is a limit, the files SCARCE and FULL in the
-    directory say how much is left of scratch as a whole, now. `takes_much`: from its first byte on.
+    directory say how much is left of scratch as a whole, now. `takes_much`: from its first byte on. `makes_room`: it
+    takes little, and leaves more: it may always.
     """
 
     def __init__(
@@ -53,11 +56,12 @@ class BatchWriter:
         bytes_left: int | None = None,
         wanted: Path | None = None,
         takes_much: bool = False,
+        makes_room: bool = False,
     ) -> None:
         self._directory, self._step, self._wanted = directory, step, wanted
         self.name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
-        self._bytes_left, self._takes_much, self._spent = bytes_left, takes_much, 0
+        self._bytes_left, self._takes_much, self._makes_room, self._spent = bytes_left, takes_much, makes_room, 0
         self.written: dict[ArrangementId, list[BatchRef]] = {}
 
     @property
@@ -93,7 +97,8 @@ class BatchWriter:
     ) -> BatchRef | None:
         """Write a batch for this step's own use."""
         file = self._next_file(arrangement)
-        return self._kept(write_batch(self._directory, file, layout, bucket, span, self.while_wanted(segments)), file)
+        fitting = self._fitting(arrangement, self.while_wanted(segments))
+        return self._kept(write_batch(self._directory, file, layout, bucket, span, fitting), file)
 
     def write_run(self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
         """The same of one segment that has rows."""
@@ -101,10 +106,20 @@ class BatchWriter:
         if is_small(rows):
             ref: BatchRef | None = write_small_batch(self._directory, file, layout, bucket, span, rows)
         else:
-            ref = write_batch(self._directory, file, layout, bucket, span, [rows])
+            ref = write_batch(self._directory, file, layout, bucket, span, self._fitting(arrangement, [rows]))
         assert ref is not None, "a run has rows"
         self._kept(ref, file)
         return ref
+
+    def _fitting(self, arrangement: ArrangementId, segments: Iterable[Any]) -> Iterator[Any]:
+        """A file's segments, as long as they fit what is left: what does not is not written at all."""
+        size = 0
+        for segment in segments:
+            if self._bytes_left is not None:
+                size += segment.nbytes
+                if size > self._bytes_left:
+                    raise _too_much(f"arrangement {arrangement}", size - self._bytes_left)
+            yield segment
 
     def _next_file(self, arrangement: ArrangementId) -> str:
         self._files += 1
@@ -130,15 +145,12 @@ class BatchWriter:
             self._bytes_left -= size
             self._spent += size
             if self._bytes_left < 0:
-                raise DiskLimitExceeded(
-                    f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, "
-                    "or keep less state"
-                )
+                raise _too_much(what, size)
 
     def check_room(self) -> None:
         """Raises DiskLimitExceeded where all of scratch together has no room left, whoever has taken it: what takes
         much of it ends first, so that others can go on."""
-        if self._bytes_left is None:
+        if self._bytes_left is None or self._makes_room:
             return
         much = self._takes_much or self._spent > MUCH_BYTES
         if os.path.exists(self._directory / FULL) or (much and os.path.exists(self._directory / SCARCE)):
@@ -164,6 +176,13 @@ class BatchWriter:
         (self._directory / ref.file).unlink(missing_ok=True)
         if self._bytes_left is not None:
             self._bytes_left += ref.bytes
+
+
+def _too_much(what: str, size: int) -> DiskLimitExceeded:
+    return DiskLimitExceeded(
+        f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, or keep "
+        "less state"
+    )
 
 
 def by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:

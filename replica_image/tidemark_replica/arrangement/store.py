@@ -9,8 +9,9 @@
 State is scratch: it dies with the incarnation, and a new one hydrates afresh. So nothing is synced, and a crash leaves
 at worst files that the next incarnation removes.
 
-The counts live in the driver, under one lock. Tasks only ever write files under their step's name; `sweep` takes away
-what steps that are over left behind without committing it (failed, cancelled and speculative attempts).
+The counts, and how many bytes all those files have, live in the driver, under one lock. Tasks only ever write files
+under their step's name; `sweep` takes away what steps that are over left behind without committing it (failed,
+cancelled and speculative attempts).
 
 Which files count is decided in memory, at once or not at all. A file that the disk does not let go of is nobody's then,
 and is tried again by the next sweep: so no change to a manifest fails, or stops half way, for a file.
@@ -33,7 +34,7 @@ from tidemark_replica.arrangement.batch import BatchRef
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
-from tidemark_replica.arrangement.step import FULL, SCARCE, StepId
+from tidemark_replica.arrangement.step import FULL, LITTLE_BYTES, MUCH_BYTES, SCARCE, StepId
 
 LOG = logging.getLogger(__name__)
 _LOCK = ".lock"
@@ -47,7 +48,8 @@ class ArrangementStore:
         self._mutex = threading.Lock()
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
-        self._sizes: dict[str, int] = {}
+        self._total = 0
+        self._scarce, self._full = False, False
         self._busy: set[str] = set()
         self._merging: set[StepId] = set()
         self.directory, self._lock = _new_incarnation(root)
@@ -60,17 +62,27 @@ class ArrangementStore:
     @property
     def bytes(self) -> int:
         """What the files in use take."""
-        with self._mutex:
-            return sum(self._sizes.values())
+        return self._total
 
     @property
     def bytes_left(self) -> int | None:
         """What steps may still write; None: no limit."""
         return None if self._limit is None else max(self._limit - self.bytes, 0)
 
+    @property
+    def merged_at_most(self) -> int | None:
+        """Bytes that a merge beside steps may read, as there is room; None: any number."""
+        left = self.bytes_left
+        if left is None:
+            return None
+        if self._full or left < LITTLE_BYTES:
+            return LITTLE_BYTES
+        return MUCH_BYTES if self._scarce else None
+
     def tell_room(self, *, scarce: bool, full: bool) -> None:
         """How much is left of scratch as a whole, of which these files are a part: steps under way, and merges, end
         where there is too little for them (`BatchWriter.check_room`). Raises OSError."""
+        self._scarce, self._full = scarce, full
         for name, holds in ((SCARCE, scarce), (FULL, full)):
             if holds:
                 (self.directory / name).touch()
@@ -105,7 +117,7 @@ class ArrangementStore:
             for old, _ in moves:
                 if self._get(old.arrangement) != old:
                     raise StaleManifest(f"arrangement {old.arrangement} has a newer manifest than the one replaced")
-            self._check_limit([new for _, new in moves])
+            self._check_limit(moves)
             for _, new in moves:
                 self._use(new)
                 self._current[new.arrangement] = new
@@ -195,23 +207,26 @@ class ArrangementStore:
             raise UnknownArrangement(f"no arrangement {arrangement} is kept here")
         return found
 
-    def _check_limit(self, news: Sequence[Manifest]) -> None:
+    def _check_limit(self, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
+        """What makes less of it, as a merge does, is let through: else nothing could, once the limit is reached."""
         if self._limit is None:
             return
-        added = {b.file: b.bytes for new in news for b in new.batches if b.file not in self._sizes}
-        used = sum(self._sizes.values())
-        if added and used + sum(added.values()) > self._limit:
-            grown = ", ".join(new.arrangement for new in news if not added.keys().isdisjoint(new.files))
+        added = {b.file: b.bytes for _, new in moves for b in new.batches if b.file not in self._users}
+        if not added:
+            return
+        size, used = sum(added.values()), self._total
+        if used + size > self._limit and size > _replaced(moves):
+            grown = ", ".join(new.arrangement for _, new in moves if not added.keys().isdisjoint(new.files))
             raise DiskLimitExceeded(
-                f"arrangement {grown} grew by {sum(added.values())} bytes: all arrangements would take "
-                f"{used + sum(added.values())} of the {self._limit} allowed; give the replica more scratch or keep "
-                "less state"
+                f"arrangement {grown} grew by {size} bytes: all arrangements would take {used + size} of the "
+                f"{self._limit} allowed; give the replica more scratch or keep less state"
             )
 
     def _use(self, manifest: Manifest) -> None:
         for batch in manifest.batches:
+            if batch.file not in self._users:
+                self._total += batch.bytes
             self._users[batch.file] += 1
-            self._sizes[batch.file] = batch.bytes
 
     def _drop(self, manifests: Iterable[Manifest]) -> list[str]:
         """The files that are nobody's now, and never will be again: no manifest can name them any more."""
@@ -219,7 +234,8 @@ class ArrangementStore:
         for batch in chain.from_iterable(manifest.batches for manifest in manifests):
             self._users[batch.file] -= 1
             if self._users[batch.file] == 0:
-                del self._users[batch.file], self._sizes[batch.file]
+                del self._users[batch.file]
+                self._total -= batch.bytes
                 nobodys.append(batch.file)
         return nobodys
 
@@ -231,6 +247,15 @@ class ArrangementStore:
             if arrangement not in self._current:
                 with self._mutex:
                     self._clear(self.directory / arrangement)
+
+
+def _replaced(moves: Iterable[tuple[Manifest, Manifest]]) -> int:
+    """Bytes of the files that the new manifests have no more."""
+    size = 0
+    for old, new in moves:
+        kept = new.files
+        size += sum(b.bytes for b in old.batches if b.file not in kept)
+    return size
 
 
 def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:

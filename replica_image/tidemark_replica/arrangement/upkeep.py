@@ -36,16 +36,22 @@ def in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) 
     return chosen
 
 
-def beside(manifest: Manifest) -> Merge | None:
-    """The first merge that is too large for a step."""
+def beside(manifest: Manifest, most_bytes: int | None = None) -> Merge | None:
+    """The first merge that is too large for a step, of those that read no more than `most_bytes`."""
     if manifest.rows <= STEP_ROWS:
         return None
-    return next((m for m in plan_merges(manifest) if rows_of(m) > STEP_ROWS), None)
+    large = (m for m in plan_merges(manifest) if rows_of(m) > STEP_ROWS)
+    return next((m for m in large if most_bytes is None or bytes_of(m) <= most_bytes), None)
 
 
 def rows_of(merge: Merge) -> int:
     """What it reads."""
     return sum(b.rows for b in merge.batches)
+
+
+def bytes_of(merge: Merge) -> int:
+    """What it reads, and leaves at most."""
+    return sum(b.bytes for b in merge.batches)
 
 
 def _fitting(manifests: Iterable[Manifest], busy: Collection[str], budget: int) -> Iterator[Merge]:

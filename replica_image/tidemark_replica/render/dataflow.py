@@ -103,6 +103,8 @@ class RenderedDataflow:
         missing = [i.id for i in self.description.source_imports if i.id not in inputs]
         if missing:
             raise ValueError(f"the step of dataflow {self.description.name} has no parts for its input {missing[0]}")
+        if self._unswept:  # the last one failed; if it was for want of room, merges make some
+            self._merge()
         upper = self._until_hydrated(upper, inputs)
         until = self.description.until
         limit = upper.encode() if until is None else min(upper.encode(), until)
@@ -177,8 +179,7 @@ class RenderedDataflow:
         self._frontier, self._hydrated = step.upper, True
         self._store.discard(outcome.batches)
         self._operators.add(outcome.spent)
-        self._merging.settle()
-        self._merging.begin(self._fragments.arrangements)
+        self._merge()
         for hold in self._holds:
             hold.release() if step.upper.is_empty else hold.advance(step.upper.encode() - 1)
 
@@ -202,6 +203,11 @@ class RenderedDataflow:
         shutil.rmtree(self._folder, ignore_errors=True)
         self._sweep()
         self._store.clear(of=f"{self._folder.name}-")
+
+    def _merge(self) -> None:
+        """Between two steps."""
+        self._merging.settle()
+        self._merging.begin(self._fragments.arrangements)
 
     def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
         """Up to where to step. A large hydration ends with the as_of if a delta join takes part: so it is shared by all

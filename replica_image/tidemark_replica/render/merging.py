@@ -6,6 +6,8 @@
 
 Steps run on meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, there
 is a file too much, which is swept away, and nothing else has happened; it is tried again after a while.
+
+Where room is scarce, those that would take much of it wait; where there is none, only little ones do, which make it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from tidemark_replica.arrangement.batch import BatchCache, BatchRef, batches_fro
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge, apply
-from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
+from tidemark_replica.arrangement.step import LITTLE_BYTES, MUCH_BYTES, BatchWriter, StepId, merge
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.upkeep import beside
+from tidemark_replica.arrangement.upkeep import beside, bytes_of
 from tidemark_replica.render.description import PROPERTY
 from tidemark_replica.render.errors import StepCancelled
 
@@ -53,8 +55,9 @@ class Merging:
         """Start the first merge that is due in one of these, unless one is under way."""
         if self._merge is not None or self._closed or time.monotonic() < self._not_before:
             return
+        most_bytes = self._store.merged_at_most
         for arrangement in arrangements:
-            found = beside(self._store.current(arrangement))
+            found = beside(self._store.current(arrangement), most_bytes)
             if found is not None:
                 self._start(found)
                 return
@@ -186,12 +189,18 @@ def carry_out(order: Path) -> None:
     value = json.loads(order.read_text())
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
     found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
-    left = value["bytes_left"]
-    writer = BatchWriter(store, StepId(value["step"]), bytes_left=left, wanted=order, takes_much=True)
+    writer = _writer(store, StepId(value["step"]), bytes_of(found), value["bytes_left"], order)
     result = merge(found, manifest.layout, _CACHES.setdefault(store, BatchCache(store)), writer)
     draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
     draft.write_text(json.dumps(result))
     draft.replace(_result_of(order))
+
+
+def _writer(store: Path, step: StepId, size: int, left: int | None, order: Path) -> BatchWriter:
+    """Of a merge that reads so much: a little one makes room where there is none, and may take its own size of it."""
+    if left is None or size > LITTLE_BYTES:
+        return BatchWriter(store, step, bytes_left=left, wanted=order, takes_much=size > MUCH_BYTES)
+    return BatchWriter(store, step, bytes_left=max(left, 2 * LITTLE_BYTES), wanted=order, makes_room=True)
 
 
 def _result_of(order: Path) -> Path:
