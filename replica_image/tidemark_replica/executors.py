@@ -21,6 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from tidemark_replica.own_pods import OwnPods, Refusal
 LOG = logging.getLogger(__name__)
 KIND = "executors"
 LOOK_SECONDS, LOOK_SECONDS_MOST = 2.0, 30.0
-"""Between two looks: ever longer, while one is missing."""
+"""Between two looks: ever longer, while one is missing. Until the first has come Spark, which is near, is asked for it
+as often as ever: what becomes of a driver that dies depends on it."""
 _MESSAGE_MOST = 1000
 
 
@@ -67,18 +69,29 @@ class Executors:
         if refused:
             raise ExecutorsRefused(f"{refused.reason}: {refused.message}")
 
-    def look(self, session: Any) -> Look:
-        """`session`: Spark's, None before it has started. Raises PodsNotAsked."""
-        registered = session.sparkContext._jsc.sc().getExecutorIds().size() if session is not None else 0
+    def look(self, session: Any, *, asks: bool = True) -> Look:
+        """`session`: Spark's, None before it has started. `asks`: the API server too, while one is missing."""
+        registered = _registered(session)
         if registered >= self.wanted:
             return Look(registered)
+        if not asks:
+            return Look(registered, missing=True)
+        try:
+            refused = self._why_missing(session)
+        except PodsNotAsked as error:
+            LOG.warning("%s", error)
+            return Look(_registered(session), missing=True)
+        return Look(_registered(session), missing=True, asked=True, refused=refused)
+
+    def _why_missing(self, session: Any) -> Refusal | None:
+        """Where an executor is refused; Spark is told for how many to ask. Raises PodsNotAsked."""
         there, refused = self.pods.count(self.labels), None
         if there < self.wanted and (refused := self._tried()):
             there = self.pods.count(self.labels)  # Spark may have made it meanwhile, and have used up what there was
             refused = refused if there < self.wanted else None
         if session is not None:
             ask_for(session, self.wanted if refused is None else there)
-        return Look(registered, missing=True, refused=refused)
+        return refused
 
     def _tried(self) -> Refusal | None:
         if not self.template.is_file():
@@ -90,6 +103,8 @@ class Executors:
 class Look:
     registered: int
     missing: bool = False
+    asked: bool = False
+    """Whether the API server was, and answered."""
     refused: Refusal | None = None
 
 
@@ -105,7 +120,7 @@ class ExecutorWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._executors, self._session, self._jobs, self._respond = executors, session, jobs, respond
-        self._clock, self._due, self._pause = clock, 0.0, LOOK_SECONDS
+        self._clock, self._due, self._glance, self._pause = clock, 0.0, 0.0, LOOK_SECONDS
         self._started, self._looking = False, False
         self._said: Mapping[str, str] = {}
         self.registered_once = False
@@ -118,9 +133,12 @@ class ExecutorWatch:
         session = self._session()
         if session is not None and not self._started:  # now that Spark can be told, and who has come be seen
             self._started, self._due, self._pause = True, self._clock(), LOOK_SECONDS
-        if self._clock() >= self._due:
-            self._looking = True
-            self._jobs.submit("look at executors", lambda: executors.look(session), self._looked)
+        now = self._clock()
+        asks = now >= self._due
+        if asks or (session is not None and not self.registered_once and now >= self._glance):
+            self._looking, self._glance = True, now + LOOK_SECONDS
+            look = partial(executors.look, session, asks=asks)
+            self._jobs.submit("look at executors", look, partial(self._looked, asks))
 
     def retell(self) -> None:
         """The client is a new one."""
@@ -132,20 +150,21 @@ class ExecutorWatch:
         """Whether there should have been executors, and none ever was."""
         return self._executors is not None and not self.registered_once
 
-    def _looked(self, outcome: Outcome[Look]) -> None:
+    def _looked(self, asks: bool, outcome: Outcome[Look]) -> None:
         self._looking = False
         if isinstance(outcome, Failed):
-            expected = isinstance(outcome.error, PodsNotAsked)  # else the JVM ends, which is told by others
-            LOG.log(logging.WARNING if expected else logging.DEBUG, "%s", outcome.error)
-            self._wait_longer()
+            LOG.debug("%s", outcome.error)  # the JVM ends, which is told by others
+            if asks:
+                self._wait_longer()
             return
         look = outcome.value
         self.registered_once |= look.registered > 0
-        self._tell({"reason": look.refused.reason, "message": look.refused.message} if look.refused else {})
-        if look.missing:
-            self._wait_longer()
-        else:
+        if look.asked or not look.missing:
+            self._tell({"reason": look.refused.reason, "message": look.refused.message} if look.refused else {})
+        if not look.missing:
             self._due, self._pause = self._clock() + LOOK_SECONDS, LOOK_SECONDS
+        elif asks:
+            self._wait_longer()
 
     def _wait_longer(self) -> None:
         self._due, self._pause = self._clock() + self._pause, min(2 * self._pause, LOOK_SECONDS_MOST)
@@ -155,6 +174,11 @@ class ExecutorWatch:
         if said != self._said:
             self._respond(Status(INSTANCE, KIND, dict(said)))
             self._said = said
+
+
+def _registered(session: Any) -> int:
+    """With this driver, now."""
+    return 0 if session is None else int(session.sparkContext._jsc.sc().getExecutorIds().size())
 
 
 def ask_for(session: Any, executors: int) -> None:
