@@ -34,6 +34,8 @@ NEEDS = "; the driver's service account needs the verb deletecollection on pods"
 QUOTA, REFUSED = "QuotaExceeded", "Refused"
 # an answer of the API server that is about the pod, and not about how it is itself
 _ABOUT_THE_POD = frozenset({400, 403, 404, 422})
+NO_TRY = "does not support dry run"
+"""A webhook that is to be asked about pods, and does not allow that they are only tried."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -84,7 +86,7 @@ class OwnPods:
             self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})
         except HTTPError as error:
             message = _message(error)
-            if error.code not in _ABOUT_THE_POD:
+            if error.code not in _ABOUT_THE_POD or NO_TRY in message:
                 raise PodsNotAsked(f"whether an executor would be admitted: {error.code} {message}") from None
             return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
         except (URLError, HTTPException, OSError, ValueError) as error:

@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tidemark_replica.stash import STASH_BYTES
@@ -24,8 +25,10 @@ LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 CALM_SECONDS = 5.0
 """While no more than half is taken."""
-REST = 30
-"""So many times as long as it looked, it does not."""
+REST, REST_SECONDS_MOST = 30, 2.0
+"""So many times as long as it looked, it does not; but past half it never rests for longer, as scratch fills fast."""
+FAILURES_MOST = 3
+"""After so many looks in a row that failed nothing is known."""
 BLOCK = 512
 
 
@@ -57,38 +60,48 @@ class ScratchRoom:
         self._closed.set()
 
     def _run(self, size: int, tell: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
-        pause = 0.0
+        pause, failures = 0.0, 0
         while not self._closed.wait(pause):
             began = time.monotonic()
             try:
                 total = taken(self._folder) + unnamed()
                 tell(total > size - size // 8, total > size - size // 16)
-            except (
-                OSError
-            ) as error:  # of a folder that goes as the replica ends; or of a disk that is full, and says so
-                LOG.debug("how full scratch is cannot be told: %s", error)
-                total = size
-            calm = total <= size // 2
-            pause = max(CALM_SECONDS if calm else LOOK_SECONDS, REST * (time.monotonic() - began))
+                failures = 0
+            except OSError as error:  # the folder goes as the replica ends; or the disk is full, and says so itself
+                total, failures = size, failures + 1
+                if failures == FAILURES_MOST:
+                    _nothing_known(tell, error)
+            pause = pause_after(time.monotonic() - began, calm=total <= size // 2)
+
+
+def pause_after(took: float, *, calm: bool) -> float:
+    """Until the next look, after one that took so long."""
+    return CALM_SECONDS if calm else max(LOOK_SECONDS, min(REST * took, REST_SECONDS_MOST))
+
+
+def _nothing_known(tell: Callable[[bool, bool], None], error: OSError) -> None:
+    """What was told last may hold no more, and nobody is to wait for room for ever."""
+    LOG.warning("how full scratch is cannot be told, so no step is refused for that: %s", error)
+    with suppress(OSError):
+        tell(False, False)
 
 
 def taken(folder: Path) -> int:
-    """Bytes on the disk of all that is in it; what comes and goes meanwhile may count or not."""
+    """Bytes on the disk of all that is in it; what comes and goes meanwhile may count or not, and what cannot be read
+    does not. Raises OSError where the folder itself cannot."""
+    os.stat(folder)
     total, folders = 0, [str(folder)]
     while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    total += _blocks(entry) * BLOCK
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(entry.path)
-        except FileNotFoundError:
-            continue
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                total += _blocks(entry) * BLOCK
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
     return total
 
 
 def _blocks(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_blocks
-    except FileNotFoundError:
+    except OSError:
         return 0

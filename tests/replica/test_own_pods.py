@@ -19,8 +19,8 @@ import pytest
 from tests.authorities import Authority
 from tests.bounds import BOUND
 from tidemark_replica import own_pods
-from tidemark_replica.errors import ExecutorsLeft
-from tidemark_replica.own_pods import OwnPods
+from tidemark_replica.errors import ExecutorsLeft, PodsNotAsked
+from tidemark_replica.own_pods import OwnPods, Refusal
 
 CLUSTER = Authority.named("cluster")
 
@@ -38,6 +38,7 @@ class Api(ThreadingHTTPServer):
         context.load_cert_chain(folder / "server.pem")
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.code, self.part = 200, 1.0
+        self.said: Any = {"items": [{}, {}]}
         self.asked: list[tuple[str, str | None, Any]] = []
         self.over = threading.Event()
 
@@ -49,10 +50,13 @@ class Api(ThreadingHTTPServer):
 class Answering(BaseHTTPRequestHandler):
     server: Api
 
+    def do_POST(self) -> None:
+        self.do_DELETE()
+
     def do_DELETE(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, self.headers["Authorization"], body))
-        answer = json.dumps({"items": [{}, {}]}).encode()
+        answer = json.dumps(self.server.said).encode()
         if self.server.part:
             self.send_response(self.server.code)
             self.send_header("Content-Length", str(len(answer)))
@@ -113,6 +117,16 @@ def test_a_refusal_is_told_with_what_it_needs(api: Api, account: Path, code: int
     with pytest.raises(ExecutorsLeft, match=f"cannot be deleted: {code} ") as refused:
         OwnPods(api.address, "ns", account).delete("a=b")
     assert ("needs the verb deletecollection" in str(refused.value)) is is_for_rights
+
+
+def test_a_webhook_that_does_not_allow_a_try_refuses_no_pod(api: Api, account: Path) -> None:
+    """Its 400 is no word on the pod; another one is."""
+    pods = OwnPods(api.address, "ns", account)
+    api.code, api.said = 400, {"message": 'admission webhook "sidecars" does not support dry run'}
+    with pytest.raises(PodsNotAsked, match="does not support dry run"):
+        pods.refusal({"metadata": {}})
+    api.said = {"message": "no pod of mine"}
+    assert pods.refusal({"metadata": {}}) == Refusal("Refused", "no pod of mine")
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5])

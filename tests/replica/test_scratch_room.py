@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -24,7 +25,14 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self.folder, self.unnamed, self.told = folder, 0, (False, False)
         self.room = ScratchRoom(folder, SIZE)
-        self.room.watch(self.tell, lambda: self.unnamed)
+        self.looks, self.fails = 0, False
+        self.room.watch(self.tell, self.look)
+
+    def look(self) -> int:
+        self.looks += 1
+        if self.fails:
+            raise OSError("the disk does not answer")
+        return self.unnamed
 
     def tell(self, scarce: bool, full: bool) -> None:
         self.told = scarce, full
@@ -77,6 +85,39 @@ def test_what_goes_while_it_is_looked_at_is_passed_by(tmp_path: Path) -> None:
     finally:
         over.set()
         steps.join(BOUND)
+
+
+def test_what_cannot_be_read_is_passed_by(tmp_path: Path) -> None:
+    """Its path is longer than the system takes; what lies beside it counts."""
+    (tmp_path / "stays").write_bytes(bytes(MIB))
+    within = os.open(tmp_path, os.O_DIRECTORY)
+    for _ in range(20):
+        os.mkdir("n" * 250, dir_fd=within)
+        inner = os.open("n" * 250, os.O_DIRECTORY, dir_fd=within)
+        os.close(within)
+        within = inner
+    os.close(within)
+    assert MIB <= taken(tmp_path) < 2 * MIB
+
+
+def test_where_nothing_can_be_known_nothing_is_refused(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    """After some looks that failed; it is logged once. A look that succeeds tells again."""
+    watched.unnamed = SIZE
+    until(lambda: watched.told == (True, True))
+    looks, watched.fails = watched.looks, True
+    until(lambda: watched.told == (False, False))
+    until(lambda: watched.looks > looks + 20)
+    assert [r.levelname for r in caplog.records if "how full scratch is" in r.message] == ["WARNING"]
+    watched.fails = False
+    until(lambda: watched.told == (True, True))
+
+
+def test_however_long_a_look_takes_the_next_is_soon() -> None:
+    """Of many files, on a slow disk."""
+    assert scratch_room.pause_after(0.01, calm=False) == 1.0
+    assert scratch_room.pause_after(0.05, calm=False) == 1.5
+    assert scratch_room.pause_after(20.0, calm=False) == 2.0
+    assert scratch_room.pause_after(20.0, calm=True) == 5.0
 
 
 def test_arrangements_and_answers_have_their_parts(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tests.step_worker.rows import TREE, Rows
 from tidemark_replica.render.fragments import Fragment
 from tidemark_replica.render.frames import StageFrame
@@ -17,6 +18,7 @@ from tidemark_replica.render.runner import Prepared, Work
 from tidemark_replica.render.spark_runner import SparkRunner
 from tidemark_replica.render.worker_runner import LOST_MOST, LOST_SECONDS, WorkerRunner
 from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.step_worker.tickets import NoWorker
 
 FRAGMENT = Fragment("fragment", StageFrame("stage", TREE, (), ()))
 
@@ -59,6 +61,32 @@ def test_losses_are_forgotten_after_a_while(strange: StepWorkers, tmp_path: Path
     assert lost_at(LOST_SECONDS) == [10.0, LOST_SECONDS]
     assert lost_at(LOST_SECONDS + 1) == [10.0, LOST_SECONDS]
     assert spark.ran == 6
+
+
+def test_a_thread_that_the_system_refuses_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then whoever has a ticket is told at once, and closing is no error."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    rows, workers = Rows(tmp_path), StepWorkers(patience=BOUND)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        workers.start()
+        for _ in range(3):
+            with pytest.raises(NoWorker, match="could be started"):
+                workers.run(rows.ticket())
+        StepWorkers().close()
+    until(lambda: ran(workers, rows))
+    workers.close()
+
+
+def ran(workers: StepWorkers, rows: Rows) -> bool:
+    try:
+        workers.run(rows.ticket())
+    except NoWorker:
+        return False
+    return True
 
 
 def work(rows: Rows) -> Work:

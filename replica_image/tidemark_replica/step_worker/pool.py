@@ -71,6 +71,8 @@ class StepWorkers:
         with self._changed:
             if self._closed:
                 raise NoWorker("the step workers have been closed")
+            if not self._threads:
+                raise NoWorker("no step worker could be started")
             self._waiting.append(ticket)
             self._crowd(1)
             self._changed.notify()
@@ -99,10 +101,17 @@ class StepWorkers:
             self._add_process()
 
     def _add_process(self) -> None:
-        """With a thread of its own."""
-        name = f"step worker {len(self._threads) + 1}"
-        self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
-        self._threads[-1].start()
+        """With a thread of its own, if the system allows one now."""
+        if not self._backoff.over:
+            return
+        thread = threading.Thread(target=self._serve, name=f"step worker {len(self._threads) + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as cause:
+            self._backoff.failed()
+            LOG.warning("a step worker's thread cannot be started now: %s", cause)
+        else:
+            self._threads.append(thread)
 
     def _serve(self) -> None:
         """A process's thread."""
