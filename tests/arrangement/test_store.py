@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from tidemark_replica.arrangement.errors import (
 from tidemark_replica.arrangement.kernels.arrange import arrange, sorted_rows
 from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest, live_files
-from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
+from tidemark_replica.arrangement.step import FULL, MUCH_BYTES, SCARCE, BatchWriter, StepContext, StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
 
@@ -216,6 +217,35 @@ def test_rows_that_do_not_fit_are_not_written(tmp_path: Path, known: bool, monke
     with pytest.raises(DiskLimitExceeded, match="arrangement a needs"):
         writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows] if known else [rows, rows])
     assert len(written) == 1
+
+
+def test_what_has_little_room_ends_by_how_much_it_takes(tmp_path: Path) -> None:
+    """By the marks in the folder alone, as they come and go: first what takes much, then all but what makes room."""
+    limit = 1 << 40
+    endless = BatchWriter(tmp_path, StepId("s1"))
+    small, large = (BatchWriter(tmp_path, StepId(step), bytes_left=limit) for step in ("s2", "s3"))
+    large.spend(MUCH_BYTES + 1, "an exchange")
+    hydration = BatchWriter(tmp_path, StepId("s4"), bytes_left=limit, takes_much=True)
+    merge = BatchWriter(tmp_path, StepId("m1"), bytes_left=limit, makes_room=True)
+    writers = (endless, merge, small, hydration, large)
+
+    def going_on() -> list[BatchWriter]:
+        found = []
+        for writer in writers:
+            with suppress(DiskLimitExceeded):
+                assert list(writer.while_wanted("rows"))
+                writer.spend(1, "an exchange")
+                found.append(writer)
+        return found
+
+    assert going_on() == list(writers)
+    (tmp_path / SCARCE).touch()
+    assert going_on() == [endless, merge, small]
+    (tmp_path / FULL).touch()
+    assert going_on() == [endless, merge]
+    (tmp_path / SCARCE).unlink()
+    (tmp_path / FULL).unlink()
+    assert going_on() == list(writers)
 
 
 def test_two_steps_that_fit_one_by_one_are_limited_together(tmp_path: Path) -> None:
