@@ -46,7 +46,7 @@ from tidemark_persist.log_entry import DataFile
 from tidemark_persist.maintenance import MaintenancePolicy, Work
 from tidemark_persist.parts import Part, read_part
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
-from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_shard
+from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
 from tidemark_persist.staging import StagedFile, write_staged
 from tidemark_persist.state import ShardState
 from tidemark_persist.storage import Storage, check_store
@@ -98,6 +98,7 @@ __all__ = [
     "consolidate",
     "create_or_open",
     "delete_shard",
+    "open_existing",
     "open_shard",
     "physical_schema",
     "read_part",

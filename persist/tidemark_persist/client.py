@@ -42,11 +42,12 @@ class PersistClient:
         return f"{self.root}/{path.strip('/')}" if path.strip("/") else self.root
 
     def open_writer(self, path: str, schema: pa.Schema, *, shard_id: str) -> Shard:
-        """The shard, created if there is none; the same handle each time."""
+        """The shard, created if there is none; the same handle each time, unless it was of another owner: that one's
+        shard may have been deleted by another process since."""
         location = self.location(path)
         with self._lock:
             known = self._writers.get(location)
-        if known is None:
+        if known is None or known.shard_id != shard_id:
             opened = create_or_open(
                 location,
                 schema,
@@ -55,7 +56,10 @@ class PersistClient:
                 policy=self.policy,
             )
             with self._lock:
-                known = self._writers.setdefault(location, opened)
+                if self._writers.get(location) is known:
+                    self._writers[location] = opened
+                    self._readers.pop(location, None)
+                known = self._writers.get(location, opened)
         if known.shard_id != shard_id or not known.schema.equals(user_schema(physical_schema(schema))):
             raise ShardMismatch(f"shard {location} is open as {known.shard_id!r} with {known.schema}")
         return known

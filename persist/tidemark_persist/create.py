@@ -26,7 +26,7 @@ def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_ret
     """Create the table unless there is one. Of several creators one wins; `verify` tells whose it is."""
     if not shard_id:
         raise ShardMismatch(f"a shard needs an id; none was given for {storage.location}")
-    refuse_deleted(storage)
+    refuse_deleted(storage, shard_id)
     if _exists(storage):
         return
     try:

@@ -28,9 +28,12 @@ def read_tombstone(storage: Storage) -> str | None:
     return None if tombstone is None else str(tombstone["shard"])
 
 
-def refuse_deleted(storage: Storage) -> None:
-    """`ShardDeleted` while a deletion is unfinished."""
-    if read_tombstone(storage) is not None:
+def refuse_deleted(storage: Storage, shard_id: str | None = None) -> None:
+    """`ShardDeleted` while a deletion is unfinished; `ShardMismatch` if it is not the deletion of `shard_id`."""
+    owner = read_tombstone(storage)
+    if owner is not None and shard_id is not None and owner != shard_id:
+        raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, which is being deleted")
+    if owner is not None:
         raise ShardDeleted(f"shard {storage.location} is being deleted; finish that first (`delete_shard`)")
 
 

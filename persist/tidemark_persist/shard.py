@@ -240,6 +240,21 @@ def create_or_open(
     return Shard(log, owner, policy)
 
 
+def open_existing(
+    location: str,
+    *,
+    shard_id: str,
+    storage_options: Mapping[str, str] | None = None,
+    policy: MaintenancePolicy = DEFAULT_POLICY,
+) -> Shard:
+    """The shard at this location, to be written, of whatever columns. Where it is gone it is not made anew:
+    `ShardNotFound`, or `ShardMismatch` if another's is there."""
+    storage = Storage.at(location, storage_options)
+    refuse_deleted(storage, shard_id)
+    log = DeltaLog(storage)
+    return Shard(log, verify(log, None, shard_id), policy)
+
+
 def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
     """The shard at this location, to be read, whatever its owner. `ShardNotFound` if there is none."""
     storage = Storage.at(location, storage_options)

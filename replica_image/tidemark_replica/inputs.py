@@ -34,7 +34,7 @@ class StepInputs:
         and OSError."""
         parts = {}
         for source in self._imports:
-            shard = self._handles.reader(source.shard.location)
+            shard = self._handles.reader(source.shard.location, source.shard.shard_id)
             self._leases.append(shard.lease())
             parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
         if self._own is not None:
@@ -43,7 +43,7 @@ class StepInputs:
 
     def step(self, lower: int, upper: int) -> Parts:
         """The updates of [lower, upper). Raises PersistError and OSError."""
-        readers = {s.id: self._handles.reader(s.shard.location) for s in self._imports}
+        readers = {s.id: self._handles.reader(s.shard.location, s.shard.shard_id) for s in self._imports}
         parts = {id: shard.listen(lower, upper) for id, shard in readers.items()}
         if self._own is not None:
             parts[self._own.id] = self._own.step(lower, upper)
@@ -53,7 +53,7 @@ class StepInputs:
         """`step` without a look at any shard, so on any thread: None where not all of it is known, or it is busy."""
         parts: Parts = {}
         for source in self._imports:
-            shard = self._handles.known_reader(source.shard.location)
+            shard = self._handles.known_reader(source.shard.location, source.shard.shard_id)
             listed = None if shard is None else shard.listen_known(lower, upper)
             if listed is None:
                 return None

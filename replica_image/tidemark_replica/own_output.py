@@ -26,7 +26,9 @@ from tidemark_replica.shards import ShardHandles
 class OwnOutput:
     """Of one dataflow; used on a pool, one call at a time."""
 
-    def __init__(self, id: GlobalId, shard: ShardMetadata, watched: str, as_of: int, handles: ShardHandles) -> None:
+    def __init__(
+        self, id: GlobalId, shard: ShardMetadata, watched: ShardMetadata, as_of: int, handles: ShardHandles
+    ) -> None:
         self.id = id
         self._shard, self._watched, self._as_of, self._handles = shard, watched, as_of, handles
         self._fenced: WriterTerm | None = None
@@ -42,7 +44,7 @@ class OwnOutput:
         if export is None or not isinstance(export.sink, ContinualTaskSink) or export.sink.own is None:
             return None
         sink = export.sink
-        watched = next(s.shard.location for s in description.source_imports if s.id == sink.watches)
+        watched = next(s.shard for s in description.source_imports if s.id == sink.watches)
         return OwnOutput(export.sink.own, sink.shard, watched, description.as_of, handles)
 
     def reach(self, lower: int, upper: int, term: WriterTerm) -> int | None:
@@ -68,7 +70,7 @@ class OwnOutput:
         sees of what followed."""
         if self._written == 0:
             return []
-        shard = self._handles.reader(self._shard.location)
+        shard = self._handles.reader(self._shard.location, self._shard.shard_id)
         leases.append(shard.lease())
         return [*shard.snapshot_parts(min(self._as_of, self._written - 1)), *self._listen(self._as_of + 1, upper)]
 
@@ -78,13 +80,15 @@ class OwnOutput:
 
     def _listen(self, start: int, upper: int) -> list[Part]:
         end = min(upper - 1, self._written)
-        return self._handles.reader(self._shard.location).listen(start, end) if start < end else []
+        shard = self._handles.reader(self._shard.location, self._shard.shard_id)
+        return shard.listen(start, end) if start < end else []
 
     def _learn(self, upper: int) -> None:
         """When the watched shard changes, from where the output is written up to, to `upper`."""
         found = [self._times]
         if upper > self._known:
-            for part in self._handles.reader(self._watched).listen(self._known, upper):
+            watched = self._handles.reader(self._watched.location, self._watched.shard_id)
+            for part in watched.listen(self._known, upper):
                 found += [np.unique(batch.column(0).to_numpy()) for batch in read_part(part, columns=[TIME])]
             self._known = upper
         times = np.unique(np.concatenate(found))

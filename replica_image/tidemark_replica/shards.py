@@ -5,6 +5,12 @@
                    saw, and tells the client what is new. What this process writes itself is `noticed` without a look
 
 A shard that is missing or cannot be read now is looked at again, more and more rarely.
+
+One replica deletes a shard, and the others are not told; the location may be used again, by another owner's. So a
+handle counts only for the id that it is of:
+
+    asked for by its id    the known handle
+    by another id          opened afresh, and kept instead where that is another owner's than the known one
 """
 
 from __future__ import annotations
@@ -14,7 +20,17 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 
-from tidemark_persist import PersistError, Shard, ShardNotFound, ShardReader, create_or_open, open_shard
+from tidemark_persist import (
+    PersistError,
+    Shard,
+    ShardDeleted,
+    ShardNotFound,
+    ShardReader,
+    ShardState,
+    create_or_open,
+    open_existing,
+    open_shard,
+)
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier, join
 from tidemark_protocol.ids import ShardId, WriterTerm
@@ -38,40 +54,40 @@ class ShardHandles:
         self._readers: dict[str, ShardReader] = {}
         self._writers: dict[str, Shard] = {}
 
-    def reader(self, location: str) -> ShardReader:
-        """Opens the shard, which must exist; raises PersistError."""
+    def reader(self, location: str, id: ShardId | None = None) -> ShardReader:
+        """Opens the shard, which must exist; raises PersistError.
+
+        Whose it is need not be `id`, which is what it is known by before it is taken over; that is seen afresh then.
+        """
         known = self.known_reader(location)
-        if known is not None:
+        if known is not None and is_of(known, id):
             return known
         opened = open_shard(location)
         with self._lock:
-            return self._readers.setdefault(location, opened)
+            now = self._writers.get(location) or self._readers.get(location)
+            if now is not None and now.shard_id == opened.shard_id:
+                return now
+            self._writers.pop(location, None)
+            self._readers[location] = opened
+            return opened
 
-    def known_reader(self, location: str) -> ShardReader | None:
-        """The reader, if it is open."""
+    def known_reader(self, location: str, id: ShardId | None = None) -> ShardReader | None:
+        """The reader, if it is open, and of `id` if that is given."""
         with self._lock:
-            return self._writers.get(location) or self._readers.get(location)
+            known = self._writers.get(location) or self._readers.get(location)
+        return known if known is not None and is_of(known, id) else None
 
     def writer(self, shard: ShardMetadata) -> Shard:
         """Opens the shard, or creates it; raises PersistError."""
-        with self._lock:
-            known = self._writers.get(shard.location)
+        known = self._known_writer(shard.location, shard.shard_id)
         if known is not None:
             return known
         opened = create_or_open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)
-        with self._lock:
-            return self._writers.setdefault(shard.location, opened)
+        return self._keep(opened)
 
-    def existing_writer(self, location: str) -> Shard:
+    def existing_writer(self, location: str, id: ShardId) -> Shard:
         """Opens the shard, which must exist, to change it; raises PersistError."""
-        with self._lock:
-            known = self._writers.get(location)
-        if known is not None:
-            return known
-        reader = self.reader(location)
-        opened = create_or_open(location, reader.schema, shard_id=reader.shard_id)
-        with self._lock:
-            return self._writers.setdefault(location, opened)
+        return self._known_writer(location, id) or self._keep(open_existing(location, shard_id=id))
 
     def forget(self, location: str) -> None:
         with self._lock:
@@ -81,7 +97,7 @@ class ShardHandles:
     def look(self, id: ShardId, location: str) -> DescribedShard:
         """How far the shard is now. Creates nothing, raises nothing."""
         try:
-            state = self.reader(location).refresh()
+            state = self._refreshed(id, location)
         except ShardNotFound:
             self.forget(location)
             return DescribedShard(id, False, Frontier.minimum(), Frontier.minimum(), WriterTerm(0))
@@ -89,6 +105,33 @@ class ShardHandles:
             return unreadable(id, str(error))
         upper, since = Frontier.decode(state.upper), Frontier.decode(state.since)
         return DescribedShard(id, True, upper, since, WriterTerm(state.term))
+
+    def _refreshed(self, id: ShardId, location: str) -> ShardState:
+        try:
+            return self.reader(location, id).refresh()
+        except ShardDeleted:  # so was the table of this handle; there may be another by now
+            self.forget(location)
+            return self.reader(location, id).refresh()
+
+    def _known_writer(self, location: str, id: ShardId) -> Shard | None:
+        with self._lock:
+            known = self._writers.get(location)
+        return known if known is not None and is_of(known, id) else None
+
+    def _keep(self, opened: Shard) -> Shard:
+        """Of several that were opened at a time the first; a handle of another owner gives way."""
+        with self._lock:
+            known = self._writers.get(opened.location)
+            if known is not None and known.shard_id == opened.shard_id:
+                return known
+            self._readers.pop(opened.location, None)
+            self._writers[opened.location] = opened
+            return opened
+
+
+def is_of(handle: ShardReader, id: str | None) -> bool:
+    """Whether it is the handle of that shard; None: of any."""
+    return id is None or handle.shard_id == id
 
 
 def told(reader: ShardReader, seen: DescribedShard) -> DescribedShard:

@@ -5,7 +5,9 @@
     DeleteShard                 ──► a job; ShardDeleted when it is gone, also when it was gone before
 
 A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
-Where nobody here follows the shard, what became of the wish is told at once: the client would ask again for ever.
+A wish that has come no nearer for IDLE_TURNS is let go of, for another replica may have deleted the shard: the client
+asks again for what it still wants. Where nobody here follows the shard, what became of the wish is told at once: the
+client would ask again for ever.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from tidemark_persist import EMPTY, ShardNotFound, delete_shard
+from tidemark_persist import EMPTY, ShardMismatch, ShardNotFound, delete_shard
 from tidemark_persist import ShardDeleted as ShardIsDeleted
 from tidemark_protocol.commands import AllowShardCompaction, DeleteShard, DropIngestion, RunIngestion, StorageCommand
 from tidemark_protocol.frontier import Frontier
@@ -27,6 +29,7 @@ from tidemark_replica.shards import ShardHandles, ShardWatch
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
+IDLE_TURNS = 10
 
 
 @dataclass
@@ -36,6 +39,9 @@ class _Compaction:
     due: float = 0.0
     running: bool = False
     told: ShardFrontiers | None = None
+    reached: Frontier | None = None
+    idle: int = 0
+    """Turns since it was reached."""
 
 
 class StorageState:
@@ -132,13 +138,20 @@ class StorageState:
         compaction.due = time.monotonic() + SINCE_SECONDS
         if isinstance(outcome, Failed):
             LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
-            if isinstance(outcome.error, ShardIsDeleted | ShardNotFound):
-                self._compactions.pop(id, None)
+            if isinstance(outcome.error, ShardIsDeleted | ShardNotFound | ShardMismatch):
+                self._let_go(id, compaction)
             return
         if compaction.told != outcome.value and not self._watch.is_followed(id):
             compaction.told = outcome.value
             self._send(outcome.value)
-        if outcome.value.since >= compaction.wanted and self._compactions.get(id) is compaction:
+        since = outcome.value.since
+        compaction.idle = compaction.idle + 1 if since == compaction.reached else 0
+        compaction.reached = since
+        if since >= compaction.wanted or compaction.idle >= IDLE_TURNS:
+            self._let_go(id, compaction)
+
+    def _let_go(self, id: ShardId, compaction: _Compaction) -> None:
+        if self._compactions.get(id) is compaction:
             del self._compactions[id]
 
     def _deleted(self, command: DeleteShard, outcome: Outcome[None]) -> None:
@@ -155,7 +168,7 @@ class StorageState:
 
 def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontier) -> ShardFrontiers:
     """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where both are."""
-    shard = handles.existing_writer(location)
+    shard = handles.existing_writer(location, id)
     upper = shard.refresh().upper
     if upper == 0:
         return ShardFrontiers(id, Frontier.minimum(), Frontier.minimum())

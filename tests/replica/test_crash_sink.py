@@ -272,7 +272,7 @@ def test_crash_an_append_that_came_too_late_is_given_up(tmp_path: Path) -> None:
     late.loop.run_until(lambda: late.sink.write_frontier == Frontier.at(10), late.sink.advance)
     fast.step(30)
     fast.write_until(30)
-    fast.loop.handles.existing_writer(str(tmp_path / "shard")).downgrade_since(29)
+    fast.loop.handles.existing_writer(str(tmp_path / "shard"), ShardId("v")).downgrade_since(29)
     late.step(15)
     late.sink.advance()  # expects the upper to be 10 still
     late.step(40)

@@ -17,7 +17,17 @@ import logging
 import uuid
 from collections.abc import Callable
 
-from tidemark_persist import Appended, CommitForgotten, Fenced, ShardDeleted, Time, UpperMismatch
+from tidemark_persist import (
+    Appended,
+    CommitForgotten,
+    Fenced,
+    Shard,
+    ShardDeleted,
+    ShardMismatch,
+    ShardNotFound,
+    Time,
+    UpperMismatch,
+)
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
@@ -58,6 +68,7 @@ class MaterializedViewSink:
         self._job: Job | None = None
         self._tidying: Job | None = None
         self._stopped = False
+        self._written = False
         self._backoff, self._compare_backoff = Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
@@ -147,21 +158,24 @@ class MaterializedViewSink:
 
     def _append(self, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
         """On the pool. Raises PersistError and OSError."""
-        shard = self._handles.writer(self._shard)
-        upper = shard.refresh().upper
-        # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
-        files = stage(shard, append) if upper == append.expected_upper else None
         try:
-            return shard.compare_and_append(
-                files,
-                expected_upper=append.expected_upper,
-                new_upper=append.new_upper,
-                term=term,
-                commit_id=append.commit_id,
-                since=append.since,
-            )
-        except CommitForgotten as forgotten:
-            return UpperMismatch(Time(forgotten.current_upper))
+            shard = self._handles.writer(self._shard)
+        except ShardMismatch as other:
+            if self._written:
+                raise ShardDeleted(f"the sink's shard was deleted: {other}") from other
+            raise
+        try:
+            return append_to(shard, append, term)
+        except ShardDeleted as deleted:
+            return append_to(self._made_anew(deleted), append, term)
+
+    def _made_anew(self, deleted: ShardDeleted) -> Shard:
+        """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
+        self._handles.forget(self._shard.location)
+        try:
+            return self._handles.existing_writer(self._shard.location, self._shard.shard_id)
+        except (ShardNotFound, ShardMismatch):
+            raise deleted from None
 
     def _tidy(self) -> None:
         """On the pool: what keeps the shard small; may be done twice, or be cut short."""
@@ -181,6 +195,7 @@ class MaterializedViewSink:
                 self._failed(outcome.error)
             return
         self._backoff.reset()
+        self._written = True
         won = isinstance(outcome.value, Appended)
         upper = outcome.value.upper if isinstance(outcome.value, Appended) else outcome.value.current_upper
         _release(self._progress.resolved(append, won=won, upper=upper))
@@ -198,6 +213,24 @@ class MaterializedViewSink:
         kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
         LOG.warning("the sink of %s: %s", self._id, error)
         self._respond(Status(self._id, kind, {"message": str(error), "retrying": str(not self._stopped).lower()}))
+
+
+def append_to(shard: Shard, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
+    """On the pool. Raises PersistError and OSError."""
+    upper = shard.refresh().upper
+    # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
+    files = stage(shard, append) if upper == append.expected_upper else None
+    try:
+        return shard.compare_and_append(
+            files,
+            expected_upper=append.expected_upper,
+            new_upper=append.new_upper,
+            term=term,
+            commit_id=append.commit_id,
+            since=append.since,
+        )
+    except CommitForgotten as forgotten:
+        return UpperMismatch(Time(forgotten.current_upper))
 
 
 def new_commit_id() -> str:
