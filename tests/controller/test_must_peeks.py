@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.controller.test_must_commands import ROWS, peek
 from tests.controller.worlds import INDEX, R1, R2, World
-from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.peeks import PATIENCE_MS, PeekAnswer
+from tidemark_protocol import commands as c
 from tidemark_protocol.responses import PeekError, PeekResponse
 
 
@@ -46,6 +47,33 @@ def test_must_answer_with_an_error_once_all_who_were_asked_have_failed_or_are_go
     assert world.instance.disconnect(R2) == []
     world.connect(R1)
     assert world.hear(R1, PeekResponse("r", ROWS)) == [PeekAnswer("r", ROWS)]
+
+
+def test_must_answer_with_one_replicas_error_when_the_others_have_had_their_time() -> None:
+    """One that hydrates for an hour answers nothing before that, and the asker holds room meanwhile. Who failed and is
+    gone does not count: it may answer when it is back."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+    for uuid in ("p", "q"):
+        world.instance.peek(peek(uuid, 310))
+    own = PeekError("the disk is full")
+    assert world.hear(R1, PeekResponse("p", own)) == []
+    world.now += PATIENCE_MS - 1
+    assert world.maintain() == []
+    assert world.hear(R2, PeekResponse("q", own)) == []
+    world.now += 1
+    assert world.maintain() == [PeekAnswer("p", own)]
+    assert c.CancelPeek("p") in world.sent(R2)
+    assert world.maintain() == []
+
+    assert world.instance.disconnect(R2) == []
+    world.now += PATIENCE_MS
+    assert world.maintain() == []
+    assert world.hear(R1, PeekResponse("q", ROWS)) == [PeekAnswer("q", ROWS)]
+    index = world.instance.dataflows.collection(INDEX)
+    assert index is not None
+    assert index.holds == {}
 
 
 def test_must_take_no_answer_of_a_replica_that_was_not_asked() -> None:

@@ -172,7 +172,7 @@ class Instance:
             case SubscribeResponse() | CopyToResponse():
                 return self._transient(replica, response, now_ms)
             case PeekResponse():
-                return self._answer(replica, response)
+                return self._answer(replica, response, now_ms)
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields)
             case ShardFrontiers(id, upper, since):
@@ -237,7 +237,7 @@ class Instance:
                 shard = self.shards.get(command.id)
                 turn = shard.asks if shard is not None else 0  # one replica's store may not answer
                 self.send_to(self.replicas[turn % len(self._links)], command)
-        return [*appeared, *self._reap()]
+        return [*appeared, *self._tell(self.peeks.overdue(now_ms)), *self._reap()]
 
     def _broadcast(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -246,13 +246,17 @@ class Instance:
                 link.send([command])
 
     def _reap(self) -> list[Notice]:
-        answers = self.peeks.unanswerable(lambda peek: self._unreadable(peek) is None)
-        for answer in answers:
-            self.cancel_peek(answer.uuid)
+        answers = self._tell(self.peeks.unanswerable(lambda peek: self._unreadable(peek) is None))
         gone = self.dataflows.reap()
         if gone:
             self._transients.prune(lambda id: self.dataflows.collection(id) is not None)
         return [*answers, *(DataflowGone(owner) for owner in gone)]
+
+    def _tell(self, answers: list[PeekAnswer]) -> list[PeekAnswer]:
+        """No other answer is wanted any more."""
+        for answer in answers:
+            self.cancel_peek(answer.uuid)
+        return answers
 
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
         may = self._may(response.id, now_ms)
@@ -316,8 +320,8 @@ class Instance:
         state.statuses[kind] = dict(fields)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]
 
-    def _answer(self, replica: ReplicaId, response: PeekResponse) -> list[Notice]:
-        answer = self.peeks.first_answer(replica, response)
+    def _answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> list[Notice]:
+        answer = self.peeks.first_answer(replica, response, now_ms)
         if answer is None:
             return []
         self.cancel_peek(response.uuid)

@@ -1,7 +1,10 @@
 """Peeks under way: broadcast to all replicas; the first answer wins, and the others are told that none is needed.
 
-    r1   error: its own (a full disk, a plan that it is too old for)       kept aside while another may answer
+    r1   error: its own (a full disk, a plan that it is too old for)       kept aside while another may answer, for 10 s
     r2   rows, or an error that every replica would give                   the answer
+
+Who asks holds room that others could use, and another that may answer may hydrate for an hour first. So when no answer
+has come for ten seconds, the error is told.
 
 A peek may have a target: then that replica alone is asked, and the peek fails with it.
 
@@ -21,6 +24,9 @@ from tidemark_protocol.commands import Command, Peek
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, PeekStashed
 
+PATIENCE_MS = 10_000
+"""For so long another replica is waited for, where one has failed by its own fault."""
+
 
 @dataclass(frozen=True)
 class PeekAnswer:
@@ -28,6 +34,12 @@ class PeekAnswer:
 
     uuid: str
     result: PeekRows | PeekStashed | PeekError
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: PeekError
+    at_ms: int
 
 
 @dataclass
@@ -38,7 +50,7 @@ class Asked:
     peek: Peek
     replicas: set[ReplicaId]
     target: ReplicaId | None = None
-    failed: dict[ReplicaId, PeekError] = field(default_factory=dict)
+    failed: dict[ReplicaId, Failed] = field(default_factory=dict)
 
 
 class PeekBook:
@@ -81,6 +93,11 @@ class PeekBook:
             pending.failed.pop(replica, None)
         self._kept = {uuid: keeper for uuid, keeper in self._kept.items() if keeper != replica}
 
+    def overdue(self, now_ms: int) -> list[PeekAnswer]:
+        """Peeks that a replica has failed at, and that the others have had their time for."""
+        late = [p for p in self._pending.values() if any(now_ms - f.at_ms >= PATIENCE_MS for f in p.failed.values())]
+        return [PeekAnswer(p.peek.uuid, _why(p)) for p in late]
+
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
         """Peeks that no replica is left to answer: of what is not there any more, so that none that comes is asked,
         those whose target is gone, and those that all who are connected have failed at."""
@@ -88,7 +105,7 @@ class PeekBook:
         lost = [p for p in without if p.failed or p.target or not is_there(p.peek)]
         return [PeekAnswer(p.peek.uuid, _why(p)) for p in lost]
 
-    def first_answer(self, replica: ReplicaId, response: PeekResponse) -> PeekAnswer | None:
+    def first_answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> PeekAnswer | None:
         """None for late answers, for cancellations, for peeks that the replica was not asked, and for an error of its
         own while another may answer."""
         asked, result = self._pending.get(response.uuid), response.result
@@ -96,7 +113,7 @@ class PeekBook:
             return None
         asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
         if isinstance(result, PeekError) and not result.everywhere:
-            asked.failed[replica] = result
+            asked.failed[replica] = Failed(result, now_ms)
             return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
         if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
@@ -105,7 +122,7 @@ class PeekBook:
 
 def _why(lost: Asked) -> PeekError:
     if lost.failed:
-        return next(iter(lost.failed.values()))
+        return next(iter(lost.failed.values())).error
     if lost.target is not None:
         return PeekError(f"replica {lost.target}, which was to answer, failed or was dropped")
     return PeekError(f"{lost.peek.target.id} was dropped while it was asked")
