@@ -16,6 +16,7 @@ from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, 
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.errors import NobodyAnswers
 from tidemark_operator.fleet.counts import Counts
+from tidemark_operator.fleet.said import failure
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import PeekError, PeekRows, PeekStashed
@@ -37,9 +38,6 @@ class Host(Protocol):
     def create_transient(self, dataflow: Dataflow) -> None: ...
 
     def drop(self, owner: str) -> None: ...
-
-    def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
-        """Why no replica, or not the target, will answer: each has failed, so many times."""
 
 
 class Answers:
@@ -87,7 +85,7 @@ class Answers:
                 self._answer(uuid, result)
             case DataflowChanged(owner) if owner in self._queries:
                 uuid, target = self._queries[owner]
-                if why := self._host.failure(owner, target=target):
+                if why := failure(self._host.core.dataflows.collections_of(owner), target=target):
                     self._answer(uuid, PeekError(why))
             case DataflowGone(owner) if owner in self._queries:
                 del self._queries[owner]

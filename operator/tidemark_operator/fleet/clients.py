@@ -13,9 +13,11 @@ from typing import Protocol
 
 from tidemark_operator.controller.copies import CopyAnswer
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.fleet.said import failure
 from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import CopyToDone, CopyToFailed
@@ -27,12 +29,11 @@ TRIES = 3
 class Host(Protocol):
     """The instance that the dataflows run on."""
 
+    core: Instance
+
     def create_transient(self, dataflow: Dataflow) -> None: ...
 
     def drop(self, owner: str) -> None: ...
-
-    def failure(self, owner: str, tries: int) -> str | None:
-        """Why no replica will go on with it: each has failed, so many times."""
 
     def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
         """Whether the replica is past its beginning; None: it was not told of it."""
@@ -104,7 +105,7 @@ class Clients:
                     _answer(waiting[1], result)
                 return True
             case DataflowChanged(owner) if owner in self._owners:
-                if why := self._host.failure(owner, TRIES):
+                if why := failure(self._host.core.dataflows.collections_of(owner), TRIES):
                     self._fail(why, lambda of: of == owner)
                 return True
             case DataflowGone(owner) if owner in self._owners:

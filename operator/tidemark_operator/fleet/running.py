@@ -33,7 +33,7 @@ from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import Deaths
 from tidemark_operator.fleet.listener import Listener
-from tidemark_operator.fleet.said import failure, is_hydrated
+from tidemark_operator.fleet.said import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
 from tidemark_operator.kube.leadership import Leadership
@@ -174,13 +174,18 @@ class RunningInstance:
         return Occupied(state.description.incarnation, owners)
 
     def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
-        """It is written down: whoever of them has not been scheduled is."""
+        """It is written down."""
         state = self.replicas.get(replica)
         if state is None or state.description is None or state.description.incarnation != occupied.incarnation:
             return
         state.recorded = occupied.owners
-        self.core.recorded(replica, occupied.owners)
-        self.flush()
+        self.confirm(replica)
+
+    def confirm(self, replica: ReplicaId) -> None:
+        """What stands written is true: whoever of them has not been scheduled is."""
+        if state := self.replicas.get(replica):
+            self.core.recorded(replica, state.recorded)
+            self.flush()
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Asks any replica that answers; raises Waiting where none does."""
@@ -339,11 +344,6 @@ class RunningInstance:
         for notice in notices:
             if not self.clients.take(notice) and not self.answers.take(notice):
                 self._listener.notice(self, notice)
-
-    def failure(self, owner: str, tries: int = 1, target: ReplicaId | None = None) -> str | None:
-        """Why no replica, or not the target, will answer a query: each has failed, so many times."""
-        there = (on for collection in self.core.dataflows.collections_of(owner) for on in collection.replicas.items())
-        return failure((on.statuses for name, on in there if target in (None, name)), tries)
 
 
 def now_ms() -> int:

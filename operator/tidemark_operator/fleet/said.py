@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tidemark_operator.controller.collection import Collection
+from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import Response, Status
 
 
@@ -12,9 +14,9 @@ def is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
     return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
 
 
-def failure(of_each: Iterable[Mapping[str, Mapping[str, str]]], tries: int) -> str | None:
-    """Why nothing will come of a dataflow, where each replica says so; None where one may go on. `of_each`: what
-    replicas have said, by kind."""
+def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | None = None) -> str | None:
+    """Why nothing will come of a dataflow, where each replica says so, or the target; None where one may go on."""
+    of_each = (on.statuses for export in exports for name, on in export.replicas.items() if target in (None, name))
     failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
     first = failures[0] if failures and all(failures) else None
     return None if first is None else first.get("message") or first.get("reason") or "it failed"

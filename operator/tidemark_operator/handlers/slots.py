@@ -140,7 +140,8 @@ class Slots:
             LOG.error("writing down who hydrates on %s failed: it is tried again", process, exc_info=error)
 
     async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
-        """Until what is written is what is so; nothing is scheduled while the API server does not answer."""
+        """Until what is written is what is so; nothing is scheduled while the API server does not answer. Who left its
+        slot and is back before that was seen is written down as it is: it is scheduled once the blame is saved."""
         while (slots := running.unrecorded(replica)) is not None or self._unsaved:
             body = self._world.cache.get(process.key)
             if body is None:
@@ -161,6 +162,7 @@ class Slots:
             self._written[process] = Record(slots.incarnation, names)
             running.recorded(replica, slots)
             await asyncio.sleep(PACE_SECONDS)
+        running.confirm(replica)
 
     async def _store(self, running: RunningInstance, process: Process, document: Body, uid: str) -> None:
         """One after the other, where shapes share a field; those that are there no more leave it."""
