@@ -19,7 +19,7 @@ from tests.replica.plans import COLUMNS
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.deaths import MOST, Deaths
+from tidemark_operator.fleet.deaths import MOST, At, Deaths
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import CopyToSink, SubscribeSink
@@ -219,7 +219,7 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
                 stream = replica.streams[-1]
                 await replica.until(lambda stream=stream: asked(stream))  # type: ignore[misc]
                 replica.say(SubscribeResponse(S, SubscribeBatch(at(0), at(400), b"", None)))
-                await replica.until(lambda: instance.hydrated("s", R1) is True)
+                await replica.until(lambda: not instance.core.dataflows.is_beginning("s", R1))
                 await dies(replica, instance, incarnation)
             assert (deaths, subscription.failure) == ([False] * 3, None)
 
@@ -229,9 +229,9 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
 def test_deaths_are_remembered_for_as_long_as_somebody_asks() -> None:
     """Of replicas that never come back, too."""
     deaths, asked = Deaths(), {"a", "b"}
-    deaths.lost(ReplicaId("r1"), ["a"], True)
-    deaths.lost(ReplicaId("r2"), ["a", "b"], True)
-    deaths.lost(ReplicaId("r3"), ["b"], False)
+    deaths.lost(ReplicaId("r1"), At(["a"], True))
+    deaths.lost(ReplicaId("r2"), At(["a", "b"], True))
+    deaths.lost(ReplicaId("r3"), At(["b"], False))
     assert deaths.died(ReplicaId("r1"), asked.__contains__).failed == []
     assert deaths.died(ReplicaId("r2"), asked.__contains__).failed == ["a"]
     assert (set(deaths._left), dict(deaths._deaths)) == ({"r3"}, {"a": 2, "b": 1})

@@ -19,6 +19,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.hydration import RanOut
 from tidemark_operator.controller.notices import HydrationRanOut, Notice
 from tidemark_operator.controller.quarantine import Occupied, Standing
+from tidemark_operator.fleet.deaths import At
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.slots import Process, Record, Slots
@@ -69,6 +70,9 @@ class Occupying:
 
     def died(self, replica: ReplicaId) -> bool:
         return self.asked
+
+    def at(self, replica: ReplicaId) -> At:
+        return At(["p"] if self.asked else [], self.asked)
 
     def unrecorded(self, replica: ReplicaId) -> Occupied | None:
         owners = self.owners.get(replica, ())
@@ -243,6 +247,24 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is
 
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
         assert writing.deaths()[-1] == [R1] * 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_who_ran_out_of_memory_beside_what_a_client_asked_is_a_suspect_and_never_quarantined_for_it(
+    asked: bool,
+) -> None:
+    """The query may have taken the memory."""
+
+    async def scenario() -> None:
+        running, of = Occupying(), slots(Writing())
+        running.replicas[R1], running.asked = SimpleNamespace(description=SimpleNamespace(incarnation="i1")), asked
+        instance = cast(RunningInstance, running)
+        for attempt in range(5):
+            of.ran_out(instance, R1, RanOut(D1, True, str(attempt)))
+        assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
+        await of.close()
 
     asyncio.run(scenario())
 

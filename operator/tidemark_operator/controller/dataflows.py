@@ -245,6 +245,11 @@ class Dataflows:
                 commands += [Schedule(id) for id in dataflow.description.export_ids]
         return commands
 
+    def is_beginning(self, owner: str, replica: ReplicaId) -> bool:
+        """Whether the replica was told of it, and is not past its beginning."""
+        found = [collection.replicas.get(replica) for collection in self.collections_of(owner)]
+        return any(on is not None and not on.hydrated for on in found)
+
     def may_reach(self, owner: str, upper: Frontier, now_ms: int) -> bool:
         """Whether an export of it can be that far: the clock vouches for a time. The end comes with `until`, or with
         that of all inputs, as far as they are known."""

@@ -35,9 +35,6 @@ class Host(Protocol):
 
     def drop(self, owner: str) -> None: ...
 
-    def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
-        """Whether the replica is past its beginning; None: it was not told of it."""
-
 
 class Clients:
     def __init__(self, host: Host, backlog: Backlog) -> None:
@@ -56,7 +53,7 @@ class Clients:
 
     def begun(self, replica: ReplicaId) -> list[str]:
         """Whose beginning the replica is at."""
-        return [owner for owner in self._asked() if self._host.hydrated(owner, replica) is False]
+        return [owner for owner in self._asked() if self._host.core.dataflows.is_beginning(owner, replica)]
 
     def is_asked(self, owner: str) -> bool:
         """Whether a client waits for more of it."""

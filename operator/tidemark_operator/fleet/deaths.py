@@ -20,6 +20,14 @@ MOST = 2
 
 
 @dataclass(frozen=True)
+class At:
+    """What a replica is at for clients, by name; `computed`: more than lookups."""
+
+    names: Collection[str]
+    computed: bool
+
+
+@dataclass(frozen=True)
 class Died:
     """What is not to be tried any more of what a process was at when it died; `computed`: whether it was computing
     something for a client. Lookups are few operations on what is there, and always under way somewhere: they may be
@@ -41,19 +49,19 @@ class Deaths:
     """By name: a peek's uuid, or the owner of a subscribe's or copy's dataflow."""
 
     def __init__(self) -> None:
-        self._left: dict[ReplicaId, tuple[frozenset[str], bool]] = {}
+        self._left: dict[ReplicaId, At] = {}
         self._deaths: Counter[str] = Counter()
 
-    def lost(self, replica: ReplicaId, at: Collection[str], computed: bool) -> None:
+    def lost(self, replica: ReplicaId, at: At) -> None:
         """Its connection ended, for whatever reason."""
         self._left.pop(replica, None)
-        if at:
-            self._left[replica] = frozenset(at), computed
+        if at.names:
+            self._left[replica] = at
 
     def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> Died:
         """The process that was lost there had died. What is not asked any more is forgotten."""
-        at, computed = self._left.pop(replica, (frozenset[str](), False))
-        self._left = {r: left for r, left in self._left.items() if any(map(is_asked, left[0]))}
+        at = self._left.pop(replica, At((), False))
+        self._left = {r: left for r, left in self._left.items() if any(map(is_asked, left.names))}
         self._deaths = Counter({name: count for name, count in self._deaths.items() if is_asked(name)})
-        self._deaths.update(filter(is_asked, at))
-        return Died([name for name in sorted(at) if self._deaths[name] >= MOST], computed)
+        self._deaths.update(filter(is_asked, at.names))
+        return Died([name for name in sorted(at.names) if self._deaths[name] >= MOST], at.computed)

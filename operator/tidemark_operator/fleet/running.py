@@ -31,7 +31,7 @@ from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.answers import Answers
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
-from tidemark_operator.fleet.deaths import Deaths
+from tidemark_operator.fleet.deaths import At, Deaths
 from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.said import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
@@ -317,19 +317,17 @@ class RunningInstance:
             state.last_error = why
             self._listener.replica_changed(self, replica)
 
+    def at(self, replica: ReplicaId) -> At:
+        asked, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
+        return At([*asked, *begun], bool(begun) or self.answers.compute(asked))
+
     def _disconnect(self, replica: ReplicaId) -> None:
         if replica in self.core.connected:
-            asked, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
-            self._deaths.lost(replica, [*asked, *begun], bool(begun) or self.answers.compute(asked))
+            self._deaths.lost(replica, self.at(replica))
         self.notify(self.core.disconnect(replica))
 
     def _is_asked(self, name: str) -> bool:
         return self.answers.is_asked(name) or self.clients.is_asked(name)
-
-    def hydrated(self, owner: str, replica: ReplicaId) -> bool | None:
-        """Whether the replica is past the beginning of what is there for a client; None: it was not told of it."""
-        found = [collection.replicas.get(replica) for collection in self.core.dataflows.collections_of(owner)]
-        return None if not found or found[0] is None else found[0].hydrated
 
     async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> T:
         for replica in self.online:

@@ -3,12 +3,12 @@
     gate admits ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
                    (status.hydratingIn.<shape> where a process is one shape of several)
     a replica answers as another incarnation than it says there ─► what stands there is blamed
-    a hydration runs out of memory, and the replica lives on ─► it alone is blamed, as for a death
+    a hydration runs out of memory, and the replica lives on ─► it is blamed, as for a death
     blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
 
 A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
-was told to end is no death. Who shared the process with what was computed for a client (fleet/deaths.py) was not
-alone there.
+was told to end is no death. Who shared the process, or its memory, with what was computed for a client
+(fleet/deaths.py) was not alone there.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class Slots:
         found = self._mark(running, ran_out.owner)
         if state is not None and state.description is not None and found is not None:
             attempt = f"{state.description.incarnation}#{ran_out.attempt}"
-            self._blame(*found, Death(replica, attempt), alone=ran_out.alone)
+            alone = ran_out.alone and not running.at(replica).computed
+            self._blame(*found, Death(replica, attempt), alone=alone)
             self.changed(running, replica)
 
     def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
