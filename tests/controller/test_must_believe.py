@@ -11,7 +11,8 @@ from tests.controller.worlds import INDEX, LAG, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import Frontier
@@ -45,7 +46,8 @@ def test_must_end_the_connection_of_a_replica_that_says_what_cannot_be(play: Cal
 
 
 def test_must_not_believe_a_description_of_what_cannot_be(play: Callable[..., None]) -> None:
-    """An end that nothing has brought, and a beginning that never comes, from which a new dataflow would go on."""
+    """An end that nothing has brought, and a beginning that never comes, from which a new dataflow would go on:
+    it begins where the clock vouches for it."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
@@ -61,7 +63,9 @@ def test_must_not_believe_a_description_of_what_cannot_be(play: Callable[..., No
         assert collection is not None
         assert collection.write is None
         assert described is not None
-        assert [found.id for found in described.collections] == [INDEX]
+        index, view = described.collections
+        assert (index.id, index.since, view.id) == (INDEX, at(300), VIEW)
+        assert at(0) < view.since <= at(now_ms() + MAX_AHEAD_MS)
 
     play(scenario)
 
