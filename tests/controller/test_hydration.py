@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -186,6 +188,22 @@ def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes
     assert g.look(41 * 60_000) == []
     assert hydrate(g, "b") == []
     assert hydrate(g, "a") == ["x"]
+
+
+class Text(str):
+    """That can be watched."""
+
+
+def test_nothing_is_kept_of_what_a_replica_says_of_its_progress() -> None:
+    """It may be megabytes of nonsense, of each dataflow."""
+    g = gate("a")
+    schedule(g, "a")
+    said = Text("x" * 1000)
+    kept = weakref.ref(said)
+    g.observe(Status(index("a").id, "hydration", {"operators": said}))
+    del said
+    gc.collect()
+    assert kept() is None
 
 
 def importer(name: str, of: str) -> c.CreateDataflow:

@@ -20,7 +20,7 @@ more: until then the replica leaves it alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.quarantine import Precautions, Standing
@@ -47,8 +47,8 @@ class RanOut:
 @dataclass(eq=False)
 class _Group:
     """The exports of one dataflow, and those that have not hydrated. `imports`: indexes. `admitted`: it is in a slot;
-    `released`: that is written down, so it may be scheduled. `progress`: what was last said of it; `moved`: since it
-    was last looked at; `overdue`: not for long, so that it keeps nobody waiting."""
+    `released`: that is written down, so it may be scheduled. `progress`: a hash of what was last said of it, which may
+    be megabytes of lies; `moved`: since it was last looked at; `overdue`: not for long, so it keeps nobody waiting."""
 
     owner: str
     as_of: Frontier
@@ -57,7 +57,7 @@ class _Group:
     held: list[Schedule] = field(default_factory=list)
     admitted: bool = False
     released: bool = False
-    progress: Mapping[str, str] | None = None
+    progress: int | None = None
     moved: bool = True
     moved_ms: int = 0
     overdue: bool = False
@@ -136,8 +136,9 @@ class HydrationGate:
             return self._done(response.id)
         if isinstance(response, Status) and response.kind == "hydration" and response.id in self._groups:
             group = self._groups[response.id]
-            group.moved |= group.progress != response.fields
-            group.progress = dict(response.fields)
+            progress = hash(frozenset(response.fields.items()))
+            group.moved |= group.progress != progress
+            group.progress = progress
         return []
 
     def recorded(self, owners: Collection[str]) -> list[Command]:
