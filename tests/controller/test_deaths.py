@@ -12,6 +12,7 @@ import pytest
 
 from tests.bounds import BOUND
 from tests.controller.scripted import Listening, ScriptedReplica, complete, play
+from tests.controller.test_index_imports import reader
 from tests.controller.test_transients import over_input
 from tests.controller.worlds import INDEX, LAG, TERM, at
 from tests.protocol.samples import dataflow
@@ -101,6 +102,11 @@ async def begun(replica: ScriptedReplica, instance: RunningInstance, stream: int
         instance.flush()
 
 
+async def hydrated(replica: ScriptedReplica, instance: RunningInstance) -> None:
+    replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
+    await replica.until(lambda: instance.core.dataflows.is_hydrated(INDEX, R1))
+
+
 async def dies(replica: ScriptedReplica, instance: RunningInstance, incarnation: str) -> None:
     replica.incarnation = incarnation
     replica.hang_up()
@@ -120,14 +126,14 @@ def test_crash_what_replicas_die_of_is_failed_at_the_second_death(ask: Asking, p
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
         await begun(replica, instance)
-        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
-        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        await hydrated(replica, instance)
         asking = asyncio.create_task(ask(instance))
         await replica.until(lambda: asked(replica.streams[0]))
 
         await dies(replica, instance, "second")
         assert asked(replica.streams[1])
         assert not asking.done()
+        await hydrated(replica, instance)
         await dies(replica, instance, "third")
         assert SAID in await asyncio.wait_for(asking, BOUND)
         assert not asked(replica.streams[2])
@@ -149,8 +155,7 @@ def test_who_waits_for_an_answer_of_lost_replicas_is_told_after_a_while(
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await begun(replica, instance)
-        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
-        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        await hydrated(replica, instance)
         asking = asyncio.create_task(ask(instance))
         await replica.until(lambda: asked(replica.streams[0]))
         instance.maintain()
@@ -189,14 +194,57 @@ def test_a_subscribe_waits_for_lost_replicas(play: Callable[..., None], monkeypa
     play(scenario)
 
 
+async def looks_up_late(instance: RunningInstance) -> str:
+    """A lookup that another replica could answer."""
+    instance.core.dataflows.seed({INDEX: at(400)})
+    return await looks_up(instance)
+
+
+async def queries_it(instance: RunningInstance) -> str:
+    instance.core.dataflows.seed({INDEX: at(400)})
+    description = replace(reader("q", as_of=350), until=Time(351))
+    peek = replace(PEEK, target=c.IndexTarget(description.export_ids[0]))
+    return str(await instance.answers.query(Dataflow("q", description, LAG), peek))
+
+
+async def subscribes_to_it(instance: RunningInstance) -> str:
+    instance.core.dataflows.seed({INDEX: at(400)})
+    description = replace(
+        over_input(SubscribeSink(COLUMNS), 350), source_imports=(), index_imports=reader().index_imports
+    )
+    async with instance.clients.subscribe(Dataflow("s", description, LAG_MS)) as subscription:
+        return str(await subscription.next())
+
+
+@pytest.mark.parametrize("ask", [looks_up_late, queries_it, subscribes_to_it])
+def test_what_waits_for_an_index_is_not_what_a_replica_dies_of(ask: Asking, play: Callable[..., None]) -> None:
+    """Whoever hydrates the index there is: it is not excused, and its readers are not failed. Once it is hydrated
+    there, they count."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        deaths = count_deaths(listening, instance)
+        await begun(replica, instance)
+        asking = asyncio.create_task(ask(instance))
+        await replica.until(lambda: asked(replica.streams[0]))
+        for incarnation in ("second", "third", "fourth"):
+            await dies(replica, instance, incarnation)
+        assert (deaths, asking.done()) == ([False] * 3, False)
+
+        await hydrated(replica, instance)
+        await dies(replica, instance, "fifth")
+        assert deaths[3:] == [ask is not looks_up_late]
+        asking.cancel()
+
+    play(scenario)
+
+
 def test_a_connection_that_ends_is_no_death(play: Callable[..., None]) -> None:
     """The process is the same, and goes on with what it was asked."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         deaths = count_deaths(listening, instance)
         await begun(replica, instance)
-        replica.say(Frontiers(INDEX, at(400), at(400), at(400)))
-        await replica.until(lambda: instance.core.dataflows.collections_of("ns/d")[0].hydrated)
+        await hydrated(replica, instance)
         asking = asyncio.create_task(looks_up(instance))
         await replica.until(lambda: asked(replica.streams[0]))
         for _ in range(MOST):

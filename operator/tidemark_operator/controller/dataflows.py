@@ -18,7 +18,15 @@ from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.read_policy import before, bounded, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
-from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
+from tidemark_protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    Command,
+    CreateDataflow,
+    IndexTarget,
+    Peek,
+    Schedule,
+)
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink, SubscribeSink
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
@@ -246,9 +254,28 @@ class Dataflows:
         return commands
 
     def is_beginning(self, owner: str, replica: ReplicaId) -> bool:
-        """Whether the replica was told of it, and is not past its beginning."""
+        """Whether the replica computes the beginning of it: all that it imports is hydrated there, and it is not."""
+        dataflow = self._by_owner.get(owner)
+        if dataflow is None or not dataflow.scheduled:
+            return False
+        if not all(self.is_hydrated(id, replica) for id in dataflow.imports):
+            return False
         found = [collection.replicas.get(replica) for collection in self.collections_of(owner)]
         return any(on is not None and not on.hydrated for on in found)
+
+    def is_answered(self, peek: Peek, replica: ReplicaId) -> bool:
+        """Whether the replica is at the peek, or at what is there for it: where the index is not hydrated, it waits."""
+        if not isinstance(peek.target, IndexTarget) or self.is_hydrated(peek.target.id, replica):
+            return True
+        owner = self.owner_of(peek.target.id)
+        dataflow = self._by_owner.get(owner)
+        return dataflow is not None and dataflow.description.is_one_shot and self.is_beginning(owner, replica)
+
+    def is_hydrated(self, id: GlobalId, replica: ReplicaId) -> bool:
+        """On that very replica."""
+        collection = self._collections.get(id)
+        on = collection.replicas.get(replica) if collection is not None else None
+        return on is not None and on.hydrated
 
     def may_reach(self, owner: str, upper: Frontier, now_ms: int) -> bool:
         """Whether an export of it can be that far: the clock vouches for a time. The end comes with `until`, or with

@@ -66,9 +66,9 @@ class PeekBook:
     def pending(self) -> list[Peek]:
         return [asked.peek for asked in self._pending.values()]
 
-    def asked_of(self, replica: ReplicaId) -> list[str]:
+    def asked_of(self, replica: ReplicaId) -> list[Peek]:
         """What the replica has been asked and has not answered."""
-        return [uuid for uuid, asked in self._pending.items() if replica in asked.replicas]
+        return [asked.peek for asked in self._pending.values() if replica in asked.replicas]
 
     def remove(self, uuid: str) -> Asked | None:
         return self._pending.pop(uuid, None)

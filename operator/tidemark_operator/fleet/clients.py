@@ -52,7 +52,7 @@ class Clients:
         return len(self._copies)
 
     def begun(self, replica: ReplicaId) -> list[str]:
-        """Whose beginning the replica is at."""
+        """Whose beginning the replica computes."""
         return [owner for owner in self._asked() if self._host.core.dataflows.is_beginning(owner, replica)]
 
     def is_asked(self, owner: str) -> bool:

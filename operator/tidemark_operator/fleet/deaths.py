@@ -1,11 +1,12 @@
 """What clients ask, and takes replicas with it, is not tried for ever.
 
-    a replica is lost           what it was at for clients then is remembered: asked, and not answered by this replica
+    a replica is lost           what it was at for clients then is remembered: begun, and not answered by this replica
     its process had died        a death of each of these that is still asked; after MOST of them it is failed,
                                 before the new process is told of it
 
 Lookups, queries and copies count until the replica has answered, subscribes until it has told what was there in the
 beginning. They begin at once and on all replicas, and again on each that comes back, so nothing else would end this.
+What only waits for an index to be hydrated there does not count: whoever hydrates it may be the cause.
 """
 
 from __future__ import annotations

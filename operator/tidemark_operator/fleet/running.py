@@ -318,7 +318,9 @@ class RunningInstance:
             self._listener.replica_changed(self, replica)
 
     def at(self, replica: ReplicaId) -> At:
-        asked, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
+        """Not what waits for an index to be hydrated there."""
+        peeks, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
+        asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
         return At([*asked, *begun], bool(begun) or self.answers.compute(asked))
 
     def _disconnect(self, replica: ReplicaId) -> None:
