@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.controller.test_must_commands import ROWS, peek
-from tests.controller.worlds import INDEX, R1, R2, World
+from tests.controller.worlds import INDEX, R1, R2, World, at
 from tidemark_operator.controller.peeks import PATIENCE_MS, PeekAnswer
 from tidemark_protocol import commands as c
-from tidemark_protocol.responses import PeekError, PeekResponse
+from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse
 
 
 def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answer() -> None:
@@ -74,6 +74,19 @@ def test_must_answer_with_one_replicas_error_when_the_others_have_had_their_time
     index = world.instance.dataflows.collection(INDEX)
     assert index is not None
     assert index.holds == {}
+
+
+def test_must_wait_for_a_replica_that_is_at_the_answer_when_another_has_failed() -> None:
+    """It has the index: a large answer may take it longer than the others are given."""
+    world = World()
+    world.install()
+    world.connect(R1, R2)
+    world.hear(R2, Frontiers(INDEX, at(400), at(400), at(400)))
+    world.instance.peek(peek("p", 310))
+    assert world.hear(R1, PeekResponse("p", PeekError("the disk is full"))) == []
+    world.now += 10 * PATIENCE_MS
+    assert world.maintain() == []
+    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
 
 
 def test_must_take_no_answer_of_a_replica_that_was_not_asked() -> None:

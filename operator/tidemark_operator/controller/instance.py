@@ -237,7 +237,7 @@ class Instance:
                 shard = self.shards.get(command.id)
                 turn = shard.asks if shard is not None else 0  # one replica's store may not answer
                 self.send_to(self.replicas[turn % len(self._links)], command)
-        return [*appeared, *self._tell(self.peeks.overdue(now_ms)), *self._reap()]
+        return [*appeared, *self._tell(self.peeks.overdue(now_ms, self.dataflows.is_answered)), *self._reap()]
 
     def _broadcast(self, commands: Iterable[Command]) -> None:
         for command in commands:

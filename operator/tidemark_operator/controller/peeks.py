@@ -93,9 +93,10 @@ class PeekBook:
             pending.failed.pop(replica, None)
         self._kept = {uuid: keeper for uuid, keeper in self._kept.items() if keeper != replica}
 
-    def overdue(self, now_ms: int) -> list[PeekAnswer]:
-        """Peeks that a replica has failed at, and that the others have had their time for."""
-        late = [p for p in self._pending.values() if any(now_ms - f.at_ms >= PATIENCE_MS for f in p.failed.values())]
+    def overdue(self, now_ms: int, is_at: Callable[[Peek, ReplicaId], bool]) -> list[PeekAnswer]:
+        """Peeks that a replica has failed at, and that no other will answer soon: none `is_at` it, after a while."""
+        failed = [p for p in self._pending.values() if any(now_ms - f.at_ms >= PATIENCE_MS for f in p.failed.values())]
+        late = [p for p in failed if not any(is_at(p.peek, replica) for replica in p.replicas)]
         return [PeekAnswer(p.peek.uuid, _why(p)) for p in late]
 
     def unanswerable(self, is_there: Callable[[Peek], bool]) -> list[PeekAnswer]:
