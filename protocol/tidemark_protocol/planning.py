@@ -16,6 +16,9 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject, OrderKey
 from tidemark_protocol.types import Column
 
+GRACE_SECONDS = 3.0
+"""What a call has beyond the time that its plan may take: for its turn, and for the answer."""
+
 
 @dataclass(frozen=True)
 class SharedIndex:
