@@ -87,6 +87,8 @@ class World:
         """A controller that knows what is stored."""
         self.book = ShardBook()
         self.instance, self.clients = Instance(self.book), Clients(self)
+        for name in REPLICAS:
+            self.instance.absences.expect(name, self.now)
         for id in TABLES:
             self.book.register(id, str(id), LAG, endless=True)
         for owner, stored in self.stored.items():
@@ -131,7 +133,7 @@ class World:
         for seen in self.descriptions[name].shards:
             self.book.described(seen, self.now)
         self._restore()
-        self.instance.connect(name, self._connections, self.now)
+        self.instance.connect(name, self._connections, self.now, has=self.descriptions[name].dataflows)
         self.instance.dataflows.described({c.id: c.write for c in self.descriptions[name].collections}, self.now)
         self.connections[name] = Connection(self._connections)
         replica.greet(self._connections)
@@ -140,7 +142,7 @@ class World:
         """The controller loses the replica. What the replica has said may still arrive: it is nobody's."""
         old = self.connections.pop(name, None)
         if old is not None:
-            self.take(self.instance.disconnect(name))
+            self.take(self.instance.disconnect(name, self.now))
             said = [*old.outbox, *self.replicas[name].drain()]
             self.late.setdefault(name, []).extend((old.number, response) for response in said)
 
