@@ -117,6 +117,14 @@ def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
     responses = CounterMetricFamily("tidemark_controller_responses", "Responses received", labels=of_kind)
     peeks = CounterMetricFamily("tidemark_controller_peek_results", "Peeks answered", labels=(*OF_INSTANCE, "result"))
     connects = CounterMetricFamily("tidemark_controller_replica_connects", "Connections made", labels=OF_INSTANCE)
+    waits, sent, received = (
+        CounterMetricFamily(f"tidemark_controller_{name}", says, labels=OF_INSTANCE)
+        for name, says in (
+            ("replica_connect_seconds", "From dialing, or the loss of the connection before, to that of each"),
+            ("command_bytes", "Frames of commands, written"),
+            ("response_bytes", "Frames of responses, read"),
+        )
+    )
     for instance in instances:
         labels, counts = _labels(instance), instance.counts
         for family, counted in ((commands, counts.commands), (responses, counts.responses)):
@@ -125,7 +133,10 @@ def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
         for result, count in counts.peeks.results.items():
             peeks.add_metric((*labels, result), count)
         connects.add_metric(labels, counts.connects)
-    yield from (commands, responses, peeks, connects)
+        waits.add_metric(labels, instance.traffic.connect_seconds)
+        sent.add_metric(labels, instance.traffic.sent_bytes)
+        received.add_metric(labels, instance.traffic.received_bytes)
+    yield from (commands, responses, peeks, connects, waits, sent, received)
 
 
 def _histograms(instances: Sequence[RunningInstance]) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from tidemark_operator.controller.absences import GRACE_MS
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_protocol import commands as c
+from tidemark_protocol.frames import pack_responses
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_protocol.responses import DescribedDataflow, Frontiers
@@ -42,6 +43,26 @@ def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable
         shard = instance.core.shards.get(INPUT)
         assert shard is not None
         assert set(shard.holds.values()) == {at(359)}
+
+    play(scenario)
+
+
+def test_what_went_over_a_connection_and_how_long_it_took_to_make_it_is_counted(play: Callable[..., None]) -> None:
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        traffic = instance.traffic
+        first, waited = traffic.sent_bytes, traffic.connect_seconds
+        assert (first > 0, waited > 0, traffic.received_bytes) == (True, True, 0)
+
+        said = Frontiers(INDEX, at(480), at(360), at(360))
+        replica.say(said)
+        await replica.until(lambda: traffic.received_bytes > 0)
+        assert traffic.received_bytes == sum(frame.ByteSize() for frame in pack_responses([said]))
+
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert traffic.sent_bytes > first
+        assert traffic.connect_seconds > waited
 
     play(scenario)
 

@@ -53,6 +53,7 @@ def fleet() -> Fleet:
     upper = at(now_ms() - BEHIND_SECONDS * 1000)
     instance.received(R1, 1, [Frontiers(index, upper, upper, upper)])
     instance.maintain()
+    instance.traffic.sent_bytes, instance.traffic.connect_seconds = 700, 1.5
     with instance.counts.peeks.timed() as outcome:
         outcome.result = "rows"
     with pytest.raises(KeyError), instance.counts.peeks.timed():
@@ -87,6 +88,9 @@ def test_a_scrape_tells_what_there_is() -> None:
     assert value("tidemark_controller_commands_total", kind="Schedule") == 2
     assert value("tidemark_controller_responses_total", kind="Frontiers") == 1
     assert value("tidemark_controller_peek_results_total", result="canceled") == 1
+    assert value("tidemark_controller_command_bytes_total") == 700
+    assert value("tidemark_controller_response_bytes_total") == 0
+    assert value("tidemark_controller_replica_connect_seconds_total") == 1.5
     assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="256.0") == 0
     assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="512.0") == 1
     assert value("tidemark_dataflow_wallclock_lag_seconds_count") == 1

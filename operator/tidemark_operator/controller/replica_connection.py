@@ -20,6 +20,7 @@ from typing import Protocol
 import grpc
 
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.controller.traffic import Traffic
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_protocol.commands import Command, CreateInstance, Hello, InstanceConfig
 from tidemark_protocol.describe import description_from_proto
@@ -46,6 +47,7 @@ class Host(Protocol):
     """What the connection belongs to."""
 
     config: InstanceConfig
+    traffic: Traffic
 
     def shards_to_describe(self, untold: bool = False) -> Iterable[tuple[ShardId, str]]:
         """Shards whose frontiers somebody needs; or those of them that nobody could tell yet."""
@@ -81,6 +83,7 @@ class ReplicaConnection:
         self.replica, self.address, self.dialer = replica, address, dialer
         self._host = host
         self._stub: compute_pb2_grpc.ComputeStub | None = None
+        self._dialed_at = 0.0
         self.probe_now = asyncio.Event()
 
     def reaches(self, address: str, dialer: Dialer) -> bool:
@@ -88,6 +91,7 @@ class ReplicaConnection:
 
     async def run(self) -> None:
         pause = FIRST_PAUSE_SECONDS
+        self._dialed_at = asyncio.get_running_loop().time()
         while True:
             began = asyncio.get_running_loop().time()
             await self._attempt()
@@ -124,6 +128,7 @@ class ReplicaConnection:
                 connection = epoch.connection
                 self._host.described(self.replica, connection, description)
                 self._stub = stub
+                self._host.traffic.connect_seconds += asyncio.get_running_loop().time() - self._dialed_at
                 await self._converse(stub, epoch)
         except grpc.RpcError as error:
             why = _said(error)
@@ -136,6 +141,7 @@ class ReplicaConnection:
         finally:
             self._stub = None
             if connection:
+                self._dialed_at = asyncio.get_running_loop().time()
                 self._host.lost(self.replica, connection, why)
 
     async def _converse(self, stub: compute_pb2_grpc.ComputeStub, epoch: Epoch) -> None:
@@ -158,17 +164,23 @@ class ReplicaConnection:
 
     async def _write(self, stream: grpc.aio.StreamStreamCall, epoch: Epoch) -> None:
         greeting: list[Command] = [Hello(uuid.uuid4().hex, epoch), CreateInstance(self._host.config)]
-        await _send(stream, greeting)
+        await self._send(stream, greeting)
         while True:
             commands = self._host.take(self.replica, epoch.connection)
             if commands:
-                await _send(stream, commands)
+                await self._send(stream, commands)
             else:
                 await self._host.wait(self.replica)
+
+    async def _send(self, stream: grpc.aio.StreamStreamCall, commands: list[Command]) -> None:
+        for frame in pack_commands(commands):
+            await stream.write(frame)
+            self._host.traffic.sent_bytes += frame.ByteSize()
 
     async def _read(self, stream: grpc.aio.StreamStreamCall, connection: int) -> None:
         unpacker = Unpacker.of_responses()
         async for frame in stream:
+            self._host.traffic.received_bytes += frame.ByteSize()
             self._host.received(self.replica, connection, unpacker.feed(frame))
 
     async def _probe(self, stub: compute_pb2_grpc.ComputeStub, connection: int) -> None:
@@ -191,11 +203,6 @@ class ReplicaConnection:
         if self._stub is None:
             raise OperatorError(f"replica {self.replica} is not connected")
         return self._stub
-
-
-async def _send(stream: grpc.aio.StreamStreamCall, commands: list[Command]) -> None:
-    for frame in pack_commands(commands):
-        await stream.write(frame)
 
 
 def _said(error: grpc.RpcError) -> str:

@@ -26,6 +26,7 @@ from tidemark_operator.controller.quarantine import Occupied, Precautions
 from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.traffic import Traffic
 from tidemark_operator.errors import OperatorError, Waiting
 from tidemark_operator.fleet.answers import Answers
 from tidemark_operator.fleet.clients import Clients
@@ -89,7 +90,7 @@ class RunningInstance:
         self.lag_ms: int | None = None
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
-        self.lags, self.counts, self._deaths = Lags(), Counts(), Deaths()
+        self.lags, self.counts, self.traffic, self._deaths = Lags(), Counts(), Traffic(), Deaths()
         self._leadership, self._listener, self._connections = leadership, listener, 0
         self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
         self._answered_at = time.monotonic()
