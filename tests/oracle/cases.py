@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.oracle.cases_aggregates import QUERIES as AGGREGATES
 from tests.oracle.cases_clock import QUERIES as CLOCK
+from tests.oracle.cases_failures import FAILURES
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
 from tests.oracle.cases_found import FOUND
 from tests.oracle.cases_groups import QUERIES as OVER
@@ -162,5 +163,6 @@ PARTS = {
     "recursion": RECURSION,
     "more sql": MORE_SQL,
     "found": FOUND,
+    "failures": FAILURES,
 }
 CASES = tuple(case for part in PARTS.values() for case in part)

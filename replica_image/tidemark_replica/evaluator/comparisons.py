@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.functions import call as made_call
-from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.types import BOOLEAN, SqlType
 from tidemark_replica.arrangement.columns import fixed
 from tidemark_replica.arrangement.updates import Array, Bools
@@ -67,11 +66,11 @@ def admits_in(call: Call) -> bool:
 
 
 def written_out(call: Call) -> ScalarExpr:
-    """`c0 IN (1, c1)` as `c0 IN (1) OR c0 = c1`, where nothing in the list can fail."""
+    """`c0 IN (1, c1)` as `c0 IN (1) OR c0 = c1`; nothing in the list can fail."""
     of, *choices = call.arguments
     literals = tuple(c for c in choices if isinstance(c, Literal))
     equal = [made_call("=", (of, c), BOOLEAN) for c in choices if not isinstance(c, Literal)]
-    if not equal or of.type.is_floating or any(map(is_fallible, choices)):
+    if not equal or of.type.is_floating:
         return call
     parts = (*((made_call("in", (of, *literals), BOOLEAN),) if literals else ()), *equal)
     return parts[0] if len(parts) == 1 else made_call("or", parts, BOOLEAN)

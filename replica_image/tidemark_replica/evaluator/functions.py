@@ -19,7 +19,7 @@ from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator import casts, comparisons, dates, logic, numbers, text
 from tidemark_replica.evaluator.comparisons import is_plain
 from tidemark_replica.evaluator.result import Result
-from tidemark_replica.evaluator.simplified import keeps_its_failures
+from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures
 from tidemark_replica.literals import literal_value
 
 Columns = Callable[[int], Result]
@@ -73,10 +73,10 @@ _TABLE: dict[str, Admitted] = {
 }
 
 
-def admits_expression(expr: ScalarExpr) -> bool:
-    """Whether this evaluator gives what Catalyst gives."""
-    made = _written_out(expr)
-    return keeps_its_failures(made) and _is_known(made)
+def admits_expression(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> bool:
+    """Whether this evaluator gives what Catalyst gives; `failing`: the columns that may have failed."""
+    made = _written_out(expr, failing)
+    return keeps_its_failures(made, failing) and _is_known(made)
 
 
 def _is_known(expr: ScalarExpr) -> bool:
@@ -93,12 +93,14 @@ def compiled(expr: ScalarExpr) -> Evaluate:
     return _compiled(_written_out(expr))
 
 
-def _written_out(expr: ScalarExpr) -> ScalarExpr:
-    """In fewer functions: the same values and failures."""
+def _written_out(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> ScalarExpr:
+    """In fewer functions: the same values and failures. What would be written out but for `failing` is not admitted."""
     if not isinstance(expr, Call):
         return expr
-    made = replace(expr, arguments=tuple(map(_written_out, expr.arguments)))
-    return comparisons.written_out(made) if made.function == "in" else made
+    made = replace(expr, arguments=tuple(_written_out(a, failing) for a in expr.arguments))
+    if made.function != "in" or any(can_fail(choice, failing) for choice in made.arguments[1:]):
+        return made
+    return comparisons.written_out(made)
 
 
 def _compiled(expr: ScalarExpr) -> Evaluate:

@@ -38,11 +38,19 @@ from tidemark_replica.error_text import error_text
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
 from tidemark_replica.evaluator.logic import is_true
 from tidemark_replica.evaluator.result import Result
+from tidemark_replica.evaluator.simplified import can_fail
 
 
 def admits(mfp: MapFilterProject) -> bool:
     """Whether every expression of it is one that this evaluator knows."""
-    return not (mfp.lower or mfp.upper) and all(map(admits_expression, (*mfp.expressions, *mfp.predicates)))
+    if mfp.lower or mfp.upper:
+        return False
+    failing: frozenset[int] = frozenset()
+    for position, expr in enumerate(mfp.expressions, len(mfp.input)):
+        if not admits_expression(expr, failing):
+            return False
+        failing |= {position} if can_fail(expr, failing) else frozenset()
+    return all(admits_expression(predicate, failing) for predicate in mfp.predicates)
 
 
 def evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:

@@ -6,7 +6,8 @@
     (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
-makes shorter; one that never fails may be simplified as anybody likes.
+makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
+where it is read: it counts as an expression that may fail, of a shape of its own.
 """
 
 from __future__ import annotations
@@ -20,15 +21,23 @@ _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 _CHAINS = frozenset({"+", "*"})
 
 
-def keeps_its_failures(expr: ScalarExpr) -> bool:
+Columns = frozenset[int]
+
+
+def can_fail(expr: ScalarExpr, failing: Columns) -> bool:
+    """Whether some row makes the expression fail; `failing`: the columns that may have failed."""
+    return is_fallible(expr) or not failing.isdisjoint(columns_of(expr))
+
+
+def keeps_its_failures(expr: ScalarExpr, failing: Columns) -> bool:
     """Whether every failure that the expression can have shows."""
-    return not is_fallible(expr) or all(_is_kept(node) for node in walk(expr))
+    return not can_fail(expr, failing) or all(_is_kept(node, failing) for node in walk(expr))
 
 
-def _is_kept(node: ScalarExpr) -> bool:
+def _is_kept(node: ScalarExpr, failing: Columns) -> bool:
     if isinstance(node, Literal):
         return node.value is not None and node.type != BOOLEAN
-    if not isinstance(node, Call) or not is_fallible(node):
+    if not isinstance(node, Call) or not can_fail(node, failing):
         return True
     if node.function in _NULLNESS:
         return False

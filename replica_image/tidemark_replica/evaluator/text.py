@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.types import STRING
-from tidemark_replica.evaluator.result import Result, either
+from tidemark_replica.evaluator.result import Result, in_order
 
 
 def admits_like(call: Call) -> bool:
@@ -72,9 +72,10 @@ def admits_concat(call: Call) -> bool:
 
 
 def concat(call: Call, arguments: list[Result]) -> Result:
-    """Evaluates every argument, also behind a NULL."""
+    """Ends at the first NULL, as Spark's compiled code does. (What Spark interprets goes on to the last argument; it
+    does so only where code does not compile.)"""
     made = pc.binary_join_element_wise(*(a.values for a in arguments), "")
-    return Result(made, either(*(a.failed for a in arguments)))
+    return Result(made, in_order(arguments))
 
 
 def replaced(call: Call, arguments: list[Result]) -> Result:

@@ -7,8 +7,13 @@
                    __x2     = failed   (__x0 IS NULL) AND NOT (y <> 0 is false)
 
 A failing part is wrapped whole: CASE, IF and COALESCE are lazy in Catalyst as they are here. Only AND and OR differ
-(false AND error is false, in either order), so they are computed from what their parts are, and so is what stands
-above them. Intermediate results are columns of earlier projections: no expression is written, or evaluated, twice.
+(false AND error is false, in either order), so they are computed from what their parts are, and so are CASE, IF and
+COALESCE above them. Any other function above them is wrapped whole again, and fails where it reads a part that failed:
+
+    a + CASE WHEN x div y > 1 AND ... END       TryEval(named_struct('v', a + if(__x2, raise_error(..), __x1)))
+
+So Catalyst says what is read, as in a batch: where `a` is NULL, the sum is. Intermediate results are columns of earlier
+projections: no expression is written, or evaluated, twice.
 """
 
 from __future__ import annotations
@@ -18,10 +23,11 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
 from tidemark_protocol.function_entry import is_lambda
-from tidemark_protocol.functions import FUNCTIONS, is_fallible
+from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.sqltext import to_sql
 
 _STAND_INS = 1 << 40
+_FAILED = "raise_error('failed')"
 
 
 @dataclass(frozen=True)
@@ -96,38 +102,25 @@ class Lifter:
 
     def _is_plain(self, expr: ScalarExpr) -> bool:
         """Whether Catalyst's own evaluation, failing as a whole, is what is wanted."""
-        if any(self._resolve(i).failed is not None for i in columns_of(expr)):
-            return False
-        return not any(n.function in ("and", "or") and is_fallible(n) for n in _calls_outside_lambdas(expr))
+        return not any(n.function in ("and", "or") and self._can_fail(n) for n in _calls_outside_lambdas(expr))
 
     def _guard(self, expr: ScalarExpr) -> Lifted:
+        """Evaluated whole by Catalyst; where it reads a column that failed, it fails."""
         box = self.bind(f"named_struct('v', {self._text(expr)})", self._level(expr), guarded=True)
         return Lifted(f"{box.value}.v", f"({box.value} IS NULL)", box.level)
 
     def _strict(self, call: Call) -> Lifted:
-        """A function that needs all its arguments, some of which were computed in parts."""
-        parts = [self.lift(a) if self._can_fail(a) and not is_lambda(a) else None for a in call.arguments]
-        arguments = tuple(
-            a if part is None else self._stand_in(a, part) for a, part in zip(call.arguments, parts, strict=True)
-        )
-        lifted = [p for p in parts if p is not None]
-        whole = Call(call.function, arguments, call.type, call.nullable)
-        level = max(self._level(whole), *(p.level for p in lifted))
-        functions = [a for a in call.arguments if is_lambda(a)]
-        inside = [self._resolve(i).failed for f in functions for i in sorted(columns_of(f))]
-        failures = [f for f in (*(p.failed for p in lifted), *inside) if f is not None]
-        if FUNCTIONS[call.function].errors(call) or any(map(is_fallible, functions)):
-            box = self.bind(f"named_struct('v', {self._text(whole)})", level, guarded=True)
-            return Lifted(f"{box.value}.v", _any([*failures, f"({box.value} IS NULL)"]), box.level)
-        return self.keep(Lifted(self._text(whole), _any(failures), level))
+        """A function some of whose arguments are computed in parts; Catalyst decides which of them it reads."""
+        arguments = (a if is_lambda(a) or self._is_plain(a) else self._stand_in(a) for a in call.arguments)
+        return self._guard(Call(call.function, tuple(arguments), call.type, call.nullable))
 
-    def _stand_in(self, argument: ScalarExpr, part: Lifted) -> ColumnRef:
+    def _stand_in(self, argument: ScalarExpr) -> ColumnRef:
         index = _STAND_INS + len(self._stand_ins)
-        self._stand_ins[index] = part
+        self._stand_ins[index] = self.lift(argument)
         return ColumnRef(index, argument.type)
 
     def _text(self, expr: ScalarExpr) -> str:
-        return to_sql(expr, lambda i: self._resolve(i).value)
+        return to_sql(expr, lambda i: _read(self._resolve(i)))
 
     def _level(self, expr: ScalarExpr) -> int:
         return max((self._resolve(i).level for i in columns_of(expr)), default=0)
@@ -139,6 +132,11 @@ def _calls_outside_lambdas(expr: ScalarExpr) -> Iterator[Call]:
         yield expr
         for argument in expr.arguments:
             yield from _calls_outside_lambdas(argument)
+
+
+def _read(column: Lifted) -> str:
+    """The column's value; reading it raises where it failed."""
+    return column.value if column.failed is None else f"if({column.failed}, {_FAILED}, {column.value})"
 
 
 def _any(flags: list[str]) -> str:

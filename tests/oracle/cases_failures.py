@@ -1,0 +1,42 @@
+"""Cases of failures that a batch does not come to: behind a NULL, behind a match, in a branch that is not taken.
+
+The failing part has an AND, which is computed in parts (`render/scalar.py`), and in most cases a neighbour that only
+Catalyst evaluates, so that both evaluators meet it. It fails only where nothing reads it: Spark always answers.
+"""
+
+from __future__ import annotations
+
+from tests.oracle.check import Case
+from tests.oracle.tables import T
+
+_FAILS = "CASE WHEN b IS NOT NULL AND 10 div a > 1 THEN 1 ELSE 2 END"
+_NULL = "CASE WHEN a <> 0 THEN a END"
+_X = f"(SELECT a, b, s, {_FAILS} AS x, 10 div a AS q FROM t)"
+
+FAILURES = (
+    Case("a failure behind a NULL", f"SELECT {_NULL} + {_FAILS} AS x, {_NULL} < {_FAILS} AS y FROM t", {"t": T}),
+    Case(
+        "a failure behind a NULL divisor",
+        f"SELECT {_FAILS} div {_NULL} AS x, {_FAILS} % {_NULL} AS y, upper(s) AS z FROM t",
+        {"t": T},
+    ),
+    Case(
+        "a failure behind a NULL, beside what only Catalyst knows",
+        f"SELECT {_NULL} + {_FAILS} AS x, {_NULL} = {_FAILS} AS y, upper(s) AS z FROM t",
+        {"t": T},
+    ),
+    Case(
+        "a failure before a NULL",
+        f"SELECT {_FAILS} + {_NULL} AS x, upper(s) AS z FROM t",
+        {"t": T},
+        lenient=f"SELECT CASE WHEN a <> 0 THEN {_FAILS} + a END AS x, upper(s) AS z FROM t",
+    ),
+    Case("a column that failed behind a NULL", f"SELECT {_NULL} + x AS y, upper(s) AS z FROM {_X}", {"t": T}),
+    Case("a column that failed in a list", f"SELECT a IN (0, q) AS y, a IN (0, x) AS z FROM {_X}", {"t": T}),
+    Case("a column that failed in a list, by Catalyst", f"SELECT a IN (0, q) AS y, upper(s) AS z FROM {_X}", {"t": T}),
+    Case(
+        "a failure in a branch that is not taken",
+        f"SELECT if(a = 0, b, a + {_FAILS}) AS x, coalesce({_NULL}, 0) + if(a = 0, 0, {_FAILS}) AS y FROM t",
+        {"t": T},
+    ),
+)
