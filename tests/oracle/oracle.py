@@ -8,6 +8,7 @@ from typing import Any
 from tests.oracle.check import Case, Wrong, check_answers
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.reference import SparkReference, duckdb_answers
+from tests.oracle.where import check_workers, in_jobs
 from tests.oracle.world import INDEX, SINK, Updates, World, world
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.plan import plan
@@ -16,6 +17,7 @@ from tidemark_protocol.dataflow import DataflowDescription, IndexExport, Materia
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
 from tidemark_replica.arrow_types import sql_type
+from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
 
 
@@ -66,7 +68,10 @@ class Oracle:
         history = random_history(case.tables, seed, changes=case.changes, tick=case.tick)
         with world(self.spark, folder, case.tables, history) as of:
             description = self.describe(case, of)
-            updates = of.run(description, random_bounds(history, seed), workers=self.workers)
+            with in_jobs() as jobs:
+                updates = of.run(description, random_bounds(history, seed), workers=self.workers)
+            if self.workers is not None:
+                check_workers(jobs, ROWS_MOST)
             again = of.run(description, random_bounds(history, seed + 1000), arrow=False)
         self.check_updates(case, history, description, updates)
         if updates != again:

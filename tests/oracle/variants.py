@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.oracle.where import check_workers, in_jobs
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, contents, counted, delta
 from tests.step_worker.shared import step_workers
 from tidemark_protocol.dataflow import DataflowDescription
@@ -92,10 +93,27 @@ def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]
 
 
 def in_worker(rows_most: float) -> Variant:
-    """Work of at most so many updates runs in a step worker."""
+    """Work of at most so many updates runs in a step worker, and none of it as a job."""
 
     def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
-        return built(workers=step_workers(), rows_most=rows_most)(of, description, bounds)
+        with in_jobs() as jobs:
+            made = built(workers=step_workers(), rows_most=rows_most)(of, description, bounds)
+        check_workers(jobs, rows_most)
+        return made
+
+    return run
+
+
+def exchanging(tasks: int, from_rows: int) -> Variant:
+    """Work of so many updates and more runs in several tasks, but what has an operator that is in one place."""
+
+    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+        with in_jobs() as jobs:
+            made = built(exchanging=Exchanging(tasks, from_rows))(of, description, bounds)
+        for job in jobs:
+            wanted = job.shapes(tasks if job.work.reads >= from_rows else 1)
+            assert job.tasks in wanted, f"{job.work.what}: of {job.work.reads} updates, in {job.tasks} tasks"
+        return made
 
     return run
 
@@ -107,8 +125,8 @@ VARIANTS: Mapping[str, Variant] = {
     "in pieces": in_pieces,
     "in a worker": in_worker(math.inf),
     "now and then": in_worker(FEW),
-    "exchanged": built(exchanging=Exchanging(BUCKETS, from_rows=0)),
-    "by turns": built(exchanging=Exchanging(3, from_rows=LARGE)),
+    "exchanged": exchanging(BUCKETS, from_rows=0),
+    "by turns": exchanging(3, from_rows=LARGE),
 }
 
 
