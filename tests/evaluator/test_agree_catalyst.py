@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.evaluator.edges import EDGES
+from tests.evaluator.at_once import ROWS, frame_of, rows_of
 from tests.oracle.world import plain
 from tests.planner.every_call import TYPES, calls_of
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, columns_of
@@ -29,28 +29,7 @@ from tidemark_replica.render.scalar import Binding
 
 pytestmark = pytest.mark.spark
 
-ROWS = 300
 AT_ONCE = 60
-
-
-def rows_of(schema: tuple[ColumnType, ...], seed: int) -> pa.RecordBatch:
-    """Edge values of every column, independently chosen; every fifth row is an errs row."""
-    rng = random.Random(seed)
-    errors = [f"e{n}" if n % 5 == 4 else None for n in range(ROWS)]
-    columns = []
-    for of in schema:
-        values = [
-            None if error or (of.nullable and rng.random() < 0.15) else rng.choice(EDGES[str(of.type)])
-            for error in errors
-        ]
-        columns.append(canonical(pa.array(values, arrow_type(of.type))))
-    names = [*(f"c{n}" for n in range(len(schema))), "__time", "__diff", "__error"]
-    times, diffs = pa.array(range(ROWS), pa.int64()), pa.array([1] * ROWS, pa.int64())
-    return pa.RecordBatch.from_arrays([*columns, times, diffs, pa.array(errors, pa.string())], names=names)
-
-
-def frame_of(spark: Any, schema: tuple[ColumnType, ...], batch: pa.RecordBatch) -> Any:
-    return spark.createDataFrame(pa.Table.from_batches([batch]), catalyst.spark_schema(schema)).coalesce(1)
 
 
 def by_catalyst(spark: Any, mfp: MapFilterProject, batch: pa.RecordBatch) -> pa.Table:
