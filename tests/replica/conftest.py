@@ -1,12 +1,16 @@
-"""One replica process with Spark for all tests that only speak to it."""
+"""One replica process with Spark for all tests that only speak to it, and two dataflows without Spark's jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.oracle.in_process import without_jobs
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
+from tests.replica.tables import Table
+from tests.replica.two_dataflows import TwoDataflows
 from tidemark_protocol.commands import Command, InstanceConfig
 
 EPOCHS = epochs()
@@ -33,3 +37,18 @@ def connect(spark_replica: ReplicaProcess) -> Iterator[Callable[..., ScriptedCli
     yield connect
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path, "t")
+    made.append(10, ((1, "a"), 3, 1))
+    return made
+
+
+@pytest.fixture
+def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
+    with without_jobs():
+        made = TwoDataflows(tmp_path, table)
+        yield made
+        made.end()

@@ -2,97 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from types import SimpleNamespace
+from collections.abc import Sequence
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
-from tests.replica.loop import Loop
-from tests.replica.plans import copies
 from tests.replica.tables import Table
+from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Status
 from tidemark_replica import retry
-from tidemark_replica.arrangement.batch import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.arrangement.updates import diffs, row_columns
-from tidemark_replica.driver import DataflowDriver
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.spark_session import SparkHolder
-
-LOSER, OTHER = GlobalId("loser"), GlobalId("other")
-
-
-class TwoDataflows:
-    """Two copies of a table as indexes, each with its driver, on one command loop, without Spark's jobs."""
-
-    def __init__(self, folder: Path, table: Table) -> None:
-        self.loop = loop = Loop()
-        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
-        self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = loop.surroundings(self.renderer, session, folder)
-        descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
-        self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
-        self._drivers = {id: DataflowDriver(d, around, _refused) for id, d in self.installed.items()}
-
-    def reach(self, time: int, *ids: GlobalId) -> None:
-        self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self.advance)
-
-    def schedule(self, id: GlobalId) -> None:
-        self._drivers[id].try_again()
-
-    def failed(self, id: GlobalId) -> list[Status]:
-        said = [s for s in self.loop.said if isinstance(s, Status)]
-        return [s for s in said if s.id == id and s.kind == "step_failed"]
-
-    def wait_for_failure(self) -> None:
-        self.loop.run_until(lambda: self.failed(LOSER), self.advance)
-
-    def rows(self, id: GlobalId, time: int) -> dict[tuple[object, ...], int]:
-        """What the index holds."""
-        index = self.renderer.find(id)
-        assert index is not None
-        found: dict[tuple[object, ...], int] = {}
-        for batch in Trace(index.manifest, BatchCache(index.store.directory)).rows_at(time):
-            for *row, diff in zip(*(c.to_pylist() for c in row_columns(batch)), diffs(batch), strict=True):
-                found[tuple(row)] = found.get(tuple(row), 0) + int(diff)
-        return {row: count for row, count in found.items() if count}
-
-    def end(self) -> None:
-        for driver in self._drivers.values():
-            driver.stop()
-        self.loop.run_until(lambda: not any(driver.is_stepping for driver in self._drivers.values()))
-        self.loop.jobs.shutdown()
-        self.renderer.close()
-
-    def advance(self) -> None:
-        for driver in self._drivers.values():
-            driver.advance()
-
-
-def _refused(why: str) -> None:
-    raise AssertionError(why)
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    made = Table(tmp_path, "t")
-    made.append(10, ((1, "a"), 3, 1))
-    return made
-
-
-@pytest.fixture
-def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
-    with without_jobs():
-        made = TwoDataflows(tmp_path, table)
-        yield made
-        made.end()
 
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError("no memory is left")])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.oracle.in_process import without_jobs
 from tests.replica.tables import Table
-from tests.replica.test_commit_fails import LOSER, OTHER, TwoDataflows
+from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
 from tidemark_replica import retry
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepFailed, StepOutcome
 from tidemark_replica.render.spark_runner import failure
@@ -70,21 +67,6 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
     monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
     return memory
-
-
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    made = Table(tmp_path, "t")
-    made.append(10, ((1, "a"), 3, 1))
-    return made
-
-
-@pytest.fixture
-def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
-    with without_jobs():
-        made = TwoDataflows(tmp_path, table)
-        yield made
-        made.end()
 
 
 def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_scheduled(
