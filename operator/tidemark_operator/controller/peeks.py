@@ -1,10 +1,10 @@
 """Peeks under way: broadcast to all replicas; the first answer wins, and the others are told that none is needed.
 
-    r1   error: its own (a full disk, a plan that it is too old for)       kept aside while another may answer, for 10 s
+    r1   error: its own (a full disk, a plan that it is too old for)       kept aside while another may answer
     r2   rows, or an error that every replica would give                   the answer
 
-Who asks holds room that others could use, and another that may answer may hydrate for an hour first. So when no answer
-has come for ten seconds, the error is told.
+Who asks holds room that others could use. So a replica that is at the answer is waited for, and one that is not, as it
+may hydrate for an hour first, for ten seconds: then the error is told.
 
 A peek may have a target: then that replica alone is asked, and the peek fails with it.
 
@@ -25,7 +25,7 @@ from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, PeekStashed
 
 PATIENCE_MS = 10_000
-"""For so long another replica is waited for, where one has failed by its own fault."""
+"""For so long a replica that is not at the answer yet is waited for, where one has failed by its own fault."""
 
 
 @dataclass(frozen=True)
