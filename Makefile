@@ -81,7 +81,7 @@ types: venv ## mypy --strict on all packages
 BENCHES := step hydrate arrange views catchup memory soak peek reconnect controller operator homes
 
 .PHONY: bench
-bench: java venv ## the benchmarks (about an hour; docs/performance.md); each prints one JSON object as its last line
+bench: java venv ## the benchmarks (hours; docs/performance.md); each prints one JSON object as its last line
 	@set -e; for bench in $(BENCHES); do $(IN_VENV) $(BIN)/python -m bench.$$bench --json; done
 
 .PHONY: bench-cluster

@@ -19,7 +19,6 @@ import secrets
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from typing import Any
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.ratios import Figures, rounded
+from bench.harness.replica import Steps
 from bench.steps.together import QUERY
 from tests.cluster import nodes, pods
 from tests.cluster.forward import forwarded
@@ -202,34 +202,15 @@ def _timed(system: System, name: str, sql: str, steps: int) -> list[float]:
     system.right_at_a_new_frontier(name, sql, "lineitem")
     took: list[float] = []
     with forwarded(system.node, system.team, f"pod/{system.driver()}", METRICS_PORT) as port:
-        before = StepsSoFar.asked(port)
+        before = Steps.asked(port)
         while len(took) < steps:
             time.sleep(LOOK_SECONDS)
-            now = StepsSoFar.asked(port)
-            if (more := now.count - before.count) > 0:
+            now = Steps.asked(port)
+            if (more := round(now.count - before.count)) > 0:
                 took += [(now.seconds - before.seconds) / more * 1e3] * more
                 before = now
     system.kubectl("delete", "dataflow", name)
     return took
-
-
-@dataclass(frozen=True)
-class StepsSoFar:
-    """What a replica's metrics say of all its steps."""
-
-    count: int
-    seconds: float
-
-    @classmethod
-    def asked(cls, port: int) -> StepsSoFar:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            return cls.read(answer.read().decode())
-
-    @classmethod
-    def read(cls, text: str) -> StepsSoFar:
-        found = dict(line.split() for line in text.splitlines() if line.startswith("tidemark_replica_step_seconds_"))
-        of = "tidemark_replica_step_seconds"
-        return cls(int(float(found[f"{of}_count"])), float(found[f"{of}_sum"]))
 
 
 if __name__ == "__main__":

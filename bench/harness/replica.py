@@ -55,6 +55,18 @@ class Steps:
     count: float
     seconds: float
 
+    @classmethod
+    def asked(cls, port: int) -> Steps:
+        """Of the metrics that are served at this port of the machine."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
+            return cls.read(answer.read().decode())
+
+    @classmethod
+    def read(cls, metrics: str) -> Steps:
+        name = "tidemark_replica_step_seconds"
+        found = dict(line.split() for line in metrics.splitlines() if line.startswith((f"{name}_count", f"{name}_sum")))
+        return cls(float(found[f"{name}_count"]), float(found[f"{name}_sum"]))
+
 
 class Driven(ReplicaStream):
     """A replica with a client that notes how far every export is; `close` ends both."""
@@ -111,10 +123,7 @@ class Driven(ReplicaStream):
 
     def steps(self) -> Steps:
         """From the replica's metrics."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=BOUND) as answer:
-            lines = [line.split(" ") for line in answer.read().decode().splitlines() if not line.startswith("#")]
-        found = {name: float(value) for name, value in (line for line in lines if len(line) == 2)}
-        return Steps(found["tidemark_replica_step_seconds_count"], found["tidemark_replica_step_seconds_sum"])
+        return Steps.asked(self._port)
 
     def processes(self) -> list[Process]:
         """The replica, its JVM, and all workers."""
