@@ -8,6 +8,7 @@ import pytest
 
 from tests.orchestrator.pods import container, ended, pod, running, waiting
 from tidemark_operator.orchestrator.interface import Exit, Phase, Trouble
+from tidemark_operator.orchestrator.kubernetes import observing
 from tidemark_operator.orchestrator.kubernetes.observing import (
     observe,
     observe_executors,
@@ -15,6 +16,7 @@ from tidemark_operator.orchestrator.kubernetes.observing import (
     trouble_of,
     vanished,
 )
+from tidemark_replica import __main__ as program
 
 AT = 1767225660000
 """When containers of these tests end."""
@@ -135,3 +137,8 @@ def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
     assert "2026-01-01T00:00:20Z" in late.trouble.message
     assert "kubectl delete node n7" in late.trouble.message
     assert late.trouble.message.endswith("it writes nothing wrong")
+
+
+def test_agree_the_exit_code_of_a_driver_whose_executors_never_came() -> None:
+    """The operator does not import replicas: another number on one side would blame what was hydrating."""
+    assert observing.EXIT_NO_EXECUTORS == program.EXIT_NO_EXECUTORS
