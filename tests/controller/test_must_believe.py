@@ -11,7 +11,7 @@ from tests.controller.worlds import INDEX, LAG, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
+from tidemark_operator.controller.read_policy import BELIEVED_AHEAD_MS
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import SubscribeSink
@@ -65,7 +65,7 @@ def test_must_not_believe_a_description_of_what_cannot_be(play: Callable[..., No
         assert described is not None
         index, view = described.collections
         assert (index.id, index.since, view.id) == (INDEX, at(300), VIEW)
-        assert at(0) < view.since <= at(now_ms() + MAX_AHEAD_MS)
+        assert at(0) < view.since <= at(now_ms() + BELIEVED_AHEAD_MS)
 
     play(scenario)
 

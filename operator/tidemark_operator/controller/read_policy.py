@@ -11,7 +11,13 @@ from tidemark_protocol.frontier import Frontier
 
 KEEP_ALL_MS = 1 << 62
 """The lag of what nobody has given one yet: nothing of it is let go."""
-MAX_AHEAD_MS = 30_000
+MAX_AHEAD_MS = 20_000
+"""How far beyond this clock an ingestion may mint. Its tables that change no more run ahead by half of that; the rest
+is for a replica's clock that is ahead."""
+MARGIN_MS = 10_000
+"""What is minted at that bound is complete a millisecond beyond it. And whoever hears of it may have another clock than
+who gave the bound: it was set back meanwhile, or is a new leader's."""
+BELIEVED_AHEAD_MS = MAX_AHEAD_MS + MARGIN_MS
 
 
 def trailing(upper: Frontier, lag_ms: int) -> Frontier:
@@ -26,9 +32,9 @@ def before(upper: Frontier) -> Frontier:
 
 def bounded(upper: Frontier, now_ms: int) -> Frontier:
     """`upper` as far as the clock vouches for it: a replica whose clock runs ahead must not drive compaction."""
-    return upper if is_vouched(upper, now_ms) else Frontier.at(now_ms + MAX_AHEAD_MS)
+    return upper if is_vouched(upper, now_ms) else Frontier.at(now_ms + BELIEVED_AHEAD_MS)
 
 
 def is_vouched(upper: Frontier, now_ms: int) -> bool:
     """Whether the clock vouches for all of it."""
-    return upper.time is None or upper.time <= now_ms + MAX_AHEAD_MS
+    return upper.time is None or upper.time <= now_ms + BELIEVED_AHEAD_MS
