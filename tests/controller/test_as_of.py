@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.controller.shards import FrontierPair
+from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time

@@ -10,8 +10,8 @@ from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM,
 from tests.protocol.audit import Audit
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.shards import FrontierPair
 from tidemark_protocol import commands as c
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time

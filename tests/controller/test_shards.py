@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, at
-from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, FrontierPair, ShardBook
+from tests.controller.worlds import EMPTY, INPUT, NOW, R1, R2, World, at
+from tidemark_operator.controller.early import MOST_REPLICAS, Early, FrontierPair
+from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, ShardBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
-from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.responses import DescribedShard, ShardFrontiers
 
 S = ShardId("s")
 
@@ -76,15 +77,69 @@ def test_must_not_believe_frontiers_of_shards_that_cannot_be(
 
 
 def test_what_is_ahead_of_the_clock_is_believed_once_it_is_not() -> None:
-    """The operator's clock was behind. The least that was said, not what one that lies has said; and never twice."""
+    """The operator's clock was behind. As it was reported: the since too."""
     shards = book(at(1000))
-    for upper in (at(NEVER), at(NOW + 40_000), at(AHEAD)):
-        shards.observe(S, upper, at(0), NOW)
+    shards.observe(S, at(NOW + 40_000), at(NOW + 39_000), NOW, R1)
     shards.catch_up(NOW + 9_999)
     assert shards.frontiers(S) == FrontierPair(at(1000), at(0))
     shards.catch_up(NOW + 10_000)
-    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(0))
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(NOW + 39_000))
     assert shards.catch_up(AHEAD) == []
+
+
+def test_of_several_that_are_ahead_of_the_clock_the_first_is_believed_first_and_the_last_at_last() -> None:
+    """Who is always ahead is believed, only later; nothing more need come after the last."""
+    shards = book(at(1000))
+    for second in (40, 45, 50):
+        shards.observe(S, at(NOW + 1000 * second), at(NOW + 1000 * second - 100), NOW, R1)
+    shards.catch_up(NOW + 10_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(NOW + 39_900))
+    shards.catch_up(NOW + 19_999)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(NOW + 39_900))
+    shards.catch_up(NOW + 20_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 50_000), at(NOW + 49_900))
+
+
+@pytest.mark.parametrize("lie", [10**15, NEVER, NOW + 31_000])
+def test_who_lies_about_what_is_ahead_of_the_clock_takes_no_other_reports_place(lie: int) -> None:
+    """Before, between and after what an honest replica says; and its own, once it says what is true."""
+    shards = book(at(1000))
+    for second in (40, 50):
+        shards.observe(S, at(lie), at(0), NOW, R2)
+        shards.observe(S, at(NOW + 1000 * second), at(0), NOW, R1)
+    shards.observe(S, at(lie), at(0), NOW, R2)
+    shards.catch_up(NOW + 10_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 40_000), at(0))
+    shards.catch_up(NOW + 20_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 50_000), at(0))
+
+    shards.observe(S, at(lie), at(0), NOW + 20_000, R2)
+    shards.observe(S, at(NOW + 60_000), at(0), NOW + 20_000, R2)
+    shards.catch_up(NOW + 30_000)
+    assert shards.frontiers(S) == FrontierPair(at(NOW + 60_000), at(0))
+
+
+def test_what_replicas_say_of_shards_ahead_of_the_clock_is_kept_for_each() -> None:
+    """On their connections."""
+    world = World()
+    world.connect(R1, R2)
+    for replica, upper in ((R1, NOW + 40_000), (R1, NOW + 50_000), (R2, NEVER)):
+        world.hear(replica, ShardFrontiers(INPUT, at(upper), at(0)))
+    for ahead in (10_000, 20_000):
+        world.instance.maintain(NOW + ahead)
+    assert world.shards.frontiers(INPUT) == FrontierPair(at(NOW + 50_000), at(0))
+
+
+def test_what_is_kept_of_reports_ahead_of_the_clock_is_bounded() -> None:
+    """Replicas that lie come and go, for months."""
+    early = Early()
+    for index in range(10_000):
+        early.add(f"r{index}", FrontierPair(at(NEVER), at(0)))
+        early.add("r", FrontierPair(at(AHEAD + index), at(0)))
+    assert len(early.due(NEVER)) <= MOST_REPLICAS
+    early.add("r", FrontierPair(at(NEVER), at(0)))
+    assert early.due(AHEAD) == []
+    assert early.due(NEVER) == [FrontierPair(at(NEVER), at(0))]
 
 
 def test_compaction_is_asked_for_at_most_every_ten_seconds() -> None:

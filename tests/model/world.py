@@ -22,11 +22,12 @@ from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import HydratedAsSuspect, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Precautions, Standing
-from tidemark_operator.controller.shards import FrontierPair, ShardBook
+from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.dataflow import DataflowDescription

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.controller.read_policy import before
-from tidemark_operator.controller.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier, join, meet
 from tidemark_protocol.ids import MIN_TIME, Time

@@ -175,8 +175,8 @@ class Instance:
                 return self._answer(replica, response, now_ms)
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields)
-            case ShardFrontiers(id, upper, since):
-                return self._shard(id, upper, since, now_ms)
+            case ShardFrontiers():
+                return self._shard(replica, response, now_ms)
             case IngestionStatus():
                 self.ingestions.hear(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
@@ -292,11 +292,11 @@ class Instance:
             notices.append(DataflowChanged(collection.owner))
         return notices
 
-    def _shard(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int) -> list[Notice]:
+    def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
         """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""
-        if upper.is_empty and self.dataflows.is_being_written(id):
-            upper = Frontier.minimum()
-        return [ShardAppeared(id)] if self.shards.observe(id, upper, since, now_ms) else []
+        is_open = said.upper.is_empty and self.dataflows.is_being_written(said.id)
+        upper = Frontier.minimum() if is_open else said.upper
+        return [ShardAppeared(said.id)] if self.shards.observe(said.id, upper, said.since, now_ms, replica) else []
 
     def _view_advanced(self, shard: ShardId, write: Frontier | None, now_ms: int) -> list[Notice]:
         """A view's write frontier is its shard's upper."""

@@ -6,15 +6,16 @@
 The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). A shard's since is only ever
 advanced by a command of ours, so a hold taken here before anything is sent is a hold on the data.
 
-What is reported is believed where it can be: an upper that the clock vouches for, later ones once it does; the end of
-what can end; a since that is not beyond the upper, as no operator asks for more. So one replica that lies takes a table
-from nobody.
+What is reported is believed where it can be: an upper that the clock vouches for, later ones once it does (early.py);
+the end of what can end; a since that is not beyond the upper, as no operator asks for more. So one replica that lies
+takes a table from nobody.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tidemark_operator.controller.early import Early, FrontierPair
 from tidemark_operator.controller.read_policy import KEEP_ALL_MS, bounded, is_vouched, trailing
 from tidemark_protocol.commands import AllowShardCompaction
 from tidemark_protocol.frontier import Frontier, meet
@@ -34,14 +35,6 @@ def is_below(storage: str, location: str) -> bool:
     return not storage or location.startswith(f"{storage.rstrip('/')}/")
 
 
-@dataclass(frozen=True)
-class FrontierPair:
-    """Both frontiers of a shard or an index, known together."""
-
-    upper: Frontier
-    since: Frontier
-
-
 @dataclass
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished."""
@@ -57,8 +50,7 @@ class Shard:
     asked_at_ms: int | None = None
     asks: int = 0
     endless: bool = False
-    early: Frontier | None = None
-    """The least upper that was reported and is still ahead of the clock."""
+    early: Early = field(default_factory=Early)
 
     @property
     def readable(self) -> FrontierPair | None:
@@ -76,8 +68,6 @@ class Shard:
     def credible(self, upper: Frontier, since: Frontier, now_ms: int) -> FrontierPair | None:
         """What of a report is believed, with what is known; None where nothing is yet. Frontiers never go back."""
         known = self.frontiers
-        if not is_vouched(upper, now_ms):
-            self.early = min(upper, self.early or upper)
         if (upper.is_empty and self.endless) or not is_vouched(upper, now_ms):
             if known is None:
                 return None
@@ -127,11 +117,15 @@ class ShardBook:
         wanted = (s for s in self._shards.values() if not untold or s.frontiers is None or s.error is not None)
         return [(shard.id, shard.location) for shard in wanted]
 
-    def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int) -> bool:
-        """Takes a report. Whether the shard was unknown, or empty, until now."""
+    def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int, replica: str = "") -> bool:
+        """Takes a report, of that replica where it is known. Whether the shard was unknown, or empty, until now."""
         shard = self._shards.get(id)
-        found = shard.credible(upper, since, now_ms) if shard is not None else None
-        if shard is None or found is None:
+        if shard is None:
+            return False
+        if not is_vouched(upper, now_ms):
+            shard.early.add(replica, FrontierPair(upper, since))
+        found = shard.credible(upper, since, now_ms)
+        if found is None:
             return False
         old, shard.frontiers, shard.error = shard.frontiers, found, None
         return old is None or old.upper == Frontier.minimum() < found.upper
@@ -151,13 +145,8 @@ class ShardBook:
 
     def catch_up(self, now_ms: int) -> list[ShardId]:
         """What was ahead of the clock, and is no more, is believed. Shards that were unknown, or empty, until now."""
-        due = [s for s in self._shards.values() if s.early is not None and is_vouched(s.early, now_ms)]
-        appeared = []
-        for shard in due:
-            upper, shard.early = shard.early, None
-            if upper is not None and self.observe(shard.id, upper, Frontier.minimum(), now_ms):
-                appeared.append(shard.id)
-        return appeared
+        due = [(shard.id, pair) for shard in self._shards.values() for pair in shard.early.due(now_ms)]
+        return [id for id, pair in due if self.observe(id, pair.upper, pair.since, now_ms)]
 
     def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None, now_ms: int) -> None:
         """A table that was there before us, as a replica has just found it: its term is to be gone above."""

@@ -19,7 +19,8 @@ from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.shards import FrontierPair, ShardBook
+from tidemark_operator.controller.early import FrontierPair
+from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.replacement import cannot_run_beside, succession
