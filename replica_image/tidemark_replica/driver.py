@@ -12,6 +12,7 @@ without updates costs no job at all.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,8 @@ from tidemark_replica.working import Working
 
 LOG = logging.getLogger(__name__)
 MESSAGE_LIMIT = 2000
-GIVES_WAY_SECONDS = 600.0
-"""Before a hydration that ran out of memory begins anew by itself."""
+UNTIL_SCHEDULED = math.inf
+"""Seconds before a hydration that ran out of memory begins anew by itself."""
 T = TypeVar("T")
 
 
@@ -290,7 +291,7 @@ class DataflowDriver:
         if isinstance(error, DataflowRefused):
             self._refused(str(error))
             return
-        self._backoff.failed(GIVES_WAY_SECONDS if self._gives_way(error) else 0.0)
+        self._backoff.failed(UNTIL_SCHEDULED if self._gives_way(error) else 0.0)
         self._hydrating.failed()
         LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, error)
         fields = {"message": str(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
@@ -301,7 +302,7 @@ class DataflowDriver:
 
     def _gives_way(self, error: Exception) -> bool:
         """Whoever takes the memory may take it from others, again and again: when such a one hydrates again is for
-        the controller to say. Somebody waits for what is there for a client."""
+        the controller to say, and whether. Somebody waits for what is there for a client."""
         description = self._dataflow.description
         in_a_hurry = description.is_one_shot or description.is_transient
         return isinstance(error, OutOfMemory) and not self._dataflow.hydrated and not in_a_hurry

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
-from tidemark_replica import retry
+from tidemark_replica import driver, retry
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepFailed, StepOutcome
 from tidemark_replica.render.spark_runner import failure
 
@@ -48,10 +49,14 @@ def test_other_failures_are_what_they_are() -> None:
 
 
 class Memory:
-    """Too little for the steps of one dataflow, until the test says otherwise."""
+    """Too little for the steps of one dataflow, until the test says otherwise. `passed`: seconds that pauses after
+    failures take for gone by."""
 
     def __init__(self) -> None:
-        self.enough, self.attempts = threading.Event(), 0
+        self.enough, self.attempts, self.passed = threading.Event(), 0, 0.0
+
+    def clock(self) -> float:
+        return time.monotonic() + self.passed
 
     def run(self, run: Any, dataflow: RenderedDataflow, step: Step) -> StepOutcome:
         if dataflow.description.name == f"copy-{LOSER}" and not self.enough.is_set():
@@ -66,17 +71,19 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory, run = Memory(), RenderedDataflow.run
     monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
     monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
+    monkeypatch.setattr(driver, "Backoff", lambda: retry.Backoff(memory.clock))
     return memory
 
 
 def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_scheduled(
-    two: TwoDataflows, table: Table, memory: Memory
+    memory: Memory, two: TwoDataflows, table: Table
 ) -> None:
-    """While others go on: each attempt may take the memory from them."""
+    """While others go on: each attempt may take the memory from them, also a day later."""
     two.wait_for_failure()
     (status,) = two.failed(LOSER)
     assert (status.fields["reason"], status.fields["failures"]) == ("OutOfMemory", "1")
     for upper in range(20, 60, 10):
+        memory.passed += 20_000
         table.append(upper, ((upper, "b"), upper - 1, 1))
         two.reach(upper, OTHER)
     assert memory.attempts == 1
@@ -90,7 +97,7 @@ def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_sche
 
 
 def test_a_step_that_ran_out_of_memory_after_hydration_is_tried_again_by_itself(
-    two: TwoDataflows, table: Table, memory: Memory
+    memory: Memory, two: TwoDataflows, table: Table
 ) -> None:
     """It may have been another's fault."""
     memory.enough.set()
