@@ -190,6 +190,21 @@ def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes
     assert hydrate(g, "a") == ["x"]
 
 
+def test_suspects_wait_for_each_other_longer_than_others_for_them() -> None:
+    """For an hour: where two of them are beside each other nobody knows who killed the replica."""
+    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
+    g = standings.gate("x", "y", "a")
+    assert schedule(g, "x", "y") == ["x"]
+    for minute in range(11):
+        assert g.look(minute * 60_000) == []
+    assert schedule(g, "a") == ["a"], "it keeps nobody else waiting"
+    assert hydrate(g, "a") == []
+    for minute in range(11, 60):
+        assert g.look(minute * 60_000) == []
+    assert g.occupants == ("x",)
+    assert through(g.look(60 * 60_000)) == ["y"]
+
+
 class Text(str):
     """That can be watched."""
 

@@ -14,6 +14,10 @@ Who is suspected of killing replicas is admitted when nobody else waits, and sha
 who is quarantined, not at all. What imports an index waits for the index to be hydrated on this very replica: in a slot
 it could do nothing before that, and would keep a suspect it depends on from its turn.
 
+Where nothing is heard of a suspect for ten minutes, those in good standing begin beside it: if it kills the replica
+after all, they die with it once, and are suspects then. Suspects wait for each other for an hour: while two share a
+replica, no death says whose fault it was, so neither would ever be quarantined.
+
 Who runs out of memory there, while the replica lives on, leaves its slot, waits for another one, and is scheduled once
 more: until then the replica leaves it alone.
 """
@@ -31,6 +35,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Response, Status
 
 PATIENCE_MS = 600_000
+SUSPECTS_PATIENCE_MS = 3_600_000
 _STUCK = ("refused", "fenced")
 _OUT_OF_MEMORY = "OutOfMemory"
 
@@ -48,7 +53,7 @@ class RanOut:
 class _Group:
     """The exports of one dataflow, and those that have not hydrated. `imports`: indexes. `admitted`: it is in a slot;
     `released`: that is written down, so it may be scheduled. `progress`: a hash of what was last said of it, which may
-    be megabytes of lies; `moved`: since it was last looked at; `overdue`: not for long, so it keeps nobody waiting."""
+    be megabytes of lies; `moved`: since it was last looked at; `still_ms`: for how long it had not, then."""
 
     owner: str
     as_of: Frontier
@@ -60,7 +65,7 @@ class _Group:
     progress: int | None = None
     moved: bool = True
     moved_ms: int = 0
-    overdue: bool = False
+    still_ms: int = 0
 
 
 class HydrationGate:
@@ -154,7 +159,7 @@ class HydrationGate:
         for group in self._admitted:
             if group.moved:
                 group.moved, group.moved_ms = False, now_ms
-            group.overdue = now_ms - group.moved_ms >= PATIENCE_MS
+            group.still_ms = now_ms - group.moved_ms
         return self.admit()
 
     def admit(self) -> list[Command]:
@@ -197,8 +202,8 @@ class HydrationGate:
             group.missing.add(export)
         self._admitted.pop(group, None)
         self._ran_out.append(RanOut(group.owner, not self._admitted, attempt))
-        group.admitted = group.released = group.overdue = False
-        group.moved = True
+        group.admitted = group.released = False
+        group.moved, group.still_ms = True, 0
         group.held = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
         return []
@@ -215,7 +220,7 @@ class HydrationGate:
 
     def _next(self) -> _Group | None:
         """Those in good standing first, several at a time; then suspects, one at a time."""
-        hydrating = [group for group in self._admitted if not group.overdue]
+        hydrating = [group for group in self._admitted if group.still_ms < PATIENCE_MS]
         if any(self._standing(group) is not Standing.CLEAR for group in hydrating):
             return None
         if len(hydrating) >= self._precautions.concurrency:
@@ -228,7 +233,11 @@ class HydrationGate:
                     return group
                 if standing is Standing.SUSPECT:
                     suspect = suspect or group
-        return None if hydrating else suspect
+        return None if hydrating or self._is_another_suspect_here() else suspect
+
+    def _is_another_suspect_here(self) -> bool:
+        there = (group for group in self._admitted if group.still_ms < SUSPECTS_PATIENCE_MS)
+        return any(self._standing(group) is not Standing.CLEAR for group in there)
 
     def _standing(self, group: _Group) -> Standing:
         return self._precautions.standing(group.owner)
