@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
 from tidemark_replica.arrangement.kernels.kept import State
 from tidemark_replica.arrangement.kernels.ranking import Ranking

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench import heads
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import Aggregate
 from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join

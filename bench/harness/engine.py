@@ -20,7 +20,7 @@ from tidemark_persist import DIFF, TIME, MaintenancePolicy, Part, Shard, create_
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, errors, row_columns

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.profiling import stacks
 from tidemark_replica.arrangement import runs, step
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.render import own_merges, pipeline, stage
 from tidemark_replica.render.description import Description, Report
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Response, Status
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import Updates, diffs, errors, times
 from tidemark_replica.render import IndexTrace, SinkDelta

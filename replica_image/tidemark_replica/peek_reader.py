@@ -17,12 +17,12 @@ from tidemark_protocol.commands import Peek, ShardTarget
 from tidemark_protocol.frames import MAX_MESSAGE_BYTES
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import PeekRows
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.finishing import finished_batches
 from tidemark_replica.jobs import JobCancelled
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.render.peek import Reading, read_index, read_shard
 from tidemark_replica.stash import Spool, Stash, Stashed
 
@@ -49,7 +49,7 @@ class PeekReader:
         self,
         session: Callable[[], Any],
         find: Callable[[GlobalId], IndexTrace | None],
-        batches: OpenBatches,
+        batches: BatchCache,
         stash: Stash,
         *,
         arrow: bool = True,

@@ -13,12 +13,12 @@ from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
 from tidemark_replica.render.homes import Homes
-from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.spark_session import SparkHolder
 from tidemark_replica.step_worker.pool import StepWorkers
 
@@ -38,7 +38,7 @@ class Renderer:
         """`limit_bytes`: of arrangements, all together."""
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes)
-        self.open_batches = OpenBatches(self._store.directory)
+        self.open_batches = BatchCache(self._store.directory)
         """Of peeks."""
         self._lock = threading.Lock()
         self._indexes: dict[GlobalId, IndexTrace] = {}
@@ -94,7 +94,6 @@ class Renderer:
 
     def sweep(self) -> int:
         """Removes what failed and cancelled attempts left behind; only while no step runs."""
-        self.open_batches.maintain()
         return self._store.sweep(())
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.arrangement.histories import unscaled
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels.accumulate import Shape
 from tidemark_replica.arrangement.kernels.aggregates import Aggregate
 from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import contents
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels import flat_map as kernel
 from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec, chunks, flat_map
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId

@@ -11,7 +11,8 @@ import pytest
 from tests.arrangement.histories import A, Driver, updates
 from tidemark_protocol.reductions import OrderKey
 from tidemark_replica.arrangement import small_batches
-from tidemark_replica.arrangement.batch import BatchCache, Segment
+from tidemark_replica.arrangement.batch import Segment
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels.arrange import arrange
 from tidemark_replica.arrangement.kernels.ranking import by_value
 from tidemark_replica.arrangement.layout import Layout

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, contents, updates
-from tidemark_replica.arrangement.batch import BatchCache, Span
+from tidemark_replica.arrangement.batch import Span
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import (
     BatchUnreadable,
     DiskLimitExceeded,
@@ -282,20 +283,6 @@ def test_random_access_reads_the_same(store: ArrangementStore) -> None:
     manifest = attempt(store, 1)
     cache = BatchCache(store.directory, random_access=True)
     assert contents(Trace(manifest, cache).rows_at(0)) == {((1,), None, 0): 1}
-
-
-def test_the_cache_is_bounded_and_lets_go_of_deleted_files(store: ArrangementStore) -> None:
-    """At most `limit` batches stay open; mappings of deleted files are dropped, so that their blocks are freed."""
-    cache = BatchCache(store.directory, limit=10)
-    refs = [attempt(store, i).batches[-1] for i in range(70)]
-    for ref in refs[:20]:
-        cache.segments(ref, LAYOUT)
-    assert len(cache._open) == 10
-    for ref in refs[:20]:
-        (store.directory / ref.file).unlink()
-    for ref in refs[20:64]:
-        cache.segments(ref, LAYOUT)
-    assert set(cache._open) <= {r.file for r in refs[20:]}
 
 
 def test_several_manifests_are_committed_together_or_not_at_all(store: ArrangementStore) -> None:

@@ -33,7 +33,7 @@ from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, conten
 from tests.step_worker.shared import step_workers
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.render import RenderedDataflow, prepare

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.arrangement.batches import LARGE, arranged, is_mapped
+from tests.arrangement.histories import A
 from tests.bounds import BOUND
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
@@ -21,9 +23,11 @@ from tidemark_protocol.ids import LocalId
 from tidemark_protocol.lir import Get, Let
 from tidemark_replica.arrangement import spine, upkeep
 from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.arrangement.spine import Merge
+from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed
-from tidemark_replica.render.merging import Merging, carry_out
+from tidemark_replica.render.merging import Merging, carry_out, read_result, write_order
 from tidemark_replica.render.runner import Work
 
 HISTORY = random_history(TU, 5, times=40)
@@ -280,3 +284,19 @@ def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path, mon
         assert merged
         assert not merged & live_files(of.store.arrangements())
         dataflow.drop()
+
+
+def test_a_merge_keeps_nothing_open(tmp_path: Path) -> None:
+    """Its process may have nothing to merge for a long time, and what it has read is about to be deleted."""
+    store = ArrangementStore(tmp_path / "store")
+    manifest = arranged(store.directory, 4, LARGE)
+    store.install(manifest)
+    found = Merge(A, manifest.batches, 0)
+    with store.merging(found, StepId("m1")) as pinned:
+        write_order(tmp_path / "m1.json", store, pinned, found, StepId("m1"))
+        carry_out(tmp_path / "m1.json")
+    merged = read_result(tmp_path / "m1.json")
+    assert merged is not None
+    assert merged.rows == 4 * LARGE
+    assert not is_mapped(store.directory)
+    store.close()

@@ -22,11 +22,11 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.lir import Get, MapFilterProject, Mfp, refs
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
 from tidemark_replica.render import peek as peeks
-from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.render.peek import Reading
 
 pytestmark = pytest.mark.spark
@@ -116,7 +116,7 @@ def either(request: pytest.FixtureRequest, hydrated: tuple[World, IndexTrace]) -
     """Expressions are evaluated right here, without a session; or all of them by Catalyst, in a job."""
     if request.param == "job":
         return Reading(lambda: hydrated[0].session, 10_000, arrow=False)
-    return Reading(no_session, 10_000, OpenBatches(hydrated[1].store.directory))
+    return Reading(no_session, 10_000, BatchCache(hydrated[1].store.directory))
 
 
 def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either: Reading) -> None:

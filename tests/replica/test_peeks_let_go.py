@@ -27,10 +27,10 @@ from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.ids import Time
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.jobs import Failed, JobCancelled, Jobs, Outcome
 from tidemark_replica.mailbox import Call, Mailbox
 from tidemark_replica.peek_reader import Limits, PeekReader
-from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.stash import Stash
 
 HISTORY = random_history({"t": T}, 8, times=4, changes=6)
@@ -60,7 +60,7 @@ def test_a_cancelled_peek_holds_no_file_of_its_index(tmp_path: Path) -> None:
         index = exporter.indexes[INDEX]
         every = MapFilterProject.identity(T.schema)
         peek = Peek("u", IndexTarget(INDEX), Time(HISTORY.last), every, Finishing(), index.columns)
-        read = PeekReader(lambda: None, lambda id: index, OpenBatches(of.store.directory), Stash(tmp_path / "stash"))
+        read = PeekReader(lambda: None, lambda id: index, BatchCache(of.store.directory), Stash(tmp_path / "stash"))
         mailbox, ended = Mailbox(), queue.Queue[Outcome[Any]]()
         jobs = Jobs(mailbox, "peek", 1)
         jobs.submit("peek", lambda: read(peek, Limits(1 << 20), lambda: True), ended.put)

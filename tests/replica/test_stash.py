@@ -21,11 +21,11 @@ from tidemark_protocol.lir import MapFilterProject, OrderKey
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.responses import PeekRows
 from tidemark_protocol.types import BIGINT, Column
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.errors import StashFull
 from tidemark_replica.jobs import JobCancelled
 from tidemark_replica.peek_reader import Limits, PeekReader
 from tidemark_replica.render import ResultTooLarge, ViewInError
-from tidemark_replica.render.open_batches import OpenBatches
 from tidemark_replica.stash import Spool, Stash, Stashed
 
 ROWS = 100_000
@@ -58,7 +58,7 @@ def reader(stash: Stash) -> PeekReader:
     def none() -> Any:
         raise AssertionError("this peek needs no job")
 
-    return PeekReader(none, lambda id: None, OpenBatches(Path()), stash)
+    return PeekReader(none, lambda id: None, BatchCache(Path()), stash)
 
 
 def rows(answer: PeekRows | Stashed) -> list[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from tests.replica.tables import Table
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Status
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.trace import Trace
 from tidemark_replica.arrangement.updates import diffs, row_columns
 from tidemark_replica.driver import DataflowDriver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -80,6 +81,13 @@ def all_of(workers: StepWorkers, tickets: list[Ticket]) -> list[type[StepWorkerE
     for thread in threads:
         thread.join(BOUND)
     return [ended[at] for at in range(len(tickets))]
+
+
+def children() -> set[int]:
+    """Step workers of this process that live."""
+    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    found = {int(child) for task in tasks for child in task.read_text().split()}
+    return {pid for pid in found if "step_worker" in Path(f"/proc/{pid}/cmdline").read_text()}
 
 
 def lives(pid: int) -> bool:

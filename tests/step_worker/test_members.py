@@ -19,7 +19,7 @@ import pytest
 from tests.bounds import BOUND, until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
-from tests.step_worker.rows import ROWS, TREE, Rows, all_of, lives, report, written
+from tests.step_worker.rows import ROWS, TREE, Rows, all_of, children, lives, report, written
 from tidemark_replica.render.pipeline import nodes_of
 from tidemark_replica.step_worker import members, pool
 from tidemark_replica.step_worker.members import Members
@@ -84,13 +84,6 @@ def begun(workers: StepWorkers, *tickets: Ticket) -> list[type[StepWorkerError] 
     ended: list[type[StepWorkerError] | None] = []
     threading.Thread(target=lambda: ended.extend(all_of(workers, list(tickets)))).start()
     return ended
-
-
-def children() -> set[int]:
-    """Step workers of this process that live."""
-    tasks = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    found = {int(child) for task in tasks for child in task.read_text().split()}
-    return {pid for pid in found if "step_worker" in Path(f"/proc/{pid}/cmdline").read_text()}
 
 
 def threads(pid: int) -> int:

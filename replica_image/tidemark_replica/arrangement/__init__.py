@@ -11,8 +11,9 @@
         ArrangementStore: which manifests are alive, so which files may go
 
 Reading order: `updates` (what a stream of updates looks like), `nested`, `columns`, `hashing`, `ordering`,
-`grouping` (SQL equality and order on whole columns), `layout`, `consolidate`, `batch`, `manifest`, `spine` (how
-batches are merged), `trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
+`grouping` (SQL equality and order on whole columns), `layout`, `consolidate`, `batch`, `batch_cache`, `manifest`,
+`spine` (how batches are merged), `trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
 
-Everything here is Arrow and NumPy: no Spark, no clock, no network. Only `batch` and `store` touch files.
+Everything here is Arrow and NumPy: no Spark, no network, and but for what lets go of deleted batches, no clock. Only
+`batch`, `batch_cache` and `store` touch files.
 """

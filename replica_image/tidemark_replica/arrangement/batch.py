@@ -10,8 +10,7 @@ file before a BatchRef names it, which is made when all of it is there. It is sc
 
 import mmap
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +22,10 @@ import pyarrow as pa
 from tidemark_replica.arrangement.columns import fixed
 from tidemark_replica.arrangement.errors import BatchUnreadable
 from tidemark_replica.arrangement.full_disk import full_disk_is_told
-from tidemark_replica.arrangement.grouping import order_by_hash
 from tidemark_replica.arrangement.hashing import ERRS_HASH
 from tidemark_replica.arrangement.layout import Layout, file_hashes
-from tidemark_replica.arrangement.small_batches import KEPT_BYTES, SmallBatches
+from tidemark_replica.arrangement.small_batches import KEPT_BYTES
 from tidemark_replica.arrangement.updates import Hashes, bytes_at_most
-from tidemark_replica.arrangement.value_order import file_order
 
 
 class BatchRef(NamedTuple):
@@ -199,60 +196,3 @@ def _map(path: Path, random_access: bool) -> Any:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     mapped.madvise(mmap.MADV_RANDOM)
     return pa.BufferReader(pa.py_buffer(mapped))
-
-
-class BatchCache:
-    """Open batches of one process, the least recently used closed first.
-
-    A mapping keeps a deleted file's blocks on disk, so every so often those whose file is gone are let go.
-    """
-
-    def __init__(self, directory: Path, *, limit: int = 512, random_access: bool = False) -> None:
-        self._directory = directory
-        self._limit = limit
-        self._random_access = random_access
-        self._open: OrderedDict[str, tuple[Segment, ...]] = OrderedDict()
-        self._small = SmallBatches()
-        self.opened = 0
-        """How many batches it had to open so far: cold reads."""
-
-    def segments(self, ref: BatchRef, layout: Layout) -> tuple[Segment, ...]:
-        """The batch's segments, mapped now or before."""
-        found = self._open.get(ref.file)
-        if found is not None:
-            self._open.move_to_end(ref.file)
-            return found
-        self.opened += 1
-        if self.opened % 64 == 0:
-            self._let_go_of_deleted()
-        segments = open_batch(self._directory, ref, layout, random_access=self._random_access)
-        self._add(ref.file, segments)
-        return segments
-
-    def together(self, refs: Sequence[BatchRef], layout: Layout) -> tuple[Segment, ...]:
-        """The segments of neighbours; several are small (`small_batches`), and come as one."""
-        if len(refs) == 1:
-            return self.segments(refs[0], layout)
-
-        def in_order(rows: Any) -> Segment:
-            order = order_by_hash(file_hashes(rows)) if layout.order is None else file_order(rows, layout).order
-            return Segment.of(rows.take(pa.array(order)))
-
-        return (self._small.together(refs, lambda ref: self.segments(ref, layout), in_order),)
-
-    def keep(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...] | None:
-        """What this process has just written as `ref`, one segment: if it is small it need not be opened any more."""
-        if not is_small(rows):
-            return None
-        segments = (Segment.of(rows),)
-        self._add(ref.file, segments)
-        return segments
-
-    def _add(self, file: str, segments: tuple[Segment, ...]) -> None:
-        self._open[file] = segments
-        if len(self._open) > self._limit:
-            self._open.popitem(last=False)
-
-    def _let_go_of_deleted(self) -> None:
-        for file in [f for f in self._open if not (self._directory / f).exists()]:
-            del self._open[file]

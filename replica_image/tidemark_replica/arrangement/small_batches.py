@@ -10,7 +10,7 @@ copy of what their files say, and found by the files' names: it is used for as l
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -49,6 +49,15 @@ class SmallBatches:
         if len(self._known) > self._limit:
             self._known.popitem(last=False)
         return segment
+
+    def files(self) -> set[str]:
+        """Of which there are copies here."""
+        return {file for files, _ in self._known.values() for file in files}
+
+    def forget(self, gone: Set[str]) -> None:
+        """These files are no more, so no manifest has them."""
+        for key in [key for key, (files, _) in self._known.items() if not gone.isdisjoint(files)]:
+            del self._known[key]
 
 
 def runs_of_small(refs: Iterable[BatchRef]) -> Iterator[list[BatchRef]]:

@@ -17,7 +17,8 @@ from typing import Any, NewType
 
 import numpy as np
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Span, is_small, write_batch, write_small_batch
+from tidemark_replica.arrangement.batch import BatchRef, Span, is_small, write_batch, write_small_batch
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
 from tidemark_replica.arrangement.hashing import bucket_edges, key_hashes
 from tidemark_replica.arrangement.layout import Layout, file_hashes

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef, Segment
+from tidemark_replica.arrangement.batch import BatchRef, Segment
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate, consolidate_sorted
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_of

@@ -19,7 +19,7 @@ from tidemark_persist import Time as PartTime
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.manifest import Manifest

@@ -21,7 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef, batches_from_json
+from tidemark_replica.arrangement.batch import BatchRef, batches_from_json
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge, apply
@@ -35,7 +36,6 @@ LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _ONE_AT_A_TIME = threading.Lock()
-_CACHES: dict[Path, BatchCache] = {}
 
 
 class Merging:
@@ -190,7 +190,7 @@ def carry_out(order: Path) -> None:
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
     found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
     writer = _writer(store, StepId(value["step"]), bytes_of(found), value["bytes_left"], order)
-    result = merge(found, manifest.layout, _CACHES.setdefault(store, BatchCache(store)), writer)
+    result = merge(found, manifest.layout, BatchCache(store), writer)  # what is merged is read for the last time
     draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
     draft.write_text(json.dumps(result))
     draft.replace(_result_of(order))

@@ -32,7 +32,7 @@ from tidemark_protocol.expr import Literal
 from tidemark_protocol.lir import MapFilterProject, OrderKey, Schema
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.types import Column, ColumnType
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.arrangement.trace import Trace

@@ -12,7 +12,8 @@ from pathlib import Path
 from time import perf_counter
 
 from tidemark_persist import Part
-from tidemark_replica.arrangement.batch import BatchCache, BatchRef
+from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, due_rows
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId

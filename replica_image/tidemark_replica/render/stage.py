@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tidemark_replica.arrangement.batch import BatchCache
+from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.consolidate import consolidate
 from tidemark_replica.arrangement.errors import StepGone
 from tidemark_replica.arrangement.kernels.arrange import arrange
