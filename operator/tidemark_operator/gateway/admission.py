@@ -31,15 +31,19 @@ class Places:
         self._most, self._each, self._what, self._advice = most, most // 2, what, advice
         self._taken: Counter[str] = Counter()
 
-    @contextmanager
-    def taken(self, caller: str) -> Iterator[None]:
-        """Raises TooMany."""
+    def check(self, caller: str) -> None:
+        """Raises TooMany where there is none for this caller now."""
         if self._taken.total() >= self._most:
             raise TooMany(f"{self._most} {self._what} run already, and no more do at a time: {self._advice}")
         if self._taken[caller] >= self._each:
             raise TooMany(
                 f"{self._each} {self._what} of {caller} run already, and no caller has more at a time: {self._advice}"
             )
+
+    @contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
+        """Raises TooMany."""
+        self.check(caller)
         self._taken[caller] += 1
         try:
             yield

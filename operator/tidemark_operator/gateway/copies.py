@@ -28,7 +28,7 @@ COPIES = 4
 
 
 class Copies:
-    """All that run at a time."""
+    """All that run at a time. What waits for its plan, or for a replica that is away, keeps none that runs out."""
 
     def __init__(self, world: World, asking: Asking) -> None:
         self._world, self._asking = world, asking
@@ -36,10 +36,7 @@ class Copies:
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Once it is done; raises QueryRefused, and what planning raises."""
-        with self._places.taken(access.caller):
-            return await self._serve(access, request)
-
-    async def _serve(self, access: Access, request: Any) -> Any:
+        self._places.check(access.caller)
         await access.make_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
@@ -49,8 +46,9 @@ class Copies:
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
         made = replace(made, description=replace(made.description, until=until))
-        async with at_most(patience.COPY_SECONDS):
-            result = await ready.instance.clients.copy(made)
+        with self._places.taken(access.caller):
+            async with at_most(patience.COPY_SECONDS):
+                result = await ready.instance.clients.copy(made)
         if isinstance(result, CopyToFailed):
             raise QueryRefused(result.message)
         return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)

@@ -34,7 +34,7 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class Subscribes:
-    """All that run at a time."""
+    """All that run at a time. What waits for its plan, or for a replica that is away, keeps none that runs out."""
 
     def __init__(self, world: World, asking: Asking) -> None:
         self._world, self._asking = world, asking
@@ -43,10 +43,7 @@ class Subscribes:
     async def serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
         """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
         raises. `admit`: whoever calls, as it is known at that moment."""
-        with self._places.taken(access.caller):
-            await self._serve(access, admit, request, context)
-
-    async def _serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
+        self._places.check(access.caller)
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
@@ -56,11 +53,12 @@ class Subscribes:
         _check(made.description.as_of, up_to)
         target = _target(ready, request.replica)
         made = replace(made, description=replace(made.description, until=sink.up_to), target=target)
-        async with ready.instance.clients.subscribe(made) as subscription:
-            reads = Reads(request.namespace, ready.planned.references, ready.owners)
-            async with while_allowed(subscription, admit, reads):
-                await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-                await Teller(context, subscription, made.description.as_of, request.progress).tell()
+        with self._places.taken(access.caller):
+            async with ready.instance.clients.subscribe(made) as subscription:
+                reads = Reads(request.namespace, ready.planned.references, ready.owners)
+                async with while_allowed(subscription, admit, reads):
+                    await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+                    await Teller(context, subscription, made.description.as_of, request.progress).tell()
 
 
 class Teller:

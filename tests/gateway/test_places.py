@@ -1,0 +1,129 @@
+"""Places of subscribes and copies: who waits for a replica that is away takes none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.controller.worlds import R1
+from tests.gateway.registries import registry
+from tests.gateway.test_metrics import Deaf
+from tests.gateway.test_rights import LISTS, Caller
+from tidemark_operator.errors import TooMany
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.running import InstanceConfig, ReplicaState, RunningInstance
+from tidemark_operator.gateway import patience
+from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.copies import COPIES, Copies
+from tidemark_operator.gateway.subscribes import SUBSCRIBES, Subscribes
+from tidemark_operator.gateway.turns import Turns
+from tidemark_operator.handlers.world import World
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.pb.gateway_pb2 import CopyRequest, SubscribeRequest
+from tidemark_protocol.planning import Planned, PlannedExport, PlanRequest
+from tidemark_protocol.types import BIGINT, Column
+
+Serve = Callable[[str], Awaitable[Any]]
+
+
+class Planner:
+    """Plans whatever it is asked as something that reads nothing."""
+
+    async def plan(self, request: PlanRequest, *, patient: bool) -> Planned:
+        export = PlannedExport("result", "materializedView", GlobalId("o"), (Column("a", BIGINT),), (0,))
+        return Planned((), (), (export,), (), "")
+
+
+class Client:
+    async def write(self, message: Any) -> None:
+        pass
+
+
+def instances() -> Fleet:
+    """One whose replica is away, and one whose replica answers."""
+    fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
+    fleet.listener = cast(Listener, Deaf())
+    for name in ("away", "there"):
+        state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
+        state.online = name == "there"
+        fleet.ensure("ns", InstanceConfig(name, "/data")).replicas[R1] = state
+    return fleet
+
+
+def there(fleet: Fleet) -> RunningInstance:
+    running = fleet.get("ns", "there")
+    assert running is not None
+    return running
+
+
+def serving(what: str, fleet: Fleet) -> Serve:
+    """A call of anne's, on an instance."""
+    namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
+    world, asking = cast(World, SimpleNamespace(**namespace)), Asking(Turns())
+    caller = Caller(*LISTS, "create dataflows/copies in namespace ns")
+    if what == "copies":
+        copies = Copies(world, asking)
+        return lambda place: copies.serve(
+            caller, CopyRequest(namespace="ns", subject="SELECT 1", instance=place, to="x", format="csv")
+        )
+
+    async def admit() -> Caller:
+        return caller
+
+    subscribes = Subscribes(world, asking)
+    return lambda place: subscribes.serve(
+        caller, admit, SubscribeRequest(namespace="ns", subject="SELECT 1", instance=place), Client()
+    )
+
+
+@pytest.mark.parametrize(("what", "most"), [("copies", COPIES), ("subscribes", SUBSCRIBES)])
+def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instances(
+    what: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as if nothing waited; one more is refused, also of those that wait once their replica is there."""
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", BOUND)
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    looked = asyncio.Semaphore(0)
+    must_answer = patience.must_answer
+
+    def look(running: RunningInstance, why: str) -> None:
+        looked.release()
+        must_answer(running, why)
+
+    monkeypatch.setattr("tidemark_operator.gateway.queries.must_answer", look)
+
+    async def play() -> None:
+        fleet = instances()
+        serve, running = serving(what, fleet), there(fleet)
+        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most)]
+        for _ in waiting:
+            await looked.acquire()
+        begun = []
+        for number in range(most // 2):
+            begun.append(asyncio.ensure_future(serve("there")))
+            async with asyncio.timeout(BOUND):
+                while running.clients.copies + running.clients.subscribes <= number:
+                    assert not begun[-1].done(), begun[-1].exception()
+                    await asyncio.sleep(0.001)
+        with pytest.raises(TooMany, match=f"{most // 2} {what} of anne run already"):
+            await serve("there")
+
+        away = fleet.get("ns", "away")
+        assert away is not None
+        away.replicas[R1].online = True
+        for call in waiting:
+            with pytest.raises(TooMany, match=f"{most // 2} {what} of anne run already"):
+                await call
+        for call in begun:
+            call.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+        assert (running.clients.copies, running.clients.subscribes) == (0, 0)
+
+    asyncio.run(play())
