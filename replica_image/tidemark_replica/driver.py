@@ -217,7 +217,7 @@ class DataflowDriver:
             try:
                 rendered.commit(outcome)
             except Exception as error:  # the state is that before the step, and other dataflows have no part in it
-                outcome.release()
+                self._release(outcome)
                 self._failed("step", error)
                 return
             self._let_go()
@@ -262,13 +262,18 @@ class DataflowDriver:
     def _take(self, outcome: StepOutcome, reached: Frontier, errors: Mapping[GlobalId, dict[int, Errors]]) -> None:
         """The step has happened: its output goes to the sinks, the frontier moves."""
         lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
-        release = _after(len(self._sinks), outcome.release)
+        release = _after(len(self._sinks), lambda: self._release(outcome))
         for id, sink in self._sinks.items():
             sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
         self._dataflow.progress(reached)
         if hydrating:
             self._around.metrics.hydrated()
             self._hydrating.ended()
+
+    def _release(self, outcome: StepOutcome) -> None:
+        """Its files go, on the pool: the command loop need not wait for the disk."""
+        if outcome.folder.exists():
+            self._around.io_jobs.submit("remove a step's files", outcome.release, lambda _: None)
 
     def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, dict[int, Errors]]) -> None:
         for id, by_time in changes.items():

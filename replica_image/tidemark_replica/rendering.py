@@ -37,7 +37,7 @@ class Renderer:
     ) -> None:
         """`limit_bytes`: of arrangements, all together."""
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
-        self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes)
+        self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes, waits_for_disk=False)
         self.open_batches = BatchCache(self._store.directory)
         """Of peeks."""
         self._lock = threading.Lock()

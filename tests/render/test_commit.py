@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.bounds import BOUND, until
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.world import SINK, World, consolidated, delta
 from tidemark_protocol.frontier import Frontier
+from tidemark_replica.arrangement import spine
+from tidemark_replica.arrangement import store as store_module
 from tidemark_replica.arrangement.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
@@ -82,3 +86,23 @@ def test_files_of_an_attempt_that_nobody_believed_go_while_the_dataflow_steps(
         of.step(dataflow, bounds[2]).release()
         assert not left & on_disk(of)
         assert live_files(of.store.arrangements()) <= on_disk(of)
+
+
+def test_steps_go_on_where_the_disk_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their changes are the same, and what they replaced goes when it does."""
+    with in_process(tmp_path / "plain", {"t": T}, HISTORY) as of:
+        expected = of.run(of.describe(GET_T), [t + 1 for t in HISTORY.times])
+    works, removed = threading.Event(), store_module._removed
+    monkeypatch.setattr(store_module, "_removed", lambda path: works.wait(BOUND) and removed(path))
+    monkeypatch.setattr(spine, "SMALL_ROWS", 1)  # so steps merge
+    with in_process(tmp_path / "slow", {"t": T}, HISTORY) as of:
+        of.store.close()
+        of.store = ArrangementStore(tmp_path / "store", waits_for_disk=False)
+        dataflow = of.build(of.describe(GET_T))
+        assert of.steps(dataflow, [t + 1 for t in HISTORY.times]) == expected
+        kept = live_files(of.store.arrangements())
+        assert kept < on_disk(of)
+        works.set()
+        until(lambda: on_disk(of) == live_files(of.store.arrangements()))
+        dataflow.drop()
+        assert on_disk(of) == set()

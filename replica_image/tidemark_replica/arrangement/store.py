@@ -13,8 +13,9 @@ The counts, and how many bytes all those files have, live in the driver, under o
 under their step's name; `sweep` takes away what steps that are over left behind without committing it (failed,
 cancelled and speculative attempts).
 
-Which files count is decided in memory, at once or not at all. A file that the disk does not let go of is nobody's then,
-and is tried again by the next sweep: so no change to a manifest fails, or stops half way, for a file.
+Which files count is decided in memory, at once or not at all, and files go afterwards: on a thread of their own where
+commits are to wait for no disk (`deleting`). A file that the disk does not let go of is nobody's then, and is tried
+again by the next sweep: so no change to a manifest fails, or stops half way, for a file.
 """
 
 import fcntl
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import IO
 
 from tidemark_replica.arrangement.batch import BatchRef
+from tidemark_replica.arrangement.deleting import Deleting
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
@@ -43,8 +45,10 @@ _LOCK = ".lock"
 class ArrangementStore:
     """The arrangements of one incarnation of a replica."""
 
-    def __init__(self, root: Path, *, limit_bytes: int | None = None) -> None:
+    def __init__(self, root: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
+        """`waits_for_disk`: whether what a commit replaces is deleted when it returns, and not soon afterwards."""
         self._limit = limit_bytes
+        self._deleting = None if waits_for_disk else Deleting(self._delete_now)
         self._mutex = threading.Lock()
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
@@ -56,6 +60,8 @@ class ArrangementStore:
 
     def close(self) -> None:
         """End the incarnation: all its files go."""
+        if self._deleting is not None:
+            self._deleting.close()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._lock.close()
 
@@ -171,8 +177,7 @@ class ArrangementStore:
         """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
         with self._mutex:
             nobodys = [batch.file for batch in batches if batch.file not in self._users]
-        for file in nobodys:
-            _removed(self.directory / file)
+        self._delete(nobodys)
 
     def sweep(self, running: Collection[StepId], of: str = "") -> int:
         """Delete files that nobody uses and no running step may be writing; says how many.
@@ -240,7 +245,14 @@ class ArrangementStore:
         return nobodys
 
     def _delete(self, files: Sequence[str]) -> None:
-        """Beside the lock: a busy disk holds up whoever deletes, and nobody else."""
+        """Beside the lock, now or soon."""
+        if self._deleting is None:
+            self._delete_now(files)
+        else:
+            self._deleting.add(files)
+
+    def _delete_now(self, files: Sequence[str]) -> None:
+        """A busy disk holds up whoever deletes, and nobody else."""
         for file in files:
             _removed(self.directory / file)
         for arrangement in {file.partition("/")[0] for file in files}:

@@ -165,14 +165,16 @@ class RenderedDataflow:
         return None if progress is None else progress.look()
 
     def commit(self, outcome: StepOutcome) -> None:
-        """All of it or nothing; raises StepFailed with the state as before. Past the manifests nothing can fail."""
+        """All of it or nothing; raises StepFailed with the state as before. Past the manifests nothing can fail. What
+        it replaced, or what a step that failed here has written, is for the store to delete: no disk is waited for."""
         step = outcome.step
         self._check_current(step)
         try:
             olds = map(self._store.current, self._fragments.arrangements)
             self._store.commit_all([(old, self._moved(old, outcome)) for old in olds])
         except ArrangementError as cause:
-            self._left_behind(outcome.folder)
+            self._store.discard(outcome.batches)
+            self._unswept = True
             raise StepFailed(
                 f"step {step.id} of dataflow {self.description.name} was not committed: {cause}"
             ) from cause
