@@ -53,11 +53,11 @@ class Clients:
 
     def begun(self, replica: ReplicaId) -> list[str]:
         """Whose beginning the replica computes."""
-        return [owner for owner in self._asked() if self._host.core.dataflows.is_beginning(owner, replica)]
+        return [owner for owner in self.asked() if self._host.core.dataflows.is_beginning(owner, replica)]
 
     def is_asked(self, owner: str) -> bool:
         """Whether a client waits for more of it."""
-        return owner in self._asked()
+        return owner in self.asked()
 
     def fail(self, owner: str, why: str) -> None:
         """Nobody will be told more of it: it goes from the replicas."""
@@ -115,7 +115,8 @@ class Clients:
         """Nobody will tell them anything any more."""
         self._fail(why, lambda _: True)
 
-    def _asked(self) -> list[str]:
+    def asked(self) -> list[str]:
+        """Whose clients wait for more."""
         subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
         return subscribes + [owner for owner, future in self._copies.values() if not future.done()]
 

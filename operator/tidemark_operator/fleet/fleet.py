@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.fleet import resting
 from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog
@@ -63,6 +64,7 @@ class Fleet:
         while True:
             for running in list(self._instances.values()):
                 running.maintain()
+                resting.tell(running)
             await asyncio.sleep(MAINTAIN_SECONDS)
 
     async def close(self) -> None:

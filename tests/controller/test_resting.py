@@ -1,0 +1,203 @@
+"""Who waits for an index of a Dataflow that is quarantined is told, and which Dataflow it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.controller.scripted import Listening, ScriptedReplica, leadership, play
+from tests.controller.test_deaths import PEEK, asked, begun, dies, hydrated, looks_up_late
+from tests.controller.test_index_imports import reader
+from tests.controller.test_transients import over_input
+from tests.controller.worlds import INDEX, LAG, TERM, at
+from tests.replica.plans import COLUMNS
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import QueryRefused, SubscribeEnded
+from tidemark_operator.fleet import fleet, resting
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.gateway.one_shot import spans_of
+from tidemark_operator.gateway.readables import _index
+from tidemark_protocol import commands as c
+from tidemark_protocol.dataflow import CopyToSink, SubscribeSink
+from tidemark_protocol.ids import GlobalId, ReplicaId, Time
+from tidemark_protocol.responses import CopyToFailed, PeekError
+
+__all__ = ["play"]
+
+Asking = Callable[[RunningInstance], Coroutine[Any, Any, str]]
+OTHER = ReplicaId("other")
+TOLD = "waits for an index of Dataflow d, which is quarantined, and hydrated on no replica"
+
+
+def over_index(sink: SubscribeSink | CopyToSink, of: GlobalId = INDEX) -> Dataflow:
+    description = replace(over_input(sink, 350), source_imports=(), index_imports=reader(of=of).index_imports)
+    return Dataflow("s", description, LAG_MS)
+
+
+async def queries_it(instance: RunningInstance) -> str:
+    instance.core.dataflows.seed({INDEX: at(400)})
+    description = replace(reader("q", as_of=350), until=Time(351))
+    peek = replace(PEEK, target=c.IndexTarget(description.export_ids[0]))
+    result = await instance.answers.query(Dataflow("q", description, LAG), peek)
+    assert isinstance(result, PeekError)
+    return result.message
+
+
+async def copies_it(instance: RunningInstance) -> str:
+    instance.core.dataflows.seed({INDEX: at(400)})
+    result = await instance.clients.copy(over_index(CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv")))
+    assert isinstance(result, CopyToFailed)
+    return result.message
+
+
+async def subscribes_to_it(instance: RunningInstance, of: GlobalId = INDEX) -> str:
+    instance.core.dataflows.seed({of: at(400)})
+    async with instance.clients.subscribe(over_index(SubscribeSink(COLUMNS), of)) as subscription:
+        with pytest.raises(SubscribeEnded) as ended:
+            await subscription.next()
+    return str(ended.value)
+
+
+async def subscribes_to_what_reads_it(instance: RunningInstance) -> str:
+    """An index that is computed from it."""
+    instance.core.dataflows.seed({INDEX: at(400)})
+    instance.core.create(Dataflow("ns/b", reader("b", as_of=350), LAG), TERM)
+    return await subscribes_to_it(instance, GlobalId("b/i"))
+
+
+@asynccontextmanager
+async def maintained(instance: RunningInstance) -> AsyncIterator[None]:
+    """As an operator does."""
+    all_of_them = Fleet(leadership)
+    all_of_them._instances["ns", "default"] = instance
+    maintaining = asyncio.create_task(all_of_them.run())
+    try:
+        yield
+    finally:
+        maintaining.cancel()
+
+
+async def looked_at(instance: RunningInstance) -> None:
+    """Once, and whoever is told has taken it."""
+    resting.tell(instance)
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "MAINTAIN_SECONDS", 0.001)
+    monkeypatch.setattr(resting, "SETTLED_SECONDS", 0.0)
+
+
+def quarantine(listening: Listening) -> None:
+    def standing(_: RunningInstance, owner: str) -> Standing:
+        return Standing.QUARANTINED if owner == "ns/d" else Standing.CLEAR
+
+    listening.standing = standing  # type: ignore[method-assign]
+
+
+EVERY = [looks_up_late, queries_it, copies_it, subscribes_to_it, subscribes_to_what_reads_it]
+
+
+@pytest.mark.parametrize("ask", EVERY)
+@pytest.mark.parametrize("before", [False, True])
+def test_who_waits_for_what_is_quarantined_is_told(ask: Asking, before: bool, play: Callable[..., None]) -> None:
+    """Also where that comes about while it waits. The next process is told nothing of it."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        if before:
+            await dies(replica, instance, "second")
+            quarantine(listening)
+            await dies(replica, instance, "third")
+        asking = asyncio.create_task(ask(instance))
+        await replica.until(lambda: asked(replica.streams[-1]))
+        if not before:
+            await dies(replica, instance, "second")
+            assert not asking.done()
+            quarantine(listening)
+            await dies(replica, instance, "third")
+        async with maintained(instance):
+            assert TOLD in await asyncio.wait_for(asking, BOUND)
+        await dies(replica, instance, "fourth")
+        assert not asked(replica.streams[-1])
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("ask", EVERY)
+def test_who_waits_for_what_is_hydrated_goes_on_waiting(ask: Asking, play: Callable[..., None]) -> None:
+    """What it can be read from goes on, whatever is thought of it; and so does what its replica is hydrating still."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        await replica.until(lambda: instance.core.occupants(instance.online[0]) == ("ns/d",))
+        asking = asyncio.create_task(ask(instance))
+        await replica.until(lambda: asked(replica.streams[-1]))
+        quarantine(listening)
+        await looked_at(instance)
+        await hydrated(replica, instance)
+        await looked_at(instance)
+        assert not asking.done()
+        asking.cancel()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("since", ["just back", "just lost"])
+def test_a_replica_that_may_have_it_is_waited_for(
+    since: str, play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not said yet what it has; and after a while nobody waits for it."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        quarantine(listening)
+        await dies(replica, instance, "second")
+        if since == "just lost":
+            monkeypatch.setattr(resting, "SILENT_SECONDS", BOUND)
+            instance.attach(OTHER, "unix:///nowhere")
+        else:
+            monkeypatch.setattr(resting, "SETTLED_SECONDS", BOUND)
+        asking = asyncio.create_task(subscribes_to_it(instance))
+        await replica.until(lambda: asked(replica.streams[-1]))
+        await looked_at(instance)
+        assert not asking.done()
+        assert resting.why_resting(instance, INDEX) is None
+
+        monkeypatch.setattr(resting, "SILENT_SECONDS", 0.0)
+        monkeypatch.setattr(resting, "SETTLED_SECONDS", 0.0)
+        async with maintained(instance):
+            assert TOLD in await asyncio.wait_for(asking, BOUND)
+
+    play(scenario)
+
+
+def test_who_asks_for_what_is_quarantined_is_refused_at_once(play: Callable[..., None]) -> None:
+    """Also where it was hydrated nowhere ever, so that no time is complete."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        quarantine(listening)
+        await dies(replica, instance, "second")
+        with pytest.raises(QueryRefused, match=TOLD):
+            spans_of(Registry(), instance, reader())
+        with pytest.raises(QueryRefused, match=f"d.i cannot be read: it {TOLD}"):
+            _index(instance, "d.i", INDEX)
+
+        await hydrated(replica, instance)
+        assert [span.write for span in spans_of(Registry(), instance, reader())] == [at(400)]
+        assert _index(instance, "d.i", INDEX) is not None
+
+    play(scenario)
