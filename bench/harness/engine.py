@@ -27,6 +27,7 @@ from tidemark_replica.arrangement.updates import diffs, errors, row_columns
 from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
 from tidemark_replica.render.homes import Homes
+from tidemark_replica.render.merge_queue import MergeQueue
 from tidemark_replica.render.shapes import Exchanging
 from tidemark_replica.render.worker_runner import ROWS_MOST
 from tidemark_replica.step_worker.pool import StepWorkers
@@ -100,6 +101,7 @@ class View:
             session,
             self._store,
             folder / "scratch",
+            merges=MergeQueue(),
             workers=workers,
             rows_most=rows_most,
             exchanging=exchanging,

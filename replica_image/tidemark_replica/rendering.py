@@ -19,6 +19,7 @@ from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
 from tidemark_replica.render.homes import Homes
+from tidemark_replica.render.merge_queue import MergeQueue
 from tidemark_replica.spark_session import SparkHolder
 from tidemark_replica.step_worker.pool import StepWorkers
 
@@ -33,9 +34,11 @@ class Renderer:
         *,
         arrow: bool = True,
         workers: StepWorkers | None = None,
+        merges: MergeQueue | None = None,
         limit_bytes: int | None = None,
     ) -> None:
-        """`limit_bytes`: of arrangements, all together."""
+        """`merges`: closed by whoever gives it. `limit_bytes`: of arrangements, all together."""
+        self._merges = merges or MergeQueue()
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes, waits_for_disk=False)
         self.open_batches = BatchCache(self._store.directory)
@@ -56,6 +59,7 @@ class Renderer:
                 self._store,
                 self._scratch,
                 imported,
+                merges=self._merges,
                 arrow=self._arrow,
                 workers=self._workers,
                 homes=self._homes,

@@ -27,6 +27,7 @@ from tidemark_replica.options import Options
 from tidemark_replica.peek_reader import PeekReader
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
+from tidemark_replica.render.merge_queue import MergeQueue
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.scratch import Scratch
 from tidemark_replica.scratch_room import ScratchRoom
@@ -67,11 +68,13 @@ class Replica:
         room = ScratchRoom(options.scratch, options.scratch_bytes)
         self._stash = Stash(self._scratch.folder / "stash", room.for_answers)
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
+        self._merges = MergeQueue()
         self._renderer = Renderer(
             self._spark,
             self._scratch.folder,
             arrow=options.arrow,
             workers=_step_workers(options),
+            merges=self._merges,
             limit_bytes=room.for_arrangements,
         )
         self._room = room
@@ -108,6 +111,7 @@ class Replica:
         self._spark_jobs.shutdown()
         self._io_jobs.shutdown()
         self._peek_jobs.shutdown()
+        self._merges.close()
         self._spark.stop()
         self._room.close()
         self._renderer.close()

@@ -84,7 +84,7 @@ def _everything_is_large(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
     patch.setattr(upkeep, "STEP_ROWS", rng.choice([1, 2, 6]))
     patch.setattr(upkeep, "ROWS_PER_ROW", rng.choice([0, 1, 100]))
     patch.setattr(upkeep, "BATCHES_MOST", rng.choice([3, 64]))
-    jobs = random.Random(rng.random())  # merges have a thread of their own
+    jobs = random.Random(rng.random())  # merges run on another thread
     patch.setattr(merging, "PAUSE_SECONDS", 0.0)
     patch.setattr(merging.Merging, "_job", lambda _, order: _carried_out(order, jobs))
 

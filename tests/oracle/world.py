@@ -34,6 +34,7 @@ from tidemark_protocol.types import Column
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.render import RenderedDataflow, StepOutcome, build
+from tidemark_replica.render.merge_queue import MergeQueue
 
 OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")
 Updates = Counter[tuple[tuple[Any, ...], str | None, int]]
@@ -46,9 +47,11 @@ class World:
         self.session, self.folder, self.history = session, folder, history
         self.tables = tables
         self.store = ArrangementStore(folder / "arrangements")
+        self.merges = MergeQueue()
         self._files = {name: self._write(name, table) for name, table in tables.items()}
 
     def close(self) -> None:
+        self.merges.close()
         self.store.close()
 
     def parts(self, table: str, lower: int, upper: int) -> list[Part]:
@@ -88,7 +91,7 @@ class World:
         return description
 
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
-        return build(description, self.session, self.store, self.folder / "scratch", **how)
+        return build(description, self.session, self.store, self.folder / "scratch", merges=self.merges, **how)
 
     def step(self, dataflow: RenderedDataflow, upper: int) -> StepOutcome:
         """One step, committed."""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.arrangement.batches import LARGE, arranged, is_mapped
 from tests.arrangement.histories import A
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
@@ -155,7 +155,7 @@ def test_only_merges_that_take_little_begin_where_there_is_little(
     of.store.close()
     of.store = ArrangementStore(tmp_path / "limited", limit_bytes=1 << 40)
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
-    changes(of, dataflow, HISTORY.times[:5])
+    changes(of, dataflow, HISTORY.times[:5], joining=True)
     begun, (scarce, full) = beside.jobs, marks
     assert begun
     of.store.tell_room(scarce=scarce, full=full)
@@ -259,6 +259,47 @@ def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatc
     assert cancelled
     assert on_disk(of) == set()
     assert not of.store.busy
+
+
+def test_merges_of_many_dataflows_wait_in_one_queue(of: World, beside: Beside, tmp_path: Path) -> None:
+    """They take one thread; one whose dataflow is dropped is taken out of the queue, and holds no batches any more."""
+    dataflows = [of.build(of.describe(joined(counted(GET_T), counted(GET_U)))) for _ in range(6)]
+    beside.may_run.clear()
+    made = [changes(of, dataflow, HISTORY.times[:10]) for dataflow in dataflows]
+    assert [dataflow._merging._merge is not None for dataflow in dataflows] == [True] * 6
+    until(lambda: beside.jobs)
+    assert [thread.name for thread in threading.enumerate()].count("merges") == 1
+    assert beside.jobs == 1
+    dropped = dataflows.pop()
+    dropped.drop()  # nothing of it runs in Spark, of which there is none here
+    assert not any(file.startswith(dropped._folder.name) for file in of.store.busy | on_disk(of))
+    beside.may_run.set()
+    for dataflow, found in zip(dataflows, made, strict=False):
+        found.update(changes(of, dataflow, HISTORY.times[10:], joining=True))
+        assert found == plain(tmp_path / dataflow._folder.name)
+        dataflow._merging.settle()
+    assert on_disk(of) == live_files(of.store.arrangements())
+    for dataflow in dataflows:
+        dataflow.drop()
+    assert on_disk(of) == set()
+
+
+def test_an_end_begins_no_merge_that_waits(of: World, beside: Beside) -> None:
+    """Nor waits for the one under way; steps that still run are not held up by what never comes."""
+    dataflows = [of.build(of.describe(joined(counted(GET_T), counted(GET_U)))) for _ in range(3)]
+    beside.may_run.clear()
+    for dataflow in dataflows:
+        changes(of, dataflow, HISTORY.times[:10])
+    until(lambda: beside.jobs)
+    of.merges.close()
+    assert [dataflow._merging._turn.is_over for dataflow in dataflows] == [False, True, True]
+    changes(of, dataflows[1], HISTORY.times[10:])
+    beside.may_run.set()
+    for dataflow in dataflows:
+        dataflow._merging.join()
+        dataflow.drop()
+    assert beside.jobs == 1
+    assert on_disk(of) == set()
 
 
 @pytest.mark.spark

@@ -19,6 +19,7 @@ from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex
 from tidemark_replica.render.homes import Home, Homes
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lower import lower_dataflow
+from tidemark_replica.render.merge_queue import MergeQueue
 from tidemark_replica.render.merging import Merging
 from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
 from tidemark_replica.render.shapes import Exchanging, Shapes
@@ -34,6 +35,7 @@ def build(
     scratch: Path,
     indexes: Mapping[GlobalId, IndexTrace] | None = None,
     *,
+    merges: MergeQueue,
     arrow: bool = True,
     workers: StepWorkers | None = None,
     rows_most: float = ROWS_MOST,
@@ -42,9 +44,9 @@ def build(
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
-    `indexes` are the imported ones, by the import's id; `arrow` False leaves every expression
-    to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at most
-    `rows_most` updates; without them every step is Spark jobs. `exchanging` says when those have several tasks, by
+    `indexes` are the imported ones, by the import's id; `merges` is where large ones wait; `arrow` False leaves every
+    expression to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at
+    most `rows_most` updates; without them every step is Spark jobs. `exchanging` says when those have several tasks, by
     default as many as Spark has cores for; `homes` where those that have one task prefer to be.
     """
     imported = _imported(description, indexes or {})
@@ -57,7 +59,7 @@ def build(
     home = Home(homes, description.name)
     spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging), home)
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
-    merging = Merging(session, store, folder)
+    merging = Merging(session, store, folder, merges)
     folder.mkdir(parents=True)  # only now, when nothing can be refused any more
     _write_constants(fragments, folder)
     return RenderedDataflow(description, fragments, prepared, imported, store, runner, merging, folder, exchanging)

@@ -2,7 +2,7 @@
 
     loop thread   begin ──────────────────────────────────────── settle: the manifest with the result in their place
                     │ pins the batches, marks them as busy          ▲
-    own thread      └──> order.json ──> job ──> result.json ────────┘ kept from sweeping until then
+    merge queue     └──> order.json ──> job ──> result.json ────────┘ kept from sweeping until then
 
 Steps run on meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, there
 is a file too much, which is swept away, and nothing else has happened; it is tried again after a while.
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +30,21 @@ from tidemark_replica.arrangement.step import LITTLE_BYTES, MUCH_BYTES, BatchWri
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.arrangement.upkeep import beside, bytes_of
 from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.errors import StepCancelled
+from tidemark_replica.render.merge_queue import MergeQueue, Turn
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
-_ONE_AT_A_TIME = threading.Lock()
 
 
 class Merging:
-    """One dataflow's; all methods but the thread's own are the command loop's."""
+    """One dataflow's; all methods but those of its turn are the command loop's."""
 
-    def __init__(self, session: Any, store: ArrangementStore, folder: Path) -> None:
-        self._session, self._store, self._folder = session, store, folder
+    def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
+        self._session, self._store, self._folder, self._queue = session, store, folder, queue
         self._tag = f"tidemark-{folder.name}-merges"
         self._held = ExitStack()
-        self._thread: threading.Thread | None = None
+        self._turn: Turn | None = None
         self._merge: Merge | None = None
         self._result: list[BatchRef | None] = []
         self._number, self._not_before, self._closed = 0, 0.0, False
@@ -64,7 +63,7 @@ class Merging:
 
     def settle(self) -> None:
         """If it has ended: put the result in the place of what it merged."""
-        if self._merge is None or self._thread is None or self._thread.is_alive():
+        if self._merge is None or self._turn is None or not self._turn.is_over:
             return
         try:
             if not self._commit(self._merge):
@@ -74,15 +73,17 @@ class Merging:
 
     def join(self) -> None:
         """Wait until nothing is under way; what has ended is still to be settled."""
-        if self._thread is not None:
-            self._thread.join()
+        if self._turn is not None:
+            self._turn.wait()
 
     def close(self) -> None:
-        """Nothing is merged from now on. Ends what runs, and waits for that."""
+        """Nothing is merged from now on. What waits is taken out of the queue; ends what runs, and waits for that."""
         self._closed = True
-        while self._thread is not None and self._thread.is_alive():
-            self._session.sparkContext.cancelJobsWithTag(self._tag)  # lost if Spark does not know the job yet
-            self._thread.join(_LOOK_SECONDS)
+        if self._turn is not None:
+            self._queue.withdraw(self._turn)
+            while not self._turn.is_over:
+                self._session.sparkContext.cancelJobsWithTag(self._tag)  # lost if Spark does not know the job yet
+                self._turn.wait(_LOOK_SECONDS)
         self._let_go()
 
     def _start(self, found: Merge) -> None:
@@ -90,11 +91,7 @@ class Merging:
         step = StepId(f"{self._folder.name}-m{self._number}")
         manifest = self._held.enter_context(self._store.merging(found, step))
         self._merge, self._result = found, []
-        self._thread = threading.Thread(target=self._run, args=(manifest, found, step), name=self._tag, daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as cause:  # the system allows no more threads; it is settled as one that failed
-            LOG.warning("merging %d batches of %s could not begin: %s", len(found.batches), found.arrangement, cause)
+        self._turn = self._queue.submit(partial(self._run, manifest, found, step))
 
     def _commit(self, done: Merge) -> bool:
         if not self._result:
@@ -111,33 +108,21 @@ class Merging:
         self._held.close()
         if self._result and self._result[0] is not None:
             self._store.discard([self._result[0]])  # it stays if it is in use
-        self._merge, self._thread, self._result = None, None, []
+        self._merge, self._turn, self._result = None, None, []
 
     def _run(self, manifest: Manifest, found: Merge, step: StepId) -> None:
-        """On a thread of its own."""
+        """In its turn, on the queue's thread."""
         order = self._folder / f"{step}.json"
         try:
-            with self._turn():
-                write_order(order, self._store, manifest, found, step)
-                self._job(order)
-                self._result = [read_result(order)]
+            write_order(order, self._store, manifest, found, step)
+            self._job(order)
+            self._result = [read_result(order)]
         except Exception as cause:
             if not self._closed:
                 LOG.warning("merging %d batches of %s failed: %s", len(found.batches), found.arrangement, cause)
         finally:
             order.unlink(missing_ok=True)
             _result_of(order).unlink(missing_ok=True)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Of all dataflows' merges one at a time; raises StepCancelled once this one is closed."""
-        while not _ONE_AT_A_TIME.acquire(timeout=_LOOK_SECONDS):
-            if self._closed:
-                raise StepCancelled(f"{self._tag} has been dropped")
-        try:
-            yield
-        finally:
-            _ONE_AT_A_TIME.release()
 
     def _job(self, order: Path) -> None:
         context = self._session.sparkContext
