@@ -4,6 +4,7 @@
     is_null(c0 + c1)         is false where neither may be NULL, and the sum is never computed
     CASE WHEN 1 div c0 > 0 THEN c1 ELSE c1 END         is c1, and so it is with c1 + c2 and c2 + c1
     (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
+    c0 AND (c0 OR 1 div c1 > 0)                        is c0, whatever c1 is
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
@@ -11,6 +12,8 @@ where it is read: it counts as an expression that may fail, of a shape of its ow
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, walk
 from tidemark_protocol.functions import is_fallible
@@ -43,10 +46,23 @@ def _is_kept(node: ScalarExpr, failing: Columns) -> bool:
         return False
     if node.function in _CHAINS:
         return sum(not columns_of(operand) for operand in _operands(node)) < 2
-    if node.function in _COMPARISONS or node.function in ("and", "or", "case", "if", "coalesce"):
-        shapes = [*map(_shape, node.arguments)]
-        return len(set(shapes)) == len(shapes)
+    if node.function in ("and", "or"):
+        return _all_differ(_connected(node))
+    if node.function in _COMPARISONS or node.function in ("case", "if", "coalesce"):
+        return _all_differ(node.arguments)
     return True
+
+
+def _all_differ(exprs: Sequence[ScalarExpr]) -> bool:
+    return len(set(map(_shape, exprs))) == len(exprs)
+
+
+def _connected(expr: ScalarExpr) -> list[ScalarExpr]:
+    """What ANDs, ORs and NOTs above it make one condition of: Catalyst takes out what several of their sides have in
+    common."""
+    if isinstance(expr, Call) and expr.function in ("and", "or", "not"):
+        return [part for argument in expr.arguments for part in _connected(argument)]
+    return [expr]
 
 
 def _operands(call: Call) -> list[ScalarExpr]:

@@ -13,7 +13,10 @@ COALESCE above them. Any other function above them is wrapped whole again, and f
     a + CASE WHEN x div y > 1 AND ... END       TryEval(named_struct('v', a + if(__x2, raise_error(..), __x1)))
 
 So Catalyst says what is read, as in a batch: where `a` is NULL, the sum is. Intermediate results are columns of earlier
-projections: no expression is written, or evaluated, twice.
+projections: no expression is written, or evaluated, twice; but one that Catalyst's optimiser may simplify, so that a
+failure disappears (`simplified.py`), is evaluated as a whole besides, and where that answers, that is what it is:
+
+    if(b AND 1 div n > 0, c, c)       is c, as Catalyst does not look at the condition
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
 from tidemark_protocol.function_entry import is_lambda
 from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.sqltext import to_sql
+from tidemark_replica.evaluator.simplified import keeps_its_failures
 
 _STAND_INS = 1 << 40
 _FAILED = "raise_error('failed')"
@@ -65,16 +69,12 @@ class Lifter:
 
     def lift(self, expr: ScalarExpr) -> Lifted:
         """The expression as text, whatever it needs having been added to the projections."""
-        if isinstance(expr, ColumnRef):
-            return self._resolve(expr.index)
-        if not self._can_fail(expr):
-            return Lifted(self._text(expr), None, self._level(expr))
-        assert isinstance(expr, Call)
-        if self._is_plain(expr):
-            return self._guard(expr)
-        if expr.function in _LIFTING:
-            return _LIFTING[expr.function](self, [self.lift(a) for a in expr.arguments])
-        return self._strict(expr)
+        parts = self._lift(expr)
+        if self._is_plain(expr) or keeps_its_failures(expr, self._failing(expr)):
+            return parts
+        whole = self._guard(expr)
+        value = f"if({whole.failed}, {parts.value}, {whole.value})"
+        return Lifted(value, f"({whole.failed} AND {parts.failed})", max(whole.level, parts.level))
 
     def bind(self, text: str, level: int, *, guarded: bool = False) -> Lifted:
         """A new column that holds the text's value, which reads columns of `level` projections."""
@@ -94,11 +94,28 @@ class Lifter:
         failed = self.bind(lifted.failed, lifted.level)
         return Lifted(value.value, failed.value, max(value.level, failed.level))
 
+    def _lift(self, expr: ScalarExpr) -> Lifted:
+        """What a batch would not answer either may be answered: AND and OR forgive failures in any order."""
+        if isinstance(expr, ColumnRef):
+            return self._resolve(expr.index)
+        if not self._can_fail(expr):
+            return Lifted(self._text(expr), None, self._level(expr))
+        assert isinstance(expr, Call)
+        if self._is_plain(expr):
+            return self._guard(expr)
+        if expr.function in _LIFTING:
+            return _LIFTING[expr.function](self, [self._lift(a) for a in expr.arguments])
+        return self._strict(expr)
+
     def _resolve(self, index: int) -> Lifted:
         return self._stand_ins[index] if index in self._stand_ins else self.column(index)
 
     def _can_fail(self, expr: ScalarExpr) -> bool:
-        return is_fallible(expr) or any(self._resolve(i).failed is not None for i in columns_of(expr))
+        return is_fallible(expr) or bool(self._failing(expr))
+
+    def _failing(self, expr: ScalarExpr) -> frozenset[int]:
+        """The columns it reads that may have failed."""
+        return frozenset(i for i in columns_of(expr) if self._resolve(i).failed is not None)
 
     def _is_plain(self, expr: ScalarExpr) -> bool:
         """Whether Catalyst's own evaluation, failing as a whole, is what is wanted."""
@@ -116,7 +133,7 @@ class Lifter:
 
     def _stand_in(self, argument: ScalarExpr) -> ColumnRef:
         index = _STAND_INS + len(self._stand_ins)
-        self._stand_ins[index] = self.lift(argument)
+        self._stand_ins[index] = self._lift(argument)
         return ColumnRef(index, argument.type)
 
     def _text(self, expr: ScalarExpr) -> str:

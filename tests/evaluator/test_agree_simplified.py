@@ -1,0 +1,72 @@
+"""Failures that Catalyst's optimiser takes away: where Spark's batch answers, so does what is computed in parts.
+
+F is  b AND 1 div n > 0            if(F, c, c) is c     if(F, 1, 2) IS NULL is false     f AND (f OR F) is f
+"""
+
+from __future__ import annotations
+
+import random
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from tests.evaluator.at_once import FAILED, Asked, by_catalyst, check, rows_of
+from tests.evaluator.test_agree_failing import DEPTH, FLAG, IN_PARTS, NUMBER, OF, connects_failures
+from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
+from tests.oracle.seeds import seeds
+from tests.planner.every_call import ROW
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import call
+from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.types import BIGINT, BOOLEAN, STRING
+from tidemark_replica.evaluator.functions import admits_expression
+from tidemark_replica.evaluator.simplified import keeps_its_failures
+
+pytestmark = pytest.mark.spark
+
+TREES = 30
+ONE, TWO, TEXT = Literal("1", BIGINT), Literal("2", BIGINT), ColumnRef(OF["string"], STRING)
+CHOICE = call("if", (IN_PARTS, ONE, TWO), BIGINT)
+
+
+def _boolean(function: str, *arguments: ScalarExpr) -> Call:
+    return call(function, arguments, BOOLEAN)
+
+
+SIMPLIFIED = (
+    call("if", (IN_PARTS, TEXT, TEXT), STRING),
+    call("case", (IN_PARTS, TEXT, FLAG, TEXT, TEXT), STRING),
+    call("+", (call("if", (IN_PARTS, NUMBER, NUMBER), BIGINT), Literal("0", BIGINT)), BIGINT),
+    _boolean("is_null", CHOICE),
+    _boolean("is_not_null", CHOICE),
+    _boolean("<=>", IN_PARTS, IN_PARTS),
+    _boolean("=", CHOICE, CHOICE),
+    _boolean("and", FLAG, _boolean("or", FLAG, IN_PARTS)),
+)
+
+
+def test_agree_with_a_batch_that_simplifies(spark: Any) -> None:
+    """In every one of them, some row has a failure that the batch does not show."""
+    asked, batch = [Asked(IN_PARTS), *map(Asked, SIMPLIFIED)], rows_of(ROW, 1)
+    check(spark, ROW, asked, batch)
+    (failing, *_), (_, *batches) = by_catalyst(spark, ROW, asked, batch)
+    for expr, answers in zip(SIMPLIFIED, batches, strict=True):
+        rows = zip(failing, answers, strict=True)
+        assert not admits_expression(expr)
+        assert any(f is FAILED and a is not FAILED for f, a in rows), to_sql(expr)
+
+
+def is_simplified(expr: ScalarExpr) -> bool:
+    """Whether it is computed in parts, and Catalyst may take a failure away."""
+    return connects_failures(expr) and not keeps_its_failures(expr, frozenset())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", seeds(40))
+def test_agree_with_a_batch_that_simplifies_trees(spark: Any, seed: int) -> None:
+    """TIDEMARK_ORACLE_SEEDS and TIDEMARK_ORACLE_FIRST_SEED say how many, and which."""
+    rng = random.Random(2000 + seed)
+    trees = (tree(rng, rng.choice(OF_TREES), rng.randint(3, DEPTH), COLUMNS) for _ in count())
+    asked = [Asked(expr) for expr in islice(filter(is_simplified, trees), TREES)]
+    assert check(spark, SCHEMA, asked, rows_of(SCHEMA, seed, MILD)) > TREES
