@@ -1,14 +1,18 @@
 """Where a step's time goes: `python -m bench.profile [--json] [--flame FILE]`.
 
 Views over TPC-H (an aggregation, a join of three tables with aggregation, one of six with aggregation and top-k), each
-stepped with deltas of 100 lines, half of them retractions, as one Spark task. What a step does is timed in the driver
-and in the Python workers; the parts add up to the step. Timing costs about a millisecond itself: the ratios of
+stepped in three shapes: as one Spark task and in the worker beside the driver, with deltas of 100 lines, and as several
+Spark tasks with exchanges, with large ones; half of the lines are retractions. What a step does is timed in the driver
+and in the Python processes; the parts add up to the step. Timing costs about a millisecond itself: the ratios of
 `bench.step` are measured without.
 
     NAME_empty_job_ratio    a step over an empty Spark DataFrame job of one task in the same run, medians
     NAME_cpu_ratio          the same by CPU time of all processes
 
+NAME is a query's, of steps as one Spark task; QUERY_driver and QUERY_tasks are of the others.
+
 `--flame FILE` samples all stacks besides, and writes them collapsed for speedscope.app or flamegraph.pl: slower steps.
+With `--shapes` it shows one shape alone.
 """
 
 from __future__ import annotations
@@ -17,17 +21,19 @@ import argparse
 import os
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from bench.harness.clock import cpu_mean, p50, p95, wall_p50
 from bench.harness.context import bench_parser, context, last_line, load, progress
 from bench.harness.query import planner
 from bench.profiling import spans, stacks
-from bench.profiling.driving import Profiled, profile
+from bench.profiling.driving import Profiled, Profiler
 from bench.profiling.plans import QUERIES
+from bench.profiling.shapes import SHAPES, TASK, TASKS, Steps
 from tidemark_replica.spark_session import SparkHolder, start_spark
 
-WARM_UP = 10
+WARM_UP, LARGE_WARM_UP = 10, 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,41 +46,55 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lines = [f"{stack} {count}\n" for stack, count in stacks.collected(Path(scratch) / "profile").items()]
             options.flame.write_text("".join(lines))
     figures: dict[str, float] = {}
-    for name, profiled in found.items():
+    for (query, shape), profiled in found.items():
+        name = query if shape == TASK else f"{query}_{shape}"
         figures |= {f"{name}_{key}": round(value, 3) for key, value in _figures(profiled).items()}
         if not options.json:
-            print(_table(name, profiled))
-    print(last_line("profile", figures, circumstances | {"delta_rows": options.delta_rows, "load_after": load()}))
+            print(_table(f"{query}, {SHAPES[shape]}", profiled))
+    said = {name: vars(options)[name] for name in ("delta_rows", "large_rows", "large_steps")}
+    print(last_line("profile", figures, circumstances | said | {"load_after": load()}))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = bench_parser(__doc__, "a small table, one query, few steps")
     parser.add_argument("--queries", default=",".join(QUERIES), help="which ones, by name")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="where steps run (%(default)s)")
     parser.add_argument("--scale-factor", default="0.1", help="TPC-H's")
     parser.add_argument("--steps", type=int, default=50, help="deltas that are timed")
     parser.add_argument("--delta-rows", type=int, default=100, help="lines of a delta, half of them retractions")
+    parser.add_argument("--large-steps", type=int, default=10, help="deltas that are timed, in several tasks")
+    parser.add_argument("--large-rows", type=int, default=20_000, help="lines of such a delta")
     parser.add_argument("--flame", type=Path, help="write collapsed stacks there")
     given = parser.parse_args(arguments)
+    for name, known in (("queries", QUERIES), ("shapes", SHAPES)):
+        if unknown := set(vars(given)[name].split(",")) - set(known):
+            parser.error(f"--{name}: there is no {', '.join(sorted(unknown))}, but {', '.join(known)}")
     if given.quick:
-        vars(given).update(queries="aggregation", scale_factor="0.01", steps=3, delta_rows=10)
+        vars(given).update(
+            queries="aggregation", scale_factor="0.01", steps=3, delta_rows=10, large_steps=2, large_rows=400
+        )
     return given
 
 
-def _run(folder: Path, options: argparse.Namespace) -> dict[str, Profiled]:
+def _run(folder: Path, options: argparse.Namespace) -> dict[tuple[str, str], Profiled]:
+    """By query and shape."""
     log = folder / "profile"
     log.mkdir()
-    os.environ[spans.FOLDER] = str(log)  # the workers have the environment of the process that starts Spark
+    os.environ[spans.FOLDER] = str(log)  # the workers have the environment of the process that starts them
     if options.flame:
         (log / "sample").touch()
         stacks.sample_this_process(log)
+    small = Steps(options.steps, options.delta_rows, WARM_UP)
+    large = Steps(options.large_steps, options.large_rows, LARGE_WARM_UP)
     spark = SparkHolder(lambda: start_spark("local[2]", "1g", folder))
     found = {}
     try:
         with planner(folder) as plan:
-            for name in options.queries.split(","):
-                progress(f"{name}: hydration, then {WARM_UP} + {options.steps} steps")
-                steps, rows = options.steps, options.delta_rows
-                found[name] = profile(spark.get(), folder, plan, name, options.scale_factor, steps, rows, WARM_UP)
+            profiler = Profiler(spark.get(), plan, folder, options.scale_factor)
+            for query, shape in product(options.queries.split(","), options.shapes.split(",")):
+                steps = large if shape == TASKS else small
+                progress(f"{query}, {SHAPES[shape]}: hydration, then {steps.warm_up} + {steps.timed} steps")
+                found[query, shape] = profiler.profile(query, shape, steps)
     finally:
         spark.stop()
     return found
@@ -94,14 +114,15 @@ def _figures(profiled: Profiled) -> dict[str, float]:
         "empty_job_ms_min": min(cost.wall for cost in profiled.empty),
         "empty_job_cpu_ms": cpu_mean(profiled.empty),
         "jobs": profiled.jobs,
-        **{f"part {label}": p50([parts[label] for parts in profiled.parts]) for label in labels},
+        "tasks": profiled.tasks,
+        **{f"part {label}": p50([parts.get(label, 0.0) for parts in profiled.parts]) for label in labels},
     }
 
 
 def _table(name: str, profiled: Profiled) -> str:
     figures = _figures(profiled)
     parts = {key.removeprefix("part "): value for key, value in figures.items() if key.startswith("part ")}
-    lines = [f"{name}: {len(profiled.costs)} steps of {profiled.jobs} job(s), medians in ms"]
+    lines = [f"{name}: {len(profiled.costs)} steps of {profiled.jobs} Spark job(s), medians in ms"]
     lines += [f"  {label:56} {parts[label]:8.2f}" for label in sorted(parts, key=lambda label: -parts[label])]
     lines += [f"  {key:56} {value:8.2f}" for key, value in figures.items() if not key.startswith("part ")]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,10 @@
-"""A task's time by what it is spent on, measured inside Spark's Python workers.
+"""A Python call's time by what it is spent on, measured inside Spark's Python workers and step workers.
 
-    run_stage ──> the product's, its methods wrapped ──> one line per stage in $TIDEMARK_PROFILE/spans.<pid>.jsonl
+    run_stage, call ──> the product's, its methods wrapped ──> one line per call in $TIDEMARK_PROFILE/spans.<pid>.jsonl
 
 Operators are generators that run inside one another: time counts for the innermost thing under way. The driver puts
-`run_stage` in the place of the product's before plans are prepared; workers import it by name.
+`run_stage` in the place of the product's before plans are prepared; Spark's workers import it by name, step workers
+begin as `bench.profiling.worker`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.profiling import stacks
+from bench.profiling.parts import Call
 from tidemark_replica.arrangement import runs, step
 from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.render import own_merges, pipeline, stage
 from tidemark_replica.render.description import Description, Report
+from tidemark_replica.render.slots import Feed
 
 FOLDER = "TIDEMARK_PROFILE"
 
@@ -52,8 +56,15 @@ class Clock:
 CLOCK = Clock()
 
 
-def run_stage(name: str, tree: Any, slots: Sequence[Any], rows: Any) -> Iterator[Any]:
+def run_stage(name: str, tree: Any, feed: Feed, rows: Any) -> Iterator[Any]:
     """The product's stage, timed."""
+    with call(name):
+        yield from _timed("stage", _STAGE(name, tree, feed, rows))
+
+
+@contextmanager
+def call(stage: str) -> Iterator[None]:
+    """A stage's Python call, from its beginning to its end, which is told then."""
     _wrap_once()
     folder, begin = Path(os.environ[FOLDER]), time.time()
     CLOCK.spent.clear()
@@ -61,12 +72,24 @@ def run_stage(name: str, tree: Any, slots: Sequence[Any], rows: Any) -> Iterator
         stacks.sample_this_process(folder)
     CLOCK.enter("stage")
     try:
-        yield from _timed("stage", _STAGE(name, tree, slots, rows))
+        yield
     finally:
         CLOCK.leave()
-        line = {"stage": name, "begin": begin * 1e3, "end": time.time() * 1e3, "spent": dict(CLOCK.spent)}
+        told = Call(stage, begin * 1e3, time.time() * 1e3, dict(CLOCK.spent))
         with (folder / f"spans.{os.getpid()}.jsonl").open("a") as out:
-            out.write(json.dumps(line) + "\n")
+            out.write(json.dumps(vars(told)) + "\n")
+
+
+def calls(folder: Path) -> list[Call]:
+    """All that have been told of."""
+    lines = [line for path in folder.glob("spans.*.jsonl") for line in path.read_text().splitlines()]
+    return [Call(**json.loads(line)) for line in lines]
+
+
+def forget(folder: Path) -> None:
+    """What has been told so far."""
+    for path in folder.glob("spans.*.jsonl"):
+        path.unlink()
 
 
 _STAGE = stage.run_stage

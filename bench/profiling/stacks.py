@@ -41,7 +41,7 @@ def collected(folder: Path) -> Counter[str]:
 def _sample(path: Path) -> None:
     seen: Counter[str] = Counter()
     own, written = threading.get_ident(), time.monotonic()
-    root = "driver" if "pyspark.daemon" not in " ".join(sys.orig_argv) else "worker"
+    root = _process(" ".join(sys.orig_argv))
     while True:
         time.sleep(EVERY_S)
         for thread, frame in sys._current_frames().items():
@@ -50,6 +50,13 @@ def _sample(path: Path) -> None:
         if time.monotonic() - written > FLUSH_S:
             written = time.monotonic()
             _write(path, seen)
+
+
+def _process(command: str) -> str:
+    """What it is."""
+    if "bench.profiling.worker" in command:
+        return "step worker"
+    return "task" if "pyspark.daemon" in command else "driver"
 
 
 def _stack(frame: FrameType | None) -> list[str]:

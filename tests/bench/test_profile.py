@@ -13,6 +13,7 @@ import pytest
 
 from bench.harness.tpch import Table
 from bench.profiling import spans, stacks
+from bench.profiling.parts import SPARK, WORKER, Call, Run, Spent, Told, parts, shares, tasks
 from bench.profiling.plans import lines_changed
 from tests.bounds import until
 
@@ -39,6 +40,42 @@ def test_time_counts_for_the_innermost_label_under_way(monkeypatch: pytest.Monke
     now[0] += 0.5
     clock.leave()
     assert clock.spent == {"reduce": 750.0, "source": 2000.0}
+
+
+PHASES = {"listen": 1.0, "plan": 2.0, "run": 100.0, "commit": 4.0}
+READ, JOIN = "operator Source", "operator Join"
+
+
+def test_parts_add_up_to_the_step_whatever_ran_at_once() -> None:
+    """Two tasks read side by side, one of them for longer, then one joins; before and behind, Spark is at work."""
+    read = [Call("reads", 110, 150, {READ: 40.0}), Call("reads", 110, 130, {READ: 18.0})]
+    joined = Call("joins", 155, 165, {JOIN: 9.0})
+    told = Told(Spent(float, {"describe": 3.0}), [Run(SPARK, 105, 180)])
+    found = parts(told, [*read, joined], PHASES)
+    assert sum(found.values()) == pytest.approx(sum(PHASES.values()))
+    assert found[READ] == pytest.approx(30 + 9), "half of what they did at once, and all that was done alone"
+    assert found[JOIN] == 9
+    assert found["spark: submit and launch, to the first Python call"] == 5
+    assert found["spark: from the last Python call to the driver"] == 15
+    assert found["spark: between Python calls, and waiting"] == pytest.approx(55 - 39 - 9)
+    assert found["driver: all else"] == 100 - 75 - 3
+    assert (told.jobs, tasks([*read, joined])) == (1, 2)
+
+
+def test_every_job_and_order_of_a_step_has_its_own_calls() -> None:
+    """One fragment in the worker, then one in Spark."""
+    calls = [Call("one", 12, 18, {READ: 6.0}), Call("two", 40, 44, {READ: 4.0})]
+    told = Told(runs=[Run(WORKER, 10, 20), Run(SPARK, 30, 50)])
+    found = parts(told, calls, PHASES)
+    assert sum(found.values()) == pytest.approx(sum(PHASES.values()))
+    assert (found["worker: order, to the call"], found["worker: from the call to the driver"]) == (2, 2)
+    assert (found["spark: submit and launch, to the first Python call"], found[READ], told.jobs) == (10, 10, 1)
+
+
+def test_a_call_that_was_alone_counts_whole() -> None:
+    """And three at once a third each."""
+    alone, *together = Call("a", 0, 10, {}), *(Call("b", 20, 50, {}) for _ in range(3))
+    assert shares([alone, *together]) == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3])
 
 
 def test_deltas_take_lines_away_and_put_dearer_ones_into_the_same_orders(tmp_path: Path) -> None:

@@ -33,13 +33,17 @@ FIGURES = {
     "reconnect": {"reconciled_s", "recomputed"},
     "controller": {"core", "frontier_delay_s"},
     "operator": {"planned_s", "moving_core", "rest_core", "writes_per_s", "requests_per_s", "rss_mb"},
-    "profile": {"aggregation_empty_job_ratio", "aggregation_part operator Reduce", "aggregation_part merges"},
+    "profile": {
+        *("aggregation_empty_job_ratio", "aggregation_part operator Reduce", "aggregation_part merges"),
+        *("aggregation_driver_part worker: order, to the call", "aggregation_driver_part operator Reduce"),
+        *("aggregation_tasks_part operator Exchange", "aggregation_tasks_part operator Received"),
+    },
     "homes": {"homes_ratio", "cold_reads_at_home", "cold_reads_anywhere", "cold_reads_exchanged"},
 }
 # the others take minutes of a busy machine
 QUICK = ("step", "arrange", "controller", "profile")
-# CPU time is coarse, a small run may not lag at all, and steps beside the driver take no job
-MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed", "cold", "writes", "requests")
+# CPU time is coarse, a small run may not lag at all, steps beside the driver take no job, and not every one merges
+MAY_BE_NONE = ("cpu", "core", "lag", "late", "heap", "jobs", "recomputed", "cold", "writes", "requests", "part merges")
 # the engines that must be installed on purpose stay out
 OPTIONS = {"step": ["--peers", ""], "hydrate": ["--peers", "", "--queries", "q3,q18"]}
 

@@ -1,0 +1,22 @@
+"""`python -m bench.profiling.worker FD`: a step worker that tells where its time goes; `shapes.workers` starts it."""
+
+from __future__ import annotations
+
+import sys
+
+from bench.profiling import spans
+from tidemark_replica.step_worker.__main__ import main
+from tidemark_replica.step_worker.members import Members
+from tidemark_replica.step_worker.wire import Answer, Member
+
+
+class Timed(Members):
+    """Members' calls, timed as those of a task are."""
+
+    def answer(self, member: Member) -> Answer:
+        with spans.call(member.stage):
+            return super().answer(member)
+
+
+if __name__ == "__main__":
+    main(Timed(), int(sys.argv[1]))
