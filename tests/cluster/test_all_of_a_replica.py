@@ -36,8 +36,8 @@ def tests_image(bare_node: OneNode, images: dict[str, Image], progress: Progress
     """The replica's image with tests on top, on the node."""
     options = [f"--build-arg=REPLICA={images['replica'].name}"]
     with workshop(BuildOptions(python=image_name("operator")), os.environ, progress) as shop:
-        made = shop.build(NAME, "tests", "tests", DOCKERFILE, options)
-    bare_node.load(made.archive)
+        archive = shop.build(NAME, "tests", "tests", DOCKERFILE, options)
+    bare_node.load(archive)
     return NAME
 
 

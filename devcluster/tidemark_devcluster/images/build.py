@@ -1,6 +1,6 @@
 """Both images of the Dockerfile, as archives in the cache.
 
-base ─► buildah, each target ─► <cache>/images/<target>.tar, with its size beside it
+base ─► buildah, each target ─► <cache>/images/<target>.tar, with its size beside it once it was measured
 """
 
 import json
@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tidemark_devcluster.cache import GIB, Cache, require_disk
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import base, host, sizes
 from tidemark_devcluster.images.buildah import Buildah
+from tidemark_devcluster.layout import write_private
 from tidemark_devcluster.progress import Progress
 from tidemark_devcluster.recipe import SOURCE
 
@@ -68,25 +70,37 @@ class Workshop:
 
     def build(
         self, name: str, archive: str, target: str, dockerfile: Path = DOCKERFILE, options: Sequence[str] = ()
-    ) -> Image:
-        """Build one target; its archive is written and measured only when the image is another than the last one."""
+    ) -> Path:
+        """Build one target; its archive is written only when the image is another than the last one."""
         ignored = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
         arguments = [*self.arguments, *options, f"--file={dockerfile}"]
         arguments += [f"--ignorefile={ignored}"] if ignored.is_file() else []
         self.buildah.build(CHECKOUT, target, name, arguments, self.progress)
-        path, note = self.folder / f"{archive}.tar", self.folder / f"{archive}.json"
-        identity = self.buildah.identity(name)
-        if path.is_file() and note.is_file():
-            noted = json.loads(note.read_text(encoding="utf-8"))
-            if noted["identity"] == identity:
-                return Image(name, path, sizes.Size(**noted["size"]))
-        step = self.progress.step(f"measuring {name}", "a minute")
-        note.unlink(missing_ok=True)
-        self.buildah.save(name, path)
-        size = sizes.measure(path)
-        note.write_text(json.dumps({"identity": identity, "size": asdict(size)}), encoding="utf-8")
-        step.done()
-        return Image(name, path, size)
+        path, identity = self.folder / f"{archive}.tar", self.buildah.identity(name)
+        if not path.is_file() or _noted(path).get("identity") != identity:
+            _note(path).unlink(missing_ok=True)
+            self.buildah.save(name, path)
+            write_private(_note(path), json.dumps({"identity": identity}))
+        return path
+
+    def measured(self, name: str, archive: Path) -> Image:
+        """With the size, which is noted, too: to measure it takes minutes where others work."""
+        noted = _noted(archive)
+        if "size" not in noted:
+            step = self.progress.step(f"measuring {name}", "a minute")
+            noted["size"] = asdict(sizes.measure(archive))
+            write_private(_note(archive), json.dumps(noted))
+            step.done()
+        return Image(name, archive, sizes.Size(**noted["size"]))
+
+
+def _note(archive: Path) -> Path:
+    """What is known of an archive: of which image it is, and its size once that was asked for."""
+    return archive.with_suffix(".json")
+
+
+def _noted(archive: Path) -> dict[str, Any]:
+    return dict(json.loads(_note(archive).read_text(encoding="utf-8"))) if _note(archive).is_file() else {}
 
 
 @contextmanager
@@ -113,7 +127,8 @@ def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progre
 def build_all(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> dict[str, Image]:
     """Both images."""
     with workshop(options, environ, progress) as shop:
-        return {target: shop.build(image_name(target), target, target) for target in TARGETS}
+        archives = {target: shop.build(image_name(target), target, target) for target in TARGETS}
+        return {target: shop.measured(image_name(target), archive) for target, archive in archives.items()}
 
 
 def table(images: Mapping[str, Image]) -> str:
