@@ -187,12 +187,12 @@ def _check_folds(tree: ParseTree) -> None:
 
 
 def _check_literals(tree: ParseTree) -> None:
-    for phrase in tree.phrases("literalType"):
-        constant = tree.text_after(phrase.span)
-        if phrase.text.lower().startswith(("date", "timestamp")) and is_special_time(constant.strip("\"'")):
-            word = f"{phrase.text} {constant}"
+    for literal in tree.typed_literals():
+        at = literal.word
+        if at.text.lower().startswith(("date", "timestamp")) and is_special_time(literal.value):
+            word = f"{at.text} {literal.text}"
             message = f"{word} means a moment that depends on when it is planned; write the date or time itself"
-            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, word)
+            refuse("UNSUPPORTED", message, at.span.line, at.span.column, word)
 
 
 def _refuse_clock(phrase: Phrase, name: str) -> None:

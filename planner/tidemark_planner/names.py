@@ -142,15 +142,13 @@ def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iter
     return Rewritten(sql, "".join([*pieces, sql[at:]]), tuple(edits))
 
 
-def binary_edits(sql: str, tree: ParseTree) -> list[Edit]:
+def binary_edits(tree: ParseTree) -> list[Edit]:
     """X'00FF' becomes unhex('00FF'): Spark does not print the bytes of a binary literal."""
-    edits = []
-    for phrase in tree.phrases("literalType"):
-        if phrase.text.upper() == "X":
-            constant = tree.text_after(phrase.span)
-            start = phrase.span.start
-            edits.append(Edit(start, sql.index(constant, phrase.span.end) + len(constant), f"unhex({constant})"))
-    return edits
+    return [
+        Edit(literal.span.start, literal.span.end, f"unhex({literal.text})")
+        for literal in tree.typed_literals()
+        if literal.word.text.upper() == "X"
+    ]
 
 
 def _offset(text: str, line: int, column: int) -> int:

@@ -69,7 +69,10 @@ def _lower_part(
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
     meanings = [*_meanings(tree, scope), *changes_in(sql, tree, scope)]
-    rewritten = rewrite(sql, meanings, (*binary_edits(sql, tree), *try_edits(sql, tree), *like_edits(sql, tree)))
+    edits = (*binary_edits(tree), *try_edits(sql, tree), *like_edits(sql, tree))
+    rewritten = rewrite(sql, meanings, edits)
+    if edits:  # what stood in a comment before them may not be SQL after them
+        check_statement(rewritten.text, ParseTree(catalyst.jvm, rewritten.text))
     leaves = {known.leaf: known for _, known in meanings}
     try:
         for known in leaves.values():

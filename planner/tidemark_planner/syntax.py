@@ -70,6 +70,16 @@ class TableCall:
     span: Span
 
 
+@dataclass(frozen=True)
+class TypedLiteral:
+    """`DATE '2020-01-31'`: the word, the literal as it is written, the text that it means, where all of it stands."""
+
+    word: Phrase
+    text: str
+    value: str
+    span: Span
+
+
 class _Java(NamedTuple):
     """What is used of ANTLR and Spark's grammar. (Each part of a class's name is a call to the JVM.)"""
 
@@ -79,6 +89,7 @@ class _Java(NamedTuple):
     token_stream: Any
     from_string: Any
     find_all: Any
+    unescaped: Any
 
 
 @lru_cache(1)
@@ -91,6 +102,7 @@ def _java(jvm: Any) -> _Java:
         antlr.CommonTokenStream,
         antlr.CharStreams.fromString,
         antlr.tree.xpath.XPath.findAll,
+        getattr(jvm.org.apache.spark.sql.catalyst.util, "SparkParserUtils$").__getattr__("MODULE$").unescapeSQLString,
     )
 
 
@@ -106,7 +118,7 @@ class ParseTree:
         self._tree = self._parser.singleStatement()
         # What Spark's parser took and is no single statement, such as a script, leaves errors here.
         self.is_statement = self._parser.getNumberOfSyntaxErrors() == 0
-        self._find = java.find_all
+        self._find, self._unescaped = java.find_all, java.unescaped
         self._sql, self._upper = sql, sql.upper()
 
     def phrases(self, rule: str) -> Iterator[Phrase]:
@@ -173,6 +185,13 @@ class ParseTree:
             found.append(RelationName(split_name(phrase.text), aliased, phrase.span, self._ctes_around(context)))
         return found
 
+    def typed_literals(self) -> Iterator[TypedLiteral]:
+        """Every literal behind a word for its type. Comments may stand between them, and escapes within it."""
+        for context in self._found("literalType"):
+            whole = context.getParent()
+            text = whole.singleStringLitWithoutMarker().getText()
+            yield TypedLiteral(_phrase(context), text, self._unescaped(text, False), _phrase(whole).span)
+
     def _found(self, name: str) -> list[JavaObject]:
         """Every node of the rule or keyword. (A Java iterator ends by an exception, which is slow to carry over.)"""
         nodes = self._find(self._tree, f"//{name}", self._parser).toArray()
@@ -193,11 +212,6 @@ class ParseTree:
                 names.update(each.getChild(0).getText().strip("`").lower() for each in before)
             at = at.getParent()
         return frozenset(names)
-
-    def text_after(self, span: Span) -> str:
-        """What follows a phrase, without the spaces between, up to the end of a string literal."""
-        rest = self._sql[span.end :].lstrip()
-        return rest[: rest.find(rest[:1], 1) + 1]
 
 
 def split_name(text: str) -> tuple[str, ...]:

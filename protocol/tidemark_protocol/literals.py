@@ -18,6 +18,8 @@ _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(
 _HEX = re.compile(r"([0-9a-fA-F]{2})*")
 # The strings that Spark's cast to a date or a timestamp takes for the moment of planning.
 _SPECIAL_TIMES = ("epoch", "now", "today", "tomorrow", "yesterday")
+# What Spark takes away around them: Java's trim, which is more than Python's strip.
+_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def is_valid(literal: Literal) -> bool:
@@ -27,7 +29,7 @@ def is_valid(literal: Literal) -> bool:
 
 def is_special_time(text: str) -> bool:
     """Whether casting the text to a date or timestamp would mean a moment relative to now (or the epoch)."""
-    return text.strip().lower().startswith(_SPECIAL_TIMES)
+    return text.strip(_BLANKS).lower().startswith(_SPECIAL_TIMES)
 
 
 def nested_text(value: Any) -> str:
