@@ -14,6 +14,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
 from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.orchestrator.interface import Observation, Phase, ReplicaSpec
 
 READABLE, UNREADABLE = {"storage": {"location": "/data"}}, {"storage": {"location": "a scheme of tomorrow"}}
@@ -47,7 +48,8 @@ class Somewhere:
         self.fleet.listener = cast(Any, Heard())
         none = cast(Any, None)
         orchestrator = cast(Any, self.orchestrator)
-        self.world = World(none, self.cache, Registry(), self.fleet, orchestrator, none, none, none, leadership)
+        revisions = Revisions(none)
+        self.world = World(none, self.cache, Registry(), self.fleet, orchestrator, none, revisions, none, leadership)
 
     def put(self, instance: dict[str, Any] | None, replica: dict[str, Any] | None, **metadata: Any) -> None:
         """As they stand now; None: deleted."""

@@ -85,6 +85,7 @@ class DataSourceReconciler:
         let_go(self._world, key)
         for id, _ in _written(state.pinned) if state.pinned else ():
             book.forget(id)
+        self._world.revisions.forget(state.uid)
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Seconds until it must be looked at again, if time alone can change something."""

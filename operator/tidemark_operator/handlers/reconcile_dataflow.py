@@ -120,6 +120,7 @@ class DataflowReconciler:
         self._world.registry.forget(key)
         let_go(self._world, key)
         forget_stored(self._world.fleet.book(key.namespace), state)
+        self._world.revisions.forget(state.uid)
         return True
 
     async def reconcile(self, key: Key, body: Body) -> float | None:

@@ -4,6 +4,10 @@
 
 A plan is stored before anything of it is sent anywhere, and the resource's status says which one is active. So an
 operator may die between any two steps: the next one finds the stored plan, and plans nothing anew by itself.
+
+Who leads lists them all once, before it stores any. From then on it stores them alone, so an owner that had none then
+has what was stored since, and needs no request to be told that there is nothing. An operator that was replaced may
+still have had one on its way: its name is taken then, the creation is a Conflict, and after that they are listed.
 """
 
 from __future__ import annotations
@@ -92,12 +96,15 @@ class Revisions:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._listed: dict[tuple[str, str], Body] = {}
+        self._owners: set[str] | None = None
+        """Uids of who may have any; None: of everybody that is not known, since nothing was listed yet."""
 
     @asynccontextmanager
     async def listed(self) -> AsyncIterator[None]:
         """Meanwhile those that are there now are loaded without a request for each: none ever changes."""
         bodies = await self._kube.list(REVISIONS, OWNER_LABEL)
         self._listed = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
+        self._owners = {body["metadata"]["labels"][OWNER_LABEL] for body in bodies}
         try:
             yield
         finally:
@@ -106,10 +113,15 @@ class Revisions:
     async def load(self, namespace: str, name: str, expected: type[T]) -> T | None:
         """None: there is none of this name."""
         body = self._listed.get((namespace, name)) or await self._kube.get(REVISIONS, namespace, name)
-        return None if body is None else parse_revision(body, expected)
+        if body is None:
+            return None
+        self._has((body["metadata"].get("labels") or {}).get(OWNER_LABEL, ""))
+        return parse_revision(body, expected)
 
     async def of(self, owner: Meta) -> list[Body]:
         """All revisions of the owner, the oldest first."""
+        if self._owners is not None and owner.uid not in self._owners:
+            return []
         bodies = await self._kube.list(REVISIONS, f"{OWNER_LABEL}={owner.uid}", owner.namespace)
         return sorted(bodies, key=lambda body: int(body["revision"]))
 
@@ -117,6 +129,7 @@ class Revisions:
         """Stores it and returns its name. One of that number that is there already must hold the same."""
         body = build_revision(owner, number, value)
         name: str = body["metadata"]["name"]
+        self._has(owner.meta.uid)  # from now on, also where no answer comes
         try:
             await self._kube.create(REVISIONS, owner.meta.namespace, body)
         except Conflict:
@@ -124,6 +137,15 @@ class Revisions:
             if there is None or there.get("data") != body["data"]:
                 raise
         return name
+
+    def forget(self, uid: str) -> None:
+        """The owner is gone, and what was stored of it with it."""
+        if self._owners is not None:
+            self._owners.discard(uid)
+
+    def _has(self, uid: str) -> None:
+        if self._owners is not None:
+            self._owners.add(uid)
 
     async def prune(self, owner: Meta, keep: Collection[str]) -> None:
         """Removes all but these, and the newest: what comes next is numbered after it."""
