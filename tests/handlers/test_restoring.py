@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.handlers.revisions import dataflow, rev
 from tests.handlers.worlds import Somewhere
 from tests.protocol.samples import INGESTION
@@ -93,11 +95,20 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
                 state.pinned = INGESTION
 
         operator._sources = cast(Any, Pins())
-        cast(Any, operator.queue).add = lambda key, *_: woken.append(key)
+        told = asyncio.Event()
 
-        for expected in ([reader], []):
+        def tell(keys: Iterable[Key]) -> None:
+            woken.extend(keys)
+            told.set()
+
+        cast(Any, operator.queue).add_all = tell
+
+        for expected in ([source, reader], []):
             woken.clear()
             await operator._dispatch(source, somewhere.cache.get(source))
+            assert bool(operator._telling) is bool(expected)
+            if expected:
+                await asyncio.wait_for(told.wait(), BOUND)
             assert woken == expected
         await somewhere.fleet.close()
 

@@ -127,8 +127,8 @@ def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
 
         queue = WorkQueue(work, workers=3)
         running = asyncio.create_task(queue.run())
-        for key in ["flaky", *map(str, range(10))]:
-            queue.add(key)
+        queue.add("flaky")
+        queue.add_all(map(str, range(10)))
         await asyncio.wait_for(done.wait(), BOUND)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.controller.test_plans import revision
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
+from tidemark_operator.handlers.pauses import PAUSE_SECONDS
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.kube import leadership
 from tidemark_operator.kube.cache import Cache, Key, key_of
@@ -20,6 +23,7 @@ from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import LEASE, Leadership
 from tidemark_operator.kube.revisions import Owner, Revisions, parse_revision
 from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.resources.conditions import merge_conditions, no, yes
 from tidemark_operator.resources.meta import Meta
 
 pytestmark = pytest.mark.cluster
@@ -150,6 +154,52 @@ def test_crash_a_revision_stored_twice_is_one(run: Callable[[Scenario], None], n
     run(scenario)
 
 
+def test_crash_a_plan_that_an_operator_which_was_replaced_stored_last_is_found(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """Who leads asks only once what is stored. What another had on its way then shows when its name is taken."""
+
+    async def scenario(kube: Kube) -> None:
+        meta = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("d")))
+        old = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("old")))
+        owner, replaced, leads = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), Revisions(kube), Revisions(kube)
+        await replaced.store(replace(owner, meta=old), 1, revision())
+        async with leads.listed():
+            assert len(await leads.of(old)) == 1
+        await replaced.store(owner, 1, revision())
+
+        assert await leads.of(meta) == [], "it was listed before"
+        with pytest.raises(Conflict):
+            await leads.store(owner, 1, "another plan")
+        assert [parse_revision(body, DataflowRevision) for body in await leads.of(meta)] == [revision()]
+        assert len(await leads.of(old)) == 1
+
+    run(scenario)
+
+
+def test_stored_plans_of_who_had_none_are_listed_once_one_is_stored_or_read(
+    run: Callable[[Scenario], None], namespace: str
+) -> None:
+    """Until they are gone with their owner."""
+
+    async def scenario(kube: Kube) -> None:
+        first = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("first")))
+        other = Meta.parse(await kube.create(DATAFLOWS, namespace, dataflow("other")))
+        revisions = Revisions(kube)
+        async with revisions.listed():
+            pass
+        for meta in (first, other):
+            assert await revisions.of(meta) == []
+            by = revisions if meta is first else Revisions(kube)
+            name = await by.store(Owner(DATAFLOWS.api_version, DATAFLOWS.kind, meta), 1, revision())
+            assert await revisions.load(namespace, name, DataflowRevision) == revision()
+            assert [body["metadata"]["name"] for body in await revisions.of(meta)] == [name]
+            revisions.forget(meta.uid)
+            assert await revisions.of(meta) == []
+
+    run(scenario)
+
+
 def test_a_finalizer_comes_and_goes_whatever_else_changes(run: Callable[[Scenario], None], namespace: str) -> None:
     """From a stale cache, too; and an object that is being deleted takes no new one."""
 
@@ -195,6 +245,55 @@ def test_a_status_is_written_to_this_very_object(run: Callable[[Scenario], None]
         await kube.create(DATAFLOWS, namespace, dataflow("d"))
         with pytest.raises(Conflict, match="is not the object"):
             await publisher.store(key, {"observedGeneration": 1}, uid)
+
+    run(scenario)
+
+
+def test_steps_that_follow_at_once_are_one_write(run: Callable[[Scenario], None], namespace: str) -> None:
+    """After a mark, what is on its way waits, and what has arrived does not; and nothing is written twice."""
+
+    async def scenario(kube: Kube) -> None:
+        clock, cache, written = [100.0], Cache(), list[str]()
+        shown = [no("Ready", "Hydrating"), yes("Progressing", "Hydrating")]
+
+        def build(key: Key, body: Body) -> Body:
+            old = (body.get("status") or {}).get("conditions") or []
+            return {"observedGeneration": 1, "conditions": merge_conditions(old, shown, 1, 0)}
+
+        async def ready() -> str:
+            body = await kube.get(DATAFLOWS, namespace, "d")
+            assert body is not None
+            written.append(body["metadata"]["resourceVersion"])
+            return "".join(c["reason"] for c in body["status"].get("conditions") or () if c["type"] == "Ready")
+
+        publisher = Publisher(kube, cache, build, lambda key, body: True)
+        cast(Any, publisher)._now = lambda: clock[0]
+        body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
+        key = key_of(DATAFLOWS, body)
+        cache.put(key, body)
+        await publisher.store(key, {"pending": None}, body["metadata"]["uid"])
+        await publisher.publish(key)
+        await publisher._go_on()
+        assert await ready() == ""
+
+        clock[0] += PAUSE_SECONDS
+        await publisher._go_on()
+        assert await ready() == "Hydrating"
+        shown[0] = no("Ready", "WaitingForInputs")
+        await publisher.publish(key)
+        assert await ready() == "Hydrating"
+        shown[:] = [yes("Ready", "Ready"), no("Progressing", "UpToDate")]
+        publisher.announce(key)
+        await publisher._go_on()
+        assert await ready() == "Ready"
+
+        for seconds in (0.0, PAUSE_SECONDS):
+            clock[0] += seconds
+            await publisher.publish(key)
+            await publisher._go_on()
+            await ready()
+        assert len(set(written[-3:])) == 1
+        assert len(set(written)) == 3
 
     run(scenario)
 

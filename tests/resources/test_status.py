@@ -9,10 +9,13 @@ from tidemark_operator.resources.dataflow import INDEX
 from tidemark_operator.resources.frontier import Reported, frontier_status, meet, parse_frontier
 from tidemark_operator.resources.status import (
     ExportStatus,
+    Incarnation,
     Now,
     ReplicaExport,
     Revision,
     dataflow_status,
+    has_arrived,
+    replica_status,
     urgent,
 )
 from tidemark_protocol.frontier import Frontier
@@ -169,3 +172,33 @@ def test_a_hydration_that_moves_on_can_wait_and_its_end_cannot() -> None:
     assert not urgent(old, document(42, no("Hydrated", "Hydrating", "42%; 0 of 1 exports are hydrated")))
     assert urgent(old, document(42, no("Hydrated", "NoReplicaOnline", "r1 is gone")))
     assert urgent(old, document(42, yes("Hydrated", "Hydrated")))
+
+
+def test_a_replica_that_counts_can_wait_and_its_conditions_cannot() -> None:
+    """Each Dataflow that hydrates there is counted."""
+
+    def document(dataflows: int, verdict: Verdict) -> dict[str, object]:
+        return replica_status(
+            Now({}, 1, NOW_MS), [verdict], Incarnation("i1", NOW_MS, 0), dataflows, dataflows, dataflows
+        )
+
+    old = document(7, yes("Ready", "Hydrated", "7 dataflows"))
+
+    assert not urgent(old, document(8, yes("Ready", "Hydrated", "8 dataflows")))
+    assert urgent(old, document(8, no("Ready", "Hydrating", "7 of 8 dataflows are hydrated")))
+    assert urgent(old, document(8, no("Ready", "Killed", "the process ended")))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "arrived"),
+    [
+        ([yes("Ready", "Ready"), no("Progressing", "UpToDate")], True),
+        ([no("Ready", "Type"), no("Progressing", "Type")], True),
+        ([no("Ready", "Hydrating"), yes("Progressing", "Hydrating")], False),
+        ([yes("Ready", "Ready"), yes("Progressing", "Replacing")], False),
+        ([yes("Ready", "Ready")], False),
+    ],
+)
+def test_what_has_arrived_says_so(verdicts: list[Verdict], arrived: bool) -> None:
+    """Nothing more will change by waiting, whether for good or ill; where no condition tells, nobody knows."""
+    assert has_arrived(dataflow_status(Now({}, 1, NOW_MS), verdicts, [], None)) is arrived

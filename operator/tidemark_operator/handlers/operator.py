@@ -51,6 +51,7 @@ from tidemark_protocol.responses import Description
 
 LOG = logging.getLogger(__name__)
 RESYNC_SECONDS = 60.0
+TELL_SECONDS = 0.1
 
 
 class Operator:
@@ -63,6 +64,7 @@ class Operator:
         self._deleter = Deleter(world.kube, world.fleet, world.registry)
         self._slots = Slots(world, self.publisher)
         self._rounds: Rounds[Key] = Rounds()
+        self._telling: set[str] = set()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
         self.ready = self.lost_leadership = False
@@ -162,7 +164,9 @@ class Operator:
                 self._deleter.shards.answered(answer)
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
-                self.queue.add(Key(DATAFLOWS, instance.namespace, name_of(owner)))
+                changed = Key(DATAFLOWS, instance.namespace, name_of(owner))
+                self.queue.add(changed)
+                self.publisher.announce(changed)
             case HydratedAsSuspect(owner):
                 self._slots.hydrated(instance, owner)
             case HydrationRanOut(replica, ran_out):
@@ -239,7 +243,7 @@ class Operator:
         again = await self._sources.reconcile(key, body)
         after = self._world.registry.source(key)
         if after is not None and after.pinned is not pinned:
-            self._enqueue_namespace(key.namespace, but=key)
+            self._enqueue_namespace(key.namespace)
         return again
 
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
@@ -249,7 +253,7 @@ class Operator:
         again = await self._dataflows.reconcile(key, body)
         after = self._world.registry.dataflow(key)
         if after is not None and after.marks != marks:
-            self._enqueue_namespace(key.namespace, but=key)
+            self._enqueue_namespace(key.namespace)
         if after is not None:
             await self._warn(after)
         return again
@@ -271,16 +275,21 @@ class Operator:
         self.queue.add(key)
         self._enqueue_namespace(key.namespace)
 
-    def _enqueue_namespace(self, namespace: str, but: Key | None = None) -> None:
+    def _enqueue_namespace(self, namespace: str) -> None:
+        """Soon, and once for all that asks for it until then: of a thousand that come, or are planned, each would tell
+        a thousand."""
+        if namespace not in self._telling:
+            self._telling.add(namespace)
+            asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell, namespace)
+
+    def _tell(self, namespace: str) -> None:
+        self._telling.discard(namespace)
         for resource in OURS:
-            for key, _ in self._world.cache.all(resource, namespace):
-                if key != but:
-                    self.queue.add(key)
+            self.queue.add_all(key for key, _ in self._world.cache.all(resource, namespace))
 
     def _enqueue_all(self) -> None:
         for resource in OURS:
-            for key, _ in self._world.cache.all(resource):
-                self.queue.add(key)
+            self.queue.add_all(key for key, _ in self._world.cache.all(resource))
 
     # Starting.
 

@@ -34,7 +34,7 @@ from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0
-PACE_SECONDS = 0.1
+PACE_SECONDS = 0.15
 """Between two records of a process: where many small ones hydrate, one record tells of several of them."""
 
 

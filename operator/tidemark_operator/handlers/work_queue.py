@@ -14,7 +14,7 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from tidemark_operator.errors import OperatorError
@@ -107,6 +107,13 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, after_seconds: float = 0.0) -> None:
         self._queue.add(key, asyncio.get_running_loop().time() + after_seconds)
+        self._changed.set()
+
+    def add_all(self, keys: Iterable[K]) -> None:
+        """Each at once."""
+        now = asyncio.get_running_loop().time()
+        for key in keys:
+            self._queue.add(key, now)
         self._changed.set()
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidemark_operator.controller.quarantine import Suspicion
 from tidemark_operator.resources.conditions import Verdict, merge_conditions
-from tidemark_operator.resources.dataflow_conditions import HYDRATING
+from tidemark_operator.resources.dataflow_conditions import HYDRATED, HYDRATING, PROGRESSING
 from tidemark_operator.resources.frontier import Reported, frontier_status, meet, timestamp
 from tidemark_operator.resources.instance_conditions import InstanceFacts
 from tidemark_protocol.types import Column
@@ -264,13 +264,23 @@ def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return bool(_settled(old) != _settled(new))
 
 
-_MOVING = frozenset({"readFrontier", "writeFrontier", "inputFrontier", "outputFrontier", "hydratedPercent", "files"})
+def has_arrived(status: Mapping[str, Any]) -> bool:
+    """Whether an object says that nothing more will change by waiting. Not all kinds tell."""
+    found = [c["status"] for c in status.get("conditions") or () if c["type"] == PROGRESSING]
+    return found == ["False"]
+
+
+_FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")
+_COUNTERS = ("hydratedPercent", "files", "dataflows", "dataflowsHydrated", "hydrations")
+_MOVING = frozenset((*_FRONTIERS, *_COUNTERS))
+_COUNTING = (HYDRATING, HYDRATED)
+"""Reasons whose message counts."""
 
 
 def _settled(value: Any) -> Any:
     """A status without what moves all the time."""
     if isinstance(value, Mapping):
-        moving = _MOVING | {"message"} if value.get("reason") == HYDRATING else _MOVING
+        moving = _MOVING | {"message"} if value.get("reason") in _COUNTING else _MOVING
         return {name: _settled(below) for name, below in value.items() if name not in moving}
     if isinstance(value, list | tuple):
         return [_settled(below) for below in value]
