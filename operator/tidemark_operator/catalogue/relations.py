@@ -67,6 +67,8 @@ def names(
     wanted = None if ids is None else frozenset(ids)
     tables = ((s, table) for s in sources if s.pinned for table in s.pinned.tables)
     found = {t.id: f"{s.key.name}.{t.table.name}" for s, t in tables if wanted is None or t.id in wanted}
+    if found.keys() == wanted:
+        return found  # it reads no Dataflow, of which there may be many
     for dataflow in dataflows:
         for mark in reversed(dataflow.marks):  # what is active says more than what is to come
             known = mark.revision.relations

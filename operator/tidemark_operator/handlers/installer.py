@@ -207,7 +207,7 @@ def running_sinces(description: DataflowDescription, descriptions: Iterable[Desc
     wanted, digest = set(description.export_ids), description.plan_digest
     sinces = []
     for replica in descriptions:
-        if any(set(d.export_ids) == wanted and d.digest == digest for d in replica.dataflows):
+        if any(d.digest == digest and set(d.export_ids) == wanted for d in replica.dataflows):
             sinces += [c.since for c in replica.collections if c.id in wanted and not c.since.is_empty]
     return sinces
 
