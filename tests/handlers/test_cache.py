@@ -69,6 +69,29 @@ def test_a_full_list_tells_what_came_went_and_changed() -> None:
     assert cache.all(DATAFLOWS, "other") == []
 
 
+def test_a_list_does_not_undo_what_a_watch_told_while_it_was_under_way() -> None:
+    """What was deleted stays so, what was created stays, and what was changed is as new as anybody knows."""
+    cache = Cache()
+    for name in ("deleted", "changed", "gone"):
+        cache.put(key_of(DATAFLOWS, body(1, name)), body(1, name))
+    with cache.news() as news:
+        listed = [body(1, "deleted"), body(1, "changed"), body(2, "new")]
+        cache.remove(key_of(DATAFLOWS, body(3, "deleted")))
+        cache.put(key_of(DATAFLOWS, body(4, "created")), body(4, "created"))
+        cache.put(key_of(DATAFLOWS, body(5, "changed")), body(5, "changed", generation=2))
+    changed = cache.replace_all(DATAFLOWS, listed, news)
+
+    assert sorted(key.name for key in changed) == ["gone", "new"]
+    versions = {key.name: found["metadata"]["resourceVersion"] for key, found in cache.all(DATAFLOWS)}
+    assert versions == {"changed": "5", "created": "4", "new": "2"}
+    assert sorted(key.name for key in cache.replace_all(DATAFLOWS, [body(6, "deleted")])) == [
+        "changed",
+        "created",
+        "deleted",
+        "new",
+    ]
+
+
 def test_a_body_is_parsed_once_and_what_takes_its_place_anew() -> None:
     """Whatever of it changed; what is gone says nothing."""
     cache, parsed = Cache(), []

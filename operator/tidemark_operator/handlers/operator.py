@@ -115,8 +115,9 @@ class Operator:
 
     async def _resync(self) -> None:
         for resource in OURS:
-            listed = await self._world.kube.list(resource)
-            for key in self._world.cache.replace_all(resource, listed):
+            with self._world.cache.news() as news:
+                listed = await self._world.kube.list(resource)
+            for key in self._world.cache.replace_all(resource, listed, news):
                 self._changed(key)
         there = self._world.cache.keys()
         for key in self._world.registry.known():

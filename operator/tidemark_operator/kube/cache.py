@@ -6,7 +6,8 @@ the watch), and by the answers to our own writes, so that a reconcile never acts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ class Cache:
     def __init__(self) -> None:
         self._bodies: dict[Resource, dict[Key, Body]] = {}
         self._parsed: dict[Key, tuple[Body, Any]] = {}
+        self._news: list[set[Key]] = []
 
     def get(self, key: Key) -> Body | None:
         return self._of(key.resource).get(key)
@@ -60,6 +62,7 @@ class Cache:
 
     def put(self, key: Key, body: Body) -> bool:
         """Whether anything changed that a reconcile cares about: everything but status."""
+        self._tell(key)
         bodies = self._of(key.resource)
         old = bodies.get(key)
         if old is not None and _version(old) >= _version(body):
@@ -68,17 +71,30 @@ class Cache:
         return old is None or _intent(old) != _intent(body)
 
     def remove(self, key: Key) -> bool:
+        self._tell(key)
         self._parsed.pop(key, None)
         return self._of(key.resource).pop(key, None) is not None
 
-    def replace_all(self, resource: Resource, bodies: Iterable[Body]) -> set[Key]:
-        """A full list. The keys that came, went or changed."""
+    @contextmanager
+    def news(self) -> Iterator[set[Key]]:
+        """What is put or removed meanwhile: of that, a list that is under way may be older."""
+        news: set[Key] = set()
+        self._news.append(news)
+        try:
+            yield news
+        finally:
+            self._news = [each for each in self._news if each is not news]
+
+    def replace_all(self, resource: Resource, bodies: Iterable[Body], news: Collection[Key] = ()) -> set[Key]:
+        """A full list. The keys that came, went or changed. `news`: of the time since it was asked for; what was
+        deleted then does not come back with the list, and what was created does not go."""
         listed = {key_of(resource, body): body for body in bodies}
         known = self._of(resource)
-        gone = known.keys() - listed.keys()
+        gone = {key for key in known if key not in listed and key not in news}
         for key in gone:
             self.remove(key)
-        return gone | {key for key, body in listed.items() if self.put(key, body)}
+        came = [(key, body) for key, body in listed.items() if key in known or key not in news]
+        return gone | {key for key, body in came if self.put(key, body)}
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
         bodies = self._of(resource).items()
@@ -87,6 +103,10 @@ class Cache:
     def keys(self) -> Collection[Key]:
         """Of all kinds."""
         return dict.fromkeys(key for bodies in self._bodies.values() for key in bodies)
+
+    def _tell(self, key: Key) -> None:
+        for news in self._news:
+            news.add(key)
 
     def _of(self, resource: Resource) -> dict[Key, Body]:
         return self._bodies.setdefault(resource, {})
