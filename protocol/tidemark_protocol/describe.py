@@ -17,7 +17,13 @@ def description_to_proto(description: Description) -> pb.DescribeResponse:
         epoch=epoch_to_proto(description.epoch) if description.epoch else None,
         hydrations=description.hydrations,
         dataflows=[
-            pb.DescribedDataflow(export_ids=d.export_ids, digest=d.digest, as_of=d.as_of) for d in description.dataflows
+            pb.DescribedDataflow(
+                export_ids=d.export_ids,
+                digest=d.digest,
+                as_of=d.as_of,
+                reads_from=None if d.reads_from is None else d.reads_from.encode(),
+            )
+            for d in description.dataflows
         ],
         collections=[
             pb.DescribedCollection(id=c.id, since=c.since.encode(), write=c.write.encode())
@@ -41,7 +47,12 @@ def _description(message: pb.DescribeResponse) -> Description:
         epoch=epoch_from_proto(message.epoch) if message.HasField("epoch") else None,
         hydrations=message.hydrations,
         dataflows=tuple(
-            DescribedDataflow(tuple(GlobalId(i) for i in d.export_ids), d.digest, Time(d.as_of))
+            DescribedDataflow(
+                tuple(GlobalId(i) for i in d.export_ids),
+                d.digest,
+                Time(d.as_of),
+                Frontier.decode(d.reads_from) if d.HasField("reads_from") else None,
+            )
             for d in message.dataflows
         ),
         collections=tuple(

@@ -9,8 +9,9 @@ by whoever connects. Peeks come before AllowCompaction, so that what they read i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from tidemark_protocol.commands import (
     AllowCompaction,
@@ -31,6 +32,8 @@ from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ShardId
 
+NOWHERE: Mapping[GlobalId, Frontier] = MappingProxyType({})
+
 
 @dataclass
 class _Entry:
@@ -43,10 +46,11 @@ class _Entry:
 
     _created: CreateDataflow | None = None
 
-    @property
-    def created(self) -> CreateDataflow:
-        """The same to all that join while the as_of stays, so that it is encoded once."""
+    def created(self, begins: Frontier | None) -> CreateDataflow:
+        """The same to all that join while the as_of stays, so that it is encoded once; but for who `begins` earlier."""
         as_of = self.as_of
+        if begins is not None and begins < as_of:
+            return CreateDataflow(self.description.with_as_of(begins))
         if self._created is None or self._created.dataflow.as_of != as_of.time:
             self._created = CreateDataflow(self.description.with_as_of(as_of))
         return self._created
@@ -55,6 +59,13 @@ class _Entry:
     def as_of(self) -> Frontier:
         own = Frontier.at(self.description.as_of)
         return meet(max(own, self.compaction.get(e, own)) for e in self.description.export_ids)
+
+    def compacted(self, begins: Frontier | None) -> Iterator[AllowCompaction]:
+        """How far exports may be compacted, where that is beyond the time from which on they are created."""
+        own, as_of = Frontier.at(self.description.as_of), self.as_of
+        begins = as_of if begins is None else min(begins, as_of)
+        allowed = ((id, self.compaction.get(id, own)) for id in self.description.export_ids)
+        yield from (AllowCompaction(id, frontier) for id, frontier in allowed if frontier > begins)
 
 
 class History:
@@ -103,19 +114,18 @@ class History:
         """The shard is gone, or of no interest any more."""
         self._shards.pop(id, None)
 
-    def replay(self) -> Iterator[Command]:
-        """What brings a new replica, greeted and with its instance created, to the present."""
+    def replay(self, begins: Mapping[GlobalId, Frontier] = NOWHERE) -> Iterator[Command]:
+        """What brings a new replica, greeted and with its instance created, to the present. `begins`: from when on it
+        goes on with exports that it has, where that is before all others begin with them."""
         if self._configuration != UpdateConfiguration():
             yield self._configuration
         for entry in self._dataflows:
-            yield entry.created
+            yield entry.created(begins.get(entry.description.export_ids[0]))
         for entry in self._dataflows:
             yield from entry.scheduled.values()
         yield from self._peeks.values()
         for entry in self._dataflows:
-            for id, frontier in entry.compaction.items():
-                if frontier > entry.as_of:
-                    yield AllowCompaction(id, frontier)
+            yield from entry.compacted(begins.get(entry.description.export_ids[0]))
         for entry in self._dataflows:
             yield from entry.writes.values()
         yield from self._ingestions.values()

@@ -160,9 +160,12 @@ Response = ComputeResponse | StorageResponse
 
 @dataclass(frozen=True)
 class DescribedDataflow:
+    """`reads_from`: the earliest time that it still reads of its inputs; None where the replica does not tell."""
+
     export_ids: tuple[GlobalId, ...]
     digest: str
     as_of: Time
+    reads_from: Frontier | None = None
 
 
 @dataclass(frozen=True)

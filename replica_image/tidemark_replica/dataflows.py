@@ -205,7 +205,9 @@ class Dataflows:
 
     def described(self) -> Described:
         alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
-        dataflows = (DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of) for d in alive)
+        dataflows = (
+            DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of, d.reads_from) for d in alive
+        )
         collections = (
             DescribedCollection(id, export.since, _write_frontier(dataflow, driver, id))
             for dataflow, driver in alive.items()

@@ -25,6 +25,7 @@ from tidemark_protocol.ids import Epoch, ReplicaId, WriterTerm
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
 from tidemark_protocol.responses import (
     DescribedCollection,
+    DescribedDataflow,
     DescribedShard,
     Description,
     Response,
@@ -45,6 +46,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.listens.set()
         self.unreadable = ""
         self.looked_at: list[tuple[str, ...]] = []
+        self.dataflows: tuple[DescribedDataflow, ...] = ()
         self.collections: tuple[DescribedCollection, ...] = ()
         self.stash: dict[str, bytes] = {}
         self.fetched: list[int] = []
@@ -73,7 +75,9 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.looked_at.append(tuple(s.id for s in request.shards))
         error = self.unreadable or None
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3), error) for s in request.shards)
-        return description_to_proto(Description(self.incarnation, self.epoch, 0, (), self.collections, shards))
+        return description_to_proto(
+            Description(self.incarnation, self.epoch, 0, self.dataflows, self.collections, shards)
+        )
 
     async def FetchStash(self, request: Any, context: Any) -> Any:
         self.fetched.append(request.offset)

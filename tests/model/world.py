@@ -70,6 +70,8 @@ class World:
         self.book = ShardBook()
         precautions = Precautions(concurrency=2, standing=self._standing)
         self.instance, self.clients = Instance(self.book, precautions), Clients(self)
+        for name in REPLICAS:
+            self.instance.absences.expect(name, self.now)
         for id in TABLES:
             self.book.register(id, str(id), LAG, endless=True)
         for owner, stored in self.stored.items():
@@ -114,7 +116,8 @@ class World:
         for seen in self.descriptions[name].shards:
             self.book.described(seen, self.now)
         self._restore()
-        self.take(self.instance.connect(name, self._connections, self.now))
+        has = self.descriptions[name].dataflows
+        self.take(self.instance.connect(name, self._connections, self.now, has=has))
         self.instance.dataflows.described({c.id: c.write for c in self.descriptions[name].collections}, self.now)
         self.connections[name] = Connection(self._connections)
         replica.greet(self._connections)
@@ -125,7 +128,7 @@ class World:
         if old is not None:
             self.clients.lose(name)
             self.questions.lose(name)
-            self.take(self.instance.disconnect(name))
+            self.take(self.instance.disconnect(name, self.now))
             said = [*old.outbox, *self.replicas[name].drain()]
             self.late.setdefault(name, []).extend((old.number, response) for response in said)
 

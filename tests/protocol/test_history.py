@@ -105,6 +105,18 @@ def test_compaction_never_goes_back() -> None:
     assert replayed(CREATE, *both) == [c.CreateDataflow(D.with_as_of(at(9)))]
 
 
+def test_who_is_behind_begins_earlier_and_hears_how_far_exports_were_compacted() -> None:
+    """What nobody has compacted since may be compacted to the as_of; a later time than that changes nothing."""
+    history = History()
+    for command in (CREATE, c.AllowCompaction(INDEX, at(9))):
+        history.push(command)
+
+    created, *compacted = history.replay(dict.fromkeys(D.export_ids, at(2)))
+    assert created == c.CreateDataflow(D.with_as_of(at(2)))
+    assert set(compacted) == {c.AllowCompaction(INDEX, at(9)), c.AllowCompaction(VIEW, at(3))}
+    assert list(history.replay(dict.fromkeys(D.export_ids, at(100)))) == list(history.replay())
+
+
 def test_must_creation_commands_come_first_and_in_order() -> None:
     """Hello, CreateInstance, then anything; the replica may not answer before."""
     stages = Stages()

@@ -30,12 +30,14 @@ _KINDS = ("write", "input", "output")
 
 @dataclass
 class OnReplica:
-    """The export on one replica; `as_of`: where that replica was told to begin."""
+    """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
+    for it was there already."""
 
     as_of: Frontier
     write: Frontier | None = None
     input: Frontier | None = None
     output: Frontier | None = None
+    earlier: bool = False
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -98,7 +100,7 @@ class OnReplica:
 class Collection:
     """One export. `shard`: of a materialized view or a continual task, where it is written; None for an index.
     `imports`: the indexes that it is computed from. `reads_own`: it reads its shard, a millisecond late. `holds`: of an
-    index, who still reads it, and from when on."""
+    index, who still reads it, and from when on. `away`: what replicas read that may come back (absences.py)."""
 
     id: GlobalId
     owner: str
@@ -114,6 +116,7 @@ class Collection:
     claimed_end: bool = False
     replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
     holds: dict[str, Frontier] = field(default_factory=dict)
+    away: dict[ReplicaId, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.since = Frontier.at(self.as_of)
@@ -181,9 +184,10 @@ class Collection:
 
     def input_hold(self) -> Frontier:
         """What its inputs must keep readable: for itself, and for its slowest replica."""
-        replicas = Frontier.decode(min((r.reads_from for r in self.replicas.values()), default=EMPTY_SENTINEL))
+        reading = (r.reads_from for r in self.replicas.values())
         if self.dropped:
-            return replicas
+            return Frontier.decode(min(reading, default=EMPTY_SENTINEL))
+        replicas = Frontier.decode(min((*reading, *self.away.values()), default=EMPTY_SENTINEL))
         if self.write is not None and self.write.is_empty and self.shard is not None:
             return replicas
         return min(self.since, replicas)

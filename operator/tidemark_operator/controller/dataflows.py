@@ -28,7 +28,7 @@ from tidemark_protocol.commands import (
     Schedule,
 )
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink, SubscribeSink
-from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 
 
@@ -132,7 +132,7 @@ class Dataflows:
             )
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             self._collections[id] = collection
-            self._hold_inputs(collection)
+            self.hold_inputs(collection)
         if dataflow.succession is not None:
             self._successors.add(dataflow.owner)
         writable = (id for id in sinks if id not in dataflow.read_only)
@@ -184,7 +184,7 @@ class Dataflows:
         dataflow.dropped = True
         self._successors.discard(owner)
         for collection in self.collections_of(owner):
-            collection.dropped, collection.since = True, Frontier.empty()
+            collection.dropped, collection.since, collection.away = True, Frontier.empty(), {}
         return [AllowCompaction(id, Frontier.empty()) for id in dataflow.description.export_ids]
 
     def seed(self, reached: Mapping[GlobalId, Frontier]) -> None:
@@ -306,23 +306,11 @@ class Dataflows:
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))
-            self._hold_inputs(collection)
+            self.hold_inputs(collection)
         return commands
 
-    def connected(self, replica: ReplicaId) -> None:
-        """The replica gets everything, from the present sinces on."""
-        for owner in self._by_owner:
-            collections = self.collections_of(owner)
-            as_of = meet(c.since for c in collections)
-            for collection in collections:
-                if not collection.dropped:
-                    collection.replicas[replica] = OnReplica(as_of)
-
-    def disconnected(self, replica: ReplicaId) -> None:
-        for collection in self._collections.values():
-            collection.replicas.pop(replica, None)
-
-    def _hold_inputs(self, collection: Collection) -> None:
+    def hold_inputs(self, collection: Collection) -> None:
+        """Whatever it and its replicas still read is kept."""
         frontier = collection.input_hold()
         for shard in collection.inputs:
             self._shards.hold(shard, collection.holder, frontier)

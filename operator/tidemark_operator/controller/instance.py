@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from tidemark_operator.controller.absences import Absences, Has
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.hydration import HydrationGate
@@ -60,6 +61,7 @@ class Instance:
         """`storage`: what its replicas reach; the shards are those of a namespace."""
         self.shards, self.precautions, self._storage = shards, precautions or Precautions(), storage
         self.dataflows = Dataflows(shards)
+        self.absences = Absences(self.dataflows, shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self.ingestions = Ingestions(shards, self.send_to)
@@ -92,6 +94,7 @@ class Instance:
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)
+        self.absences.created(dataflow.owner)
         self._transients.add(dataflow.description, dataflow.target)
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
@@ -122,16 +125,16 @@ class Instance:
             self._broadcast([InitializationComplete()])
 
     def connect(
-        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = ()
+        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = ()
     ) -> list[Notice]:
-        """A connection begins: what the replica must know is put on its link, its ingestions among it, with the present
-        time as the bound of their ticks. `hydrating`: whose dataflows its process was told to hydrate before."""
+        """A connection begins: what the replica must know is put on its link, with the present time as the bound of its
+        ingestions' ticks. `hydrating`: whose dataflows its process was told to hydrate before; `has`: what is there."""
         self.initialized()
-        notices = self.disconnect(replica)
+        notices, begins = self.disconnect(replica), self.absences.going_on(has)
         gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
         link = self._links[replica] = Link(connection, gate)
-        self.dataflows.connected(replica)
-        *commands, complete = self._history.replay()
+        self.absences.connected(replica, begins)
+        *commands, complete = self._history.replay(begins)
         self.peeks.connected(replica, commands)
         link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
         return notices
@@ -145,10 +148,11 @@ class Instance:
         if link := self._links.get(replica):
             link.recorded(owners)
 
-    def disconnect(self, replica: ReplicaId) -> list[Notice]:
+    def disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> list[Notice]:
+        """`lost_ms`: when it was lost, where it may come back and go on."""
         self._links.pop(replica, None)
         self.troubles.forget(replica)
-        self.dataflows.disconnected(replica)
+        self.absences.left(replica) if lost_ms is None else self.absences.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._links), *self._reap()]
 
@@ -228,8 +232,11 @@ class Instance:
             if finished.shard is not None:
                 appeared += self._view_advanced(finished.shard, finished.write, now_ms)
         self._broadcast(self.dataflows.schedule())
-        for link in self._links.values():
+        self.absences.maintain(now_ms)
+        for replica, link in self._links.items():
             link.admit(now_ms)
+            if why := self.absences.out_of_reach(replica):
+                link.refuse(why)
         self._broadcast(self.dataflows.compact())
         self.ingestions.maintain()
         if self._links:

@@ -124,6 +124,7 @@ class RunningInstance:
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
         self.replicas[replica] = ReplicaState(connection, task, asyncio.Event(), silent_since_ms=now_ms())
+        self.core.absences.expect(replica, now_ms())
 
     def detach(self, replica: ReplicaId) -> None:
         """Ends the connection; the replica is none of ours any more."""
@@ -245,7 +246,7 @@ class RunningInstance:
             self.core.shards.described(shard, now_ms())
         state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
-        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded))
+        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description.dataflows))
         self.core.dataflows.described({c.id: c.write for c in description.collections}, now_ms())
         self._listener.replica_changed(self, replica)
         self.flush()
@@ -294,7 +295,7 @@ class RunningInstance:
         if self.core.link(replica, connection) is None:
             return
         LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
-        self._disconnect(replica)
+        self._disconnect(replica, lost_ms=now_ms())
         self._answered_at = time.monotonic()
         if state := self.replicas.get(replica):
             state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
@@ -323,10 +324,10 @@ class RunningInstance:
         asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
         return At([*asked, *begun], bool(begun) or self.answers.compute(asked))
 
-    def _disconnect(self, replica: ReplicaId) -> None:
+    def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         if replica in self.core.connected:
             self._deaths.lost(replica, self.at(replica))
-        self.notify(self.core.disconnect(replica))
+        self.notify(self.core.disconnect(replica, lost_ms))
 
     def _is_asked(self, name: str) -> bool:
         return self.answers.is_asked(name) or self.clients.is_asked(name)

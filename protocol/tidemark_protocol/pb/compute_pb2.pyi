@@ -342,14 +342,16 @@ class DescribeRequest(_message.Message):
     def __init__(self, shards: _Optional[_Iterable[_Union[ShardRef, _Mapping]]] = ...) -> None: ...
 
 class DescribedDataflow(_message.Message):
-    __slots__ = ("export_ids", "digest", "as_of")
+    __slots__ = ("export_ids", "digest", "as_of", "reads_from")
     EXPORT_IDS_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
+    READS_FROM_FIELD_NUMBER: _ClassVar[int]
     export_ids: _containers.RepeatedScalarFieldContainer[str]
     digest: str
     as_of: int
-    def __init__(self, export_ids: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., as_of: _Optional[int] = ...) -> None: ...
+    reads_from: int
+    def __init__(self, export_ids: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., as_of: _Optional[int] = ..., reads_from: _Optional[int] = ...) -> None: ...
 
 class DescribedCollection(_message.Message):
     __slots__ = ("id", "since", "write")

@@ -1,0 +1,109 @@
+"""A replica that was away: what it is told when it is there again, and what was kept for it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
+from tests.controller.worlds import INDEX, INPUT, LAG, TERM, VIEW, World, at
+from tests.protocol.samples import dataflow
+from tidemark_operator.controller.absences import GRACE_MS
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.fleet.running import RunningInstance
+from tidemark_protocol import commands as c
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
+from tidemark_protocol.responses import DescribedDataflow, Frontiers
+
+__all__ = ["play"]
+
+
+def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable[..., None]) -> None:
+    """It says from when on it reads: its dataflow is created as of then, its exports are compacted as everywhere."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        plan = dataflow("d", 300)
+        instance.core.create(Dataflow("ns/d", plan, LAG), TERM)
+        replica.say(Frontiers(INDEX, at(480), at(360), at(360)), Frontiers(VIEW, at(480), at(360), at(360)))
+        await replica.until(lambda: all(c.write == at(480) for c in instance.core.dataflows.collections()))
+        instance.maintain()
+        assert {c.id: c.since for c in instance.core.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
+
+        replica.dataflows = (DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359)),)
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        told = [m for m in replica.streams[1] if isinstance(m, c.CreateDataflow | c.AllowCompaction)]
+        compacted = [c.AllowCompaction(INDEX, at(380)), c.AllowCompaction(VIEW, at(479))]
+        assert told == [c.CreateDataflow(dataflow("d", 359)), *compacted]
+        instance.maintain()
+        shard = instance.core.shards.get(INPUT)
+        assert shard is not None
+        assert set(shard.holds.values()) == {at(359)}
+
+    play(scenario)
+
+
+def holds(world: World) -> set[Frontier]:
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    return set(shard.holds.values())
+
+
+def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
+    world = World(upper=900)
+    world.connect(R1)
+    world.install(as_of=300)
+    world.report(R1, at(400))
+    world.instance.disconnect(R1, world.now)
+    world.maintain()
+    assert holds(world) == {at(300), at(399)}, "the index goes back so far itself"
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    world.now += GRACE_MS - 1
+    world.maintain()
+    assert holds(world) == {at(399)}
+    world.now += 1
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+    world.connect(R1)
+    world.instance.disconnect(R1)
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+
+def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
+    """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
+    world = World(upper=900)
+    world.instance.absences.expect(R1, world.now)
+    world.install(as_of=300)
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    for _ in range(2):
+        world.maintain()
+        assert holds(world) == {at(0)}
+    world.now += GRACE_MS
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+    world.instance.absences.expect(R1, world.now)
+    assert holds(world) == {at(0)}
+    world.instance.drop("ns/d")
+    assert world.instance.dataflows.owners() == []
+
+
+@pytest.mark.parametrize(
+    ("digest", "began", "reads_from", "since"),
+    [("", 300, at(359), 0), ("same", 360, at(359), 0), ("same", 300, None, 0), ("same", 300, at(359), 360)],
+    ids=["another plan", "it began later", "it does not say", "it cannot be read"],
+)
+def test_what_cannot_go_on_begins_where_all_others_do(
+    digest: str, began: int, reads_from: Frontier | None, since: int
+) -> None:
+    world = World(upper=900, since=since)
+    world.install(as_of=380)
+    plan = dataflow("d", 380)
+    has = DescribedDataflow(plan.export_ids, digest and plan.plan_digest, Time(began), reads_from)
+    world.instance.connect(R1, 1, world.now, has=[has])
+    assert c.CreateDataflow(plan) in world.sent(R1)
