@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, INPUT, LAG, TERM, VIEW, World, at
+from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, World, at
+from tests.model.questions import peek
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.absences import GRACE_MS
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
-from tidemark_protocol.responses import DescribedDataflow, Frontiers
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, Description, Frontiers
 
 __all__ = ["play"]
 
@@ -46,6 +48,37 @@ def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable
     play(scenario)
 
 
+def test_a_replica_that_comes_nowhere_is_not_waited_for_anew_at_each_address(
+    play: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that dies before it listens does, and one that was there and moves."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        clock = now_ms()
+        monkeypatch.setattr("tidemark_operator.fleet.running.now_ms", lambda: clock)
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        instance.attach(R2, f"unix://{tmp_path}/0")
+        shard = instance.core.shards.get(INPUT)
+        assert shard is not None
+        assert set(shard.holds.values()) == {at(0)}, "it may be there"
+
+        replica.say(Frontiers(INDEX, at(480), at(400), at(400)), Frontiers(VIEW, at(480), at(400), at(400)))
+        await replica.until(lambda: all(c.write == at(480) for c in instance.core.dataflows.collections()))
+        for n in (1, 2, 3, 4):
+            clock += GRACE_MS // 4
+            for name in (R1, R2):
+                instance.attach(name, f"unix://{tmp_path}/{n}")
+            instance.maintain()
+        instance.maintain()
+        assert set(shard.holds.values()) == {at(380), at(399)}, "what the first read when it was there"
+        clock += GRACE_MS
+        instance.maintain()
+        assert set(shard.holds.values()) == {at(380), at(479)}
+
+    play(scenario)
+
+
 def holds(world: World) -> set[Frontier]:
     shard = world.shards.get(INPUT)
     assert shard is not None
@@ -72,6 +105,54 @@ def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
     world.instance.disconnect(R1)
     world.maintain()
     assert holds(world) == {at(700), at(799)}
+
+
+def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:
+    """It was lost once; that it is not there when it is tried at another address is no news."""
+    world = World(upper=900)
+    world.connect(R1)
+    world.install(as_of=300)
+    world.report(R1, at(400))
+    world.instance.disconnect(R1, world.now)
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    for _ in range(4):
+        world.maintain()
+        assert holds(world) <= {at(300), at(399)}
+        world.now += GRACE_MS // 4
+        world.instance.disconnect(R1, world.now)
+    for _ in range(2):
+        world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+
+def test_must_what_one_replica_has_compacted_is_no_more_to_be_read_anywhere() -> None:
+    """An earlier operator had told it, and not the one that connects first. So both go on."""
+    world = World(upper=900)
+    world.connect(R2)
+    world.install(as_of=300)
+    world.sent(R2)
+    said = (DescribedCollection(INDEX, at(340), at(480)), DescribedCollection(VIEW, at(479), at(480)))
+    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), said, ()))
+    compacted = [c.AllowCompaction(VIEW, at(479)), c.AllowCompaction(INDEX, at(340))]
+    assert world.sent(R2) == compacted
+    told = world.sent(R1)
+    assert c.CreateDataflow(dataflow("d", 340)) in told
+    assert compacted[0] in told
+
+
+def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
+    """One that lies takes from nobody what the policy keeps, or what a peek is to read."""
+    world = World(upper=900)
+    world.connect(R2)
+    world.install(as_of=300)
+    world.report(R2, at(480))
+    world.instance.peek(peek("p", INDEX, 350))
+    lies = tuple(DescribedCollection(id, at(world.now), at(480)) for id in (INDEX, VIEW))
+    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(350), VIEW: at(479)}
+    world.instance.cancel_peek("p")
+    world.instance.connect(R1, 3, world.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
 
 
 def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
@@ -105,5 +186,5 @@ def test_what_cannot_go_on_begins_where_all_others_do(
     world.install(as_of=380)
     plan = dataflow("d", 380)
     has = DescribedDataflow(plan.export_ids, digest and plan.plan_digest, Time(began), reads_from)
-    world.instance.connect(R1, 1, world.now, has=[has])
+    world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
     assert c.CreateDataflow(plan) in world.sent(R1)

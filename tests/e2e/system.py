@@ -115,6 +115,10 @@ class System:
     def replica_says(self) -> Description:
         """Of itself, asked at its own socket: its status says the same a little later."""
         (pid,) = self.replica_pids().values()
+        return self.process_says(pid)
+
+    def process_says(self, pid: int) -> Description:
+        """A replica's process of itself."""
         command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         with grpc.insecure_channel(command[command.index("--listen") + 1]) as channel:
             return description_from_proto(ComputeStub(channel).Describe(DescribeRequest(), timeout=PATIENCE_SECONDS))

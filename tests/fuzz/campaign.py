@@ -73,7 +73,7 @@ _DESCRIPTION = description_to_proto(
         "incarnation",
         Epoch(3, 4),
         7,
-        (DescribedDataflow((INDEX, VIEW), "digest", Time(9)),),
+        (DescribedDataflow((INDEX, VIEW), "digest", Time(9), Frontier.at(8)),),
         (DescribedCollection(INDEX, Frontier.at(9), Frontier.empty()),),
         (
             DescribedShard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 
 import pytest
 
@@ -11,7 +12,7 @@ from tidemark_operator.controller.absences import GRACE_MS
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_replica.installed import InstalledDataflow
 
-R1, R2, _ = REPLICAS
+R1, R2, R3 = REPLICAS
 
 
 def installed(world: World, name: ReplicaId) -> set[InstalledDataflow]:
@@ -42,10 +43,10 @@ def go_on(world: World, rounds: int, names: Iterable[ReplicaId] = (R1,)) -> None
         world.deliver(R2, 1_000)
 
 
-def everything(world: World) -> None:
+def everything(world: World, names: tuple[ReplicaId, ...] = (R1, R2)) -> None:
     for _ in range(4):
-        world.exchange((R1, R2))
-    for name in (R1, R2):
+        world.exchange(names)
+    for name in names:
         assert {d.processed.encode() for d in installed(world, name)} == {world.shards[TABLES[0]].upper}
     for table in TABLES:
         assert since(world, table) > world.shards[table].upper - 3 * LAG, "what it no longer reads is let go"
@@ -73,6 +74,36 @@ def test_what_is_behind_goes_on_under_the_next_operator(first: ReplicaId, hydrat
     world.connect(R2 if first == R1 else R1)
     everything(world)
     assert {name: installed(world, name) for name in (R1, R2)} == there
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+@pytest.mark.parametrize("names", list(permutations(REPLICAS)), ids="-".join)
+def test_whoever_has_not_heard_what_was_compacted_takes_nothing_from_those_who_have(
+    names: tuple[ReplicaId, ...], rounds: int
+) -> None:
+    """One stands still for a while, one is slow, one has gone on, when the operator is replaced."""
+    world = World()
+    for name in REPLICAS:
+        world.connect(name)
+    world.create("index", TABLES[0], None)
+    world.create("view", TABLES[1], None)
+    world.create("index and view", TABLES[0], "d1")
+    world.create("view", TABLES[0], "d3")
+    for _ in range(3):
+        world.exchange(REPLICAS)
+    go_on(world, 4, (R1, R3))
+    go_on(world, 4)
+    there = {name: installed(world, name) for name in REPLICAS}
+    compacted = {name: {since for d in there[name] for since in d.sinces.values()} for name in REPLICAS}
+    assert compacted[R3].isdisjoint(compacted[R1]), "nothing of it has been compacted so far"
+
+    world.new_operator()
+    for name in names:
+        world.connect(name)
+        for _ in range(rounds):
+            world.exchange((name,))
+    everything(world, REPLICAS)
+    assert {name: installed(world, name) for name in REPLICAS} == there
 
 
 @pytest.mark.parametrize("hydrated", [True, False], ids=["slow", "hydrating"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -16,6 +17,7 @@ from tests.model.world import REPLICAS, TABLES, World
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.responses import (
+    Description,
     Frontiers,
     PeekCanceled,
     PeekError,
@@ -101,6 +103,19 @@ class Model(RuleBasedStateMachine):
         for name in names:
             if name not in self.world.connections:
                 self.world.connect(name)
+
+    @rule(name=replicas, from_=st.sampled_from([None, 0, 90, 150, 1 << 62]), began=st.sampled_from([None, 0]))
+    def describe_falsely(self, name: str, from_: int | None, began: int | None) -> None:
+        """From when on it reads is what an older replica does not tell, and what may be a lie."""
+
+        def tell(true: Description) -> Description:
+            reads_from = None if from_ is None else Frontier.at(from_)
+            told = (
+                replace(d, reads_from=reads_from, as_of=d.as_of if began is None else began) for d in true.dataflows
+            )
+            return replace(true, dataflows=tuple(told))
+
+        self.world.connect(name, tell)
 
     @rule(what=st.sampled_from(["cut", "kill", "operator"]), names=st.permutations(REPLICAS), most=st.integers(0, 3))
     def disaster(self, what: str, names: list[str], most: int) -> None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tests.model import strangers
@@ -107,18 +107,16 @@ class World:
         """New data."""
         self.shards[table].upper += by
 
-    def connect(self, name: ReplicaId) -> None:
-        """As the operator does it: describe, install what is stored, greet, replay."""
+    def connect(self, name: ReplicaId, tell: Callable[[Description], Description] = lambda true: true) -> None:
+        """As the operator does it: describe, install what is stored, greet, replay. `tell`: what it says of itself."""
         self._connections += 1
         self.cut(name)
         replica = self.replicas[name]
-        self.descriptions[name] = replica.describe([s.id for s in self.book.all()])
+        self.descriptions[name] = tell(replica.describe([s.id for s in self.book.all()]))
         for seen in self.descriptions[name].shards:
             self.book.described(seen, self.now)
         self._restore()
-        has = self.descriptions[name].dataflows
-        self.take(self.instance.connect(name, self._connections, self.now, has=has))
-        self.instance.dataflows.described({c.id: c.write for c in self.descriptions[name].collections}, self.now)
+        self.take(self.instance.connect(name, self._connections, self.now, has=self.descriptions[name]))
         self.connections[name] = Connection(self._connections)
         replica.greet(self._connections)
 

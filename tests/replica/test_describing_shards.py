@@ -1,4 +1,5 @@
-"""What a replica tells of a table to whoever may take it over: whose it is, and its columns."""
+"""What a replica tells of itself arrives as it was sent; of a table, to whoever may take it over: whose it is, and its
+columns."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import pyarrow as pa
 
 from tidemark_persist import create_or_open
 from tidemark_protocol.describe import description_from_proto, description_to_proto
-from tidemark_protocol.ids import ShardId
-from tidemark_protocol.responses import Description
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.responses import DescribedDataflow, Description
 from tidemark_protocol.types import BIGINT, Column, SqlType
 from tidemark_replica.shards import ShardHandles, told
 
@@ -27,4 +29,12 @@ def test_a_table_is_told_with_its_owner_and_its_columns(tmp_path: Path) -> None:
     assert (told_of.id, told_of.owner) == ("mine", "theirs")
     assert told_of.columns == (Column("a", BIGINT), Column("b", decimals))
     answer = Description("incarnation", None, 0, (), (), (told_of, seen))
+    assert description_from_proto(description_to_proto(answer)) == answer
+
+
+def test_from_when_on_a_dataflow_reads_is_told_where_it_is_known() -> None:
+    """An older replica says nothing about it, which is not that it reads from zero on."""
+    known = (None, Frontier.at(0), Frontier.at(9), Frontier.empty())
+    dataflows = tuple(DescribedDataflow((GlobalId("i"),), "digest", Time(8), reads_from) for reads_from in known)
+    answer = Description("incarnation", None, 0, dataflows, (), ())
     assert description_from_proto(description_to_proto(answer)) == answer

@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping
 from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_protocol.commands import Command
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId
-from tidemark_protocol.responses import DescribedDataflow
+from tidemark_protocol.responses import DescribedDataflow, Description
 
 GRACE_MS = 60_000
-Has = Iterable[DescribedDataflow]
+Has = Description | None
+Begins = dict[GlobalId, Frontier]
 
 
 class Absences:
@@ -45,11 +47,19 @@ class Absences:
                 collection.away |= dict.fromkeys(self._unknown, 0)
                 self._dataflows.hold_inputs(collection)
 
-    def going_on(self, has: Has) -> dict[GlobalId, Frontier]:
+    def described(self, has: Has, now_ms: int) -> tuple[list[Command], Begins]:
+        """How far a replica is that is there: what all others may compact as well, and where it goes on."""
+        if has is None:
+            return [], {}
+        self._dataflows.described({c.id: c.write for c in has.collections}, now_ms)
+        compacted = self._dataflows.compacted({c.id: c.since for c in has.collections})
+        return compacted, self._going_on(has.dataflows)
+
+    def _going_on(self, has: Iterable[DescribedDataflow]) -> Begins:
         """Of what a replica has: the exports with which it can go on from before where all others begin, as what it
         still reads can be read; and from when on."""
         there = {frozenset(d.export_ids): d for d in has}
-        begins: dict[GlobalId, Frontier] = {}
+        begins: Begins = {}
         for owner in self._dataflows.owners():
             dataflow = self._dataflows.get(owner)
             found = None if dataflow is None else there.get(frozenset(dataflow.description.export_ids))
@@ -75,12 +85,12 @@ class Absences:
                     self._dataflows.hold_inputs(collection)
 
     def lost(self, replica: ReplicaId, now_ms: int) -> None:
-        """It may come back, and go on."""
-        self._until_ms[replica] = now_ms + GRACE_MS
+        """It may come back, and go on. What was not there is not waited for any longer than it is."""
         for collection in self._dataflows.collections():
             on = collection.replicas.pop(replica, None)
             if on is not None and not collection.dropped:
                 collection.away[replica] = on.reads_from
+                self._until_ms[replica] = now_ms + GRACE_MS
 
     def left(self, replica: ReplicaId) -> None:
         """It is gone for good, or was away for too long."""

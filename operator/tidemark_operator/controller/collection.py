@@ -171,14 +171,18 @@ class Collection:
             self.write = write
         return True
 
+    @property
+    def policy(self) -> Frontier:
+        """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing."""
+        if self.write is None or self.write.is_empty:
+            return self.since
+        return trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+
     def next_since(self) -> Frontier:
         """What may be compacted up to now; never behind the present since."""
         if self.dropped:
             return Frontier.empty()
-        if self.write is None or self.write.is_empty:
-            return self.since
-        policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
-        since = min(policy, meet(self.holds.values()))
+        since = min(self.policy, meet(self.holds.values()))
         stride = max(self.lag_ms // STRIDES, 1)
         return since if since.encode() - self.since.encode() >= stride else self.since
 

@@ -28,7 +28,7 @@ from tidemark_protocol.commands import (
     Schedule,
 )
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink, SubscribeSink
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 
 
@@ -307,6 +307,23 @@ class Dataflows:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))
             self.hold_inputs(collection)
+        return commands
+
+    def compacted(self, sinces: Mapping[GlobalId, Frontier]) -> list[Command]:
+        """A replica has compacted its exports so far for an operator before this one: nobody reads them earlier, but
+        who has come since. Of an index those are peeks, and where importers begin on replicas to come; what each
+        replica reads of its own it protects itself. Importers, which come last, are first."""
+        importers = {c.holder: c for c in self._collections.values() if c.imports}
+        commands: list[Command] = []
+        for collection in reversed(self._collections.values()):
+            said = sinces.get(collection.id)
+            if said is None or collection.dropped:
+                continue
+            promised = (importers[h].since if h in importers else f for h, f in collection.holds.items())
+            since = min(said, collection.policy, meet(promised))
+            if since > collection.since:
+                collection.since = since
+                commands.append(AllowCompaction(collection.id, since))
         return commands
 
     def hold_inputs(self, collection: Collection) -> None:

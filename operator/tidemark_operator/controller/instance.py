@@ -32,13 +32,7 @@ from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.subscribes import May, NotCredible
 from tidemark_operator.controller.transients import Transients
 from tidemark_operator.controller.troubles import Troubles
-from tidemark_protocol.commands import (
-    CancelPeek,
-    Command,
-    IndexTarget,
-    InitializationComplete,
-    Peek,
-)
+from tidemark_protocol.commands import CancelPeek, Command, IndexTarget, InitializationComplete, Peek
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.history import History
 from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
@@ -125,12 +119,14 @@ class Instance:
             self._broadcast([InitializationComplete()])
 
     def connect(
-        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = ()
+        self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = None
     ) -> list[Notice]:
         """A connection begins: what the replica must know is put on its link, with the present time as the bound of its
         ingestions' ticks. `hydrating`: whose dataflows its process was told to hydrate before; `has`: what is there."""
         self.initialized()
-        notices, begins = self.disconnect(replica), self.absences.going_on(has)
+        notices = self.disconnect(replica)
+        compacted, begins = self.absences.described(has, now_ms)
+        self._broadcast(compacted)
         gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
         link = self._links[replica] = Link(connection, gate)
         self.absences.connected(replica, begins)

@@ -119,19 +119,19 @@ class RunningInstance:
         state = self.replicas.get(replica)
         if state is not None and state.connection.reaches(address, dialer) and not state.task.done():
             return
-        self.detach(replica)
+        if state is None:
+            self.core.absences.expect(replica, now_ms())
+        self.detach(replica, lost_ms=now_ms())  # what it has may be the same, wherever it listens now
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
         self.replicas[replica] = ReplicaState(connection, task, asyncio.Event(), silent_since_ms=now_ms())
-        self.core.absences.expect(replica, now_ms())
 
-    def detach(self, replica: ReplicaId) -> None:
-        """Ends the connection; the replica is none of ours any more."""
-        state = self.replicas.pop(replica, None)
-        if state is not None:
+    def detach(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
+        """Ends the connection; the replica is none of ours any more, but where it may come back."""
+        if (state := self.replicas.pop(replica, None)) is not None:
             state.task.cancel()
-            self._disconnect(replica)
+            self._disconnect(replica, lost_ms)
 
     async def close(self) -> None:
         """Ends all connections; the replicas go on."""
@@ -246,8 +246,7 @@ class RunningInstance:
             self.core.shards.described(shard, now_ms())
         state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
-        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description.dataflows))
-        self.core.dataflows.described({c.id: c.write for c in description.collections}, now_ms())
+        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description))
         self._listener.replica_changed(self, replica)
         self.flush()
 

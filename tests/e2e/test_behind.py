@@ -1,0 +1,129 @@
+"""A replica that is behind the other one when the operator is replaced goes on from where it is: neither hydrates anew.
+
+r1 ─────────────────────────────► since of the view
+r2 ── JVM stopped ─┤              it answers, and does no step; it reads from before that since
+                      operator: SIGKILL, another one
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.oracle import by_duckdb, expanded, rows_of
+from tests.e2e.system import System, wait_for
+from tests.e2e.test_crash_processes import STATUS
+from tidemark_persist import open_shard
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.responses import Description
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+NAMES = ("r1", "r2")
+
+
+@pytest.fixture(scope="module")
+def both(system: System) -> System:
+    """Two replicas with a view, an index and a view over that. The second one does nothing without its JVM."""
+    limits = {"limits": {"cpu": 2, "memory": "1536Mi"}}
+    system.apply("ComputeReplica", "r2", {"instance": "default", "resources": limits, "sparkOnly": True})
+    system.wait_condition("computereplica", "r2", "Online")
+    system.dataflow("status", STATUS)
+    system.dataflow("counted", "SELECT o_orderstatus, count(*) AS n FROM tpch.orders GROUP BY o_orderstatus", index={})
+    system.wait_hydrated("counted")
+    system.dataflow("many", "SELECT o_orderstatus FROM counted WHERE n > 10")
+    system.wait_hydrated("status", "counted", "many")
+    wait_for("both to hydrate everything", lambda: all(says(system, r).hydrations >= 3 for r in NAMES), system.log)
+    return system
+
+
+def pid(system: System, name: str) -> int:
+    return system.replica_pids()[system.get("computereplica", name)["metadata"]["uid"]]
+
+
+def says(system: System, name: str) -> Description:
+    return system.process_says(pid(system, name))
+
+
+def children(parent: int) -> Iterator[int]:
+    """Processes below a process; threads come and go while they are looked at."""
+    for known in Path(f"/proc/{parent}/task").glob("*/children"):
+        begun: list[str] = []
+        with suppress(OSError):
+            begun = known.read_text().split()
+        for child in map(int, begun):
+            yield child
+            yield from children(child)
+
+
+def jvm(parent: int) -> int:
+    return next(p for p in children(parent) if Path(f"/proc/{p}/comm").read_text().strip() == "java")
+
+
+def reads_from(said: Description) -> Frontier:
+    """The earliest time of any input that it still reads."""
+    known = [d.reads_from for d in said.dataflows if d.reads_from is not None]
+    assert len(known) == len(said.dataflows) == 3
+    return min(known)
+
+
+def readable(said: Description) -> Frontier:
+    """From when on all of its exports can be read."""
+    return max(c.since for c in said.collections)
+
+
+def test_crash_of_the_operator_while_a_replica_is_behind_computes_nothing_anew(both: System) -> None:
+    """It is greeted by the next operator while it stands still, which has it go on from there."""
+    system = both
+    view, before = open_shard(str(system.shard("status", "status"))), {r: says(system, r) for r in NAMES}
+    stopped = jvm(pid(system, "r2"))
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        wait_for(
+            "the first to be ahead", lambda: readable(says(system, "r1")) > reads_from(says(system, "r2")), system.log
+        )
+        system.kill_operator()
+        upper = view.refresh().upper
+        wait_for("the first to go on alone", lambda: view.refresh().upper > upper, system.log)
+        system.start_operator()
+        for name in NAMES:
+            epoch = before[name].epoch
+            assert epoch is not None
+            wait_for(
+                f"{name} to be greeted",
+                lambda name=name, epoch=epoch: (e := says(system, name).epoch) is not None and e > epoch,
+                system.log,
+            )
+        upper = view.refresh().upper
+        wait_for("the first to go on", lambda: view.refresh().upper > upper, system.log)
+        behind = says(system, "r2")
+        assert reads_from(behind) < readable(says(system, "r1"))
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+    ahead = readable(says(system, "r1"))
+    wait_for("the second to catch up", lambda: reads_from(says(system, "r2")) > ahead, system.log)
+    for name in NAMES:
+        said = says(system, name)
+        assert (said.incarnation, said.hydrations) == (before[name].incarnation, before[name].hydrations), system.log()
+        shown = wait_for(
+            "its status to say so",
+            lambda name=name: system.get("computereplica", name)["status"].get("hydrations"),
+            system.log,
+        )
+        assert shown == before[name].hydrations
+    at = view.refresh().upper - 1
+    orders = {"tpch.orders": expanded(system.contents("tpch", "orders", at))}
+    assert rows_of(expanded(system.contents("status", "status", at))) == by_duckdb(STATUS, orders)
+    count = "SELECT o_orderstatus, count(*) AS n FROM tpch.orders GROUP BY o_orderstatus"
+    for name in NAMES:
+        asked = ("query", "SELECT o_orderstatus, n FROM counted", "-n", system.namespace, "-o", "json")
+        done = system.tidemark(*asked, "--replica", name, "--as-of", str(at))
+        assert done.returncode == 0, done.stderr + system.log()
+        rows = [tuple(map(str, row.values())) for row in json.loads(done.stdout)["rows"]]
+        assert sorted(rows, key=repr) == by_duckdb(count, orders)
