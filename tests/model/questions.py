@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark_operator.controller.peeks import PeekAnswer
+from tidemark_operator.controller.peeks import PATIENCE_MS, PeekAnswer
 from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.map_filter_project import MapFilterProject
@@ -27,11 +27,11 @@ def peek(uuid: str, index: GlobalId, time: int) -> Peek:
 
 @dataclass
 class Question:
-    """`failed`: replicas that have said so, on connections that still are."""
+    """`failed`: replicas that have said so, on connections that still are, and when."""
 
     peek: Peek
     target: ReplicaId | None = None
-    failed: set[ReplicaId] = field(default_factory=set)
+    failed: dict[ReplicaId, int] = field(default_factory=dict)
 
 
 class Questions:
@@ -56,13 +56,13 @@ class Questions:
     def fail(self, name: ReplicaId, uuid: str) -> None:
         """The replica's disk is full."""
         if name in self._world.connections:
-            self.asked[uuid].failed.add(name)
+            self.asked[uuid].failed[name] = self._world.now
             self._world.said(name, PeekResponse(uuid, PeekError("the disk is full")))
 
     def lose(self, replica: ReplicaId) -> None:
         """Before the controller knows."""
         for question in self.asked.values():
-            question.failed.discard(replica)
+            question.failed.pop(replica, None)
 
     def count(self, answer: PeekAnswer) -> Question | None:
         """Who asked, if somebody still waits."""
@@ -81,5 +81,9 @@ class Questions:
         assert not set(self.asked) - self.answered, "every peek was answered"
 
     def _nobody_is_left(self, question: Question) -> bool:
+        """To answer; or, some time after one has failed, none that is known to be at it."""
         connected = set(self._world.connections)
-        return (connected if question.target is None else {question.target} & connected) <= question.failed
+        left = (connected if question.target is None else {question.target} & connected) - question.failed.keys()
+        is_late = any(self._world.now - at >= PATIENCE_MS for at in question.failed.values())
+        is_answered = self._world.instance.dataflows.is_answered
+        return not left or (is_late and not any(is_answered(question.peek, replica) for replica in left))
