@@ -45,6 +45,7 @@ from tidemark_persist.lease import Lease
 from tidemark_persist.log_entry import DataFile
 from tidemark_persist.maintenance import MaintenancePolicy, Work
 from tidemark_persist.parts import Part, read_part
+from tidemark_persist.pruning import Condition, condition
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
 from tidemark_persist.staging import StagedFile, write_staged
@@ -59,6 +60,7 @@ __all__ = [
     "TIME",
     "Appended",
     "CommitForgotten",
+    "Condition",
     "Contention",
     "DataFile",
     "DiffOverflow",
@@ -95,6 +97,7 @@ __all__ = [
     "check_store",
     "claim",
     "claimed",
+    "condition",
     "consolidate",
     "create_or_open",
     "delete_shard",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tidemark_persist.errors import PartGone
 from tidemark_persist.log_entry import DataFile
+from tidemark_persist.pruning import Condition, may_meet
 from tidemark_persist.schema import TIME
 from tidemark_persist.storage import Storage
 from tidemark_persist.times import Time
@@ -66,15 +67,17 @@ def read_part(
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
     turn: tuple[int, int] = (0, 1),
+    conditions: Sequence[Condition] = (),
 ) -> Iterator[pa.RecordBatch]:
     """The part's updates, neither consolidated nor moved in time, one batch after the other.
 
     Raises PartGone where its file is not there any more. Row groups outside the times are not read. `columns` selects
     among the table's; all of them by default. With `turn` (i, n) only every n-th row group is read, from the i-th on:
-    so n readers share a part.
+    so n readers share a part. Rows that do not meet all of the `conditions` may be left out, error rows excepted.
     """
     try:
-        yield from _batches(part, Storage(part.location, storage_options), columns, batch_rows, turn)
+        storage = Storage(part.location, storage_options)
+        yield from _batches(part, storage, columns, batch_rows, turn, conditions)
     except FileNotFoundError as error:  # in an object store also later on: each row group is a request of its own
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
@@ -83,7 +86,12 @@ def read_part(
 
 
 def _batches(
-    part: Part, storage: Storage, columns: Sequence[str] | None, batch_rows: int, turn: tuple[int, int]
+    part: Part,
+    storage: Storage,
+    columns: Sequence[str] | None,
+    batch_rows: int,
+    turn: tuple[int, int],
+    conditions: Sequence[Condition],
 ) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
         source = storage.open_input(part.path)
@@ -94,6 +102,7 @@ def _batches(
         groups = list(range(turn[0], file.num_row_groups, turn[1]))
         if not few:
             groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
+            groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched, use_threads=not few):
             kept = within(batch, part.lower, part.upper)

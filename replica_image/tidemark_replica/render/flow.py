@@ -19,10 +19,21 @@ from tidemark_protocol.lir import MapFilterProject, Schema
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator import admits
 from tidemark_replica.render.carried import carry
+from tidemark_replica.render.conditions import told_of
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.frames import Frame, NegateFrame, ProjectFrame, SelectFrame, StageFrame, UnionFrame
 from tidemark_replica.render.mfp import compile_mfp, projection_of
-from tidemark_replica.render.pipeline import Compute, Negated, Pipeline, Project, Slot, Together, Types, map_slots
+from tidemark_replica.render.pipeline import (
+    Compute,
+    Negated,
+    Pipeline,
+    Project,
+    Slot,
+    Source,
+    Together,
+    Types,
+    map_slots,
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Flows:
         if mfp.lower or mfp.upper:
             raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
+        if isinstance(flow.tree, Source):
+            flow = Flow(told_of(flow.tree, mfp), flow.schema)
         if columns is None and self.arrow and admits(mfp):
             return Flow(Compute(flow.tree, mfp), mfp.output)
         if columns is None:

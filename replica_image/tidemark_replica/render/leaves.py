@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_persist import DIFF, ERROR, TIME, Part, read_part
+from tidemark_persist import DIFF, ERROR, TIME, Condition, Part, read_part
 from tidemark_replica.arrangement.columns import canonical_rows
 from tidemark_replica.arrangement.share import Share
 from tidemark_replica.arrangement.step import StepContext
@@ -62,15 +62,18 @@ def _of_shard(description: Description, source: Source, share: Share) -> Iterato
     parts = description.parts.get(source.id, ())
     if description.hydrates or share.of > 1:
         for part, turn in divided(parts, share):
-            yield from _read(source, part, turn)
+            yield from _read(source, part, turn, source.conditions)
     else:
         for part in parts:
             yield from _FILES.updates(part, source.names, lambda part: _read(source, part))
 
 
-def _read(source: Source, part: Part, turn: tuple[int, int] = (0, 1)) -> Iterator[Updates]:
+def _read(
+    source: Source, part: Part, turn: tuple[int, int] = (0, 1), conditions: tuple[Condition, ...] = ()
+) -> Iterator[Updates]:
+    """What is kept of a file for other dataflows is all of it: no conditions."""
     columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
-    for batch in read_part(part, columns=columns, turn=turn):
+    for batch in read_part(part, columns=columns, turn=turn, conditions=conditions):
         yield canonical_rows(updates_of([_as(column, type) for column, type in zip(batch.columns, types, strict=True)]))
 
 

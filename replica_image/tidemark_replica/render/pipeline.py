@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidemark_persist import Condition
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_replica.arrangement.kernels.at_changes import AtChangesSpec
@@ -48,13 +49,15 @@ class Received:
 class Source:
     """The updates of an imported shard: its columns `names`, from the parts in the step's description.
 
-    `delayed`: as it was just before, so an update at t is seen from t + 1 on.
+    `delayed`: as it was just before, so an update at t is seen from t + 1 on. `conditions`: what does not meet them may
+    be left out, since a filter behind it drops it.
     """
 
     id: GlobalId
     names: tuple[str, ...]
     types: Types
     delayed: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -214,10 +217,8 @@ class Later:
 
 @dataclass(frozen=True)
 class FeedBack:
-    """Inside a loop: keeps the input's rows for the binding `name`, each an iteration on, and passes them on.
-
-    Rows of iteration `last` and later are not kept.
-    """
+    """Inside a loop: keeps the input's rows of before iteration `last` for binding `name`, each an iteration on, and
+    passes all of them on."""
 
     name: str
     input: Pipeline

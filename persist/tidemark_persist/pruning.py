@@ -1,0 +1,75 @@
+"""Row groups in which no row meets a condition, as far as Parquet's statistics surely tell.
+
+    l_shipdate > 10000      group 0: 8036 to 8400      not read
+                            group 1: 8400 to 10100     read
+
+Only of integers, and of what Parquet keeps as integers: dates and timestamps. Others stay out: the statistics of floats
+leave NaN out, those of texts may be cut short, and decimals come as bytes. A group that may hold an error row is read:
+errors meet every condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_persist.schema import ERROR
+
+_MEETS: dict[str, Callable[[int, int, int], bool]] = {
+    "=": lambda low, high, value: low <= value <= high,
+    "<": lambda low, high, value: low < value,
+    "<=": lambda low, high, value: low <= value,
+    ">": lambda low, high, value: high > value,
+    ">=": lambda low, high, value: high >= value,
+}
+OPERATORS = frozenset(_MEETS)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`column operator value`, which is not true of NULL. The value as Parquet keeps one of that type."""
+
+    column: str
+    type: pa.DataType
+    operator: str
+    value: int
+
+
+def condition(column: str, type: pa.DataType, operator: str, value: Any) -> Condition | None:
+    """None where statistics do not tell, be it for the type or the operator. The value as Arrow takes it."""
+    if operator not in OPERATORS or not _is_told(type):
+        return None
+    scalar = pa.scalar(value, type)
+    return Condition(column, type, operator, scalar.as_py() if pa.types.is_integer(type) else scalar.value)
+
+
+def may_meet(file: Any, group: int, conditions: Sequence[Condition]) -> bool:
+    """Whether a row group of a ParquetFile may hold a row that meets all of them, or an error row."""
+    metadata = file.metadata.row_group(group)
+    columns: dict[str, Any] = {}
+    for column in map(metadata.column, range(metadata.num_columns)):
+        # a column `a.b` and the field b of a struct a have one path
+        columns[column.path_in_schema] = None if column.path_in_schema in columns else column
+    error = columns.get(ERROR)
+    if error is None or error.statistics is None or not error.statistics.has_null_count:
+        return True
+    if error.statistics.null_count != metadata.num_rows:
+        return True
+    return all(_may_meet(file.schema_arrow, columns, each) for each in conditions)
+
+
+def _may_meet(schema: pa.Schema, columns: dict[str, Any], of: Condition) -> bool:
+    found = columns.get(of.column)
+    if found is None or schema.field(of.column).type != of.type:
+        return True
+    stats = found.statistics
+    if stats is None or not stats.has_min_max or stats.physical_type not in ("INT32", "INT64"):
+        return True
+    return _MEETS[of.operator](stats.min_raw, stats.max_raw, of.value)
+
+
+def _is_told(type: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(type) or pa.types.is_date32(type) or pa.types.is_timestamp(type))

@@ -1,0 +1,138 @@
+"""A source that leaves out what the filter behind it drops: the same rows and errors, and less is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.oracle.histories import History, random_history
+from tests.oracle.in_process import in_process
+from tests.oracle.in_tasks import InTasks
+from tests.oracle.plans import GET_T, counted
+from tests.oracle.tables import T
+from tests.oracle.world import Updates
+from tidemark_persist import read_part, staging
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.functions import call
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.lir import MapFilterProject, Mfp, Plan, Union, refs
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING
+from tidemark_replica.render import flow as flow_module
+from tidemark_replica.render import leaves
+from tidemark_replica.render.conditions import told_of
+from tidemark_replica.render.pipeline import Source
+from tidemark_replica.render.shapes import Exchanging
+
+A, B, S = refs(T.schema)
+TWO, FIVE, NULL = Literal("2", BIGINT), Literal("5", BIGINT), Literal(None, BIGINT)
+QUOTIENT = call("div", (Literal("10", BIGINT), B), BIGINT)
+
+
+def is_true(operator: str, left: ScalarExpr, right: ScalarExpr) -> Call:
+    return call(operator, (left, right), BOOLEAN)
+
+
+FILTERS: dict[str, tuple[ScalarExpr, ...]] = {
+    "above": (is_true(">", A, TWO),),
+    "mirrored": (is_true(">=", TWO, A),),
+    "equal": (is_true("=", A, TWO),),
+    "both ends": (is_true(">=", A, TWO), is_true("<", B, FIVE)),
+    "and": (call("and", (is_true("=", A, TWO), is_true("=", QUOTIENT, TWO)), BOOLEAN),),
+    "and, behind what fails": (call("and", (is_true("=", QUOTIENT, TWO), is_true("=", A, TWO)), BOOLEAN),),
+    "what fails": (is_true(">", QUOTIENT, TWO), is_true("<", A, TWO)),
+    "or": (call("or", (is_true("=", A, TWO), is_true("=", B, FIVE)), BOOLEAN),),
+    "null": (is_true("=", A, NULL),),
+    "text": (is_true(">", S, Literal("x", STRING)),),
+}
+
+
+def sorted_by_a(history: History) -> History:
+    """Rows lie in the file as they come."""
+    changes = sorted(history.changes["t"], key=lambda change: (change[0][0] is None, change[0][0] or 0))
+    return replace(history, changes={"t": tuple(changes)})
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows sources read; files have groups of two, and are read as larger ones are."""
+    rows: list[int] = []
+
+    def counting(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        for batch in partial(read_part, batch_rows=1)(*args, **kwargs):
+            rows.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(staging, "ROW_GROUP_ROWS", 2)
+    monkeypatch.setattr(leaves, "read_part", counting)
+    return rows
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_agree_what_a_filter_drops_need_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], name: str, tasks: int
+) -> None:
+    """At hydration, and in steps; in one task and in several."""
+    history = sorted_by_a(random_history({"t": T}, 3, times=30, changes=8))
+    plan = Mfp(GET_T, MapFilterProject(GET_T.schema, (QUOTIENT,), FILTERS[name], (0, 1, 3)))
+    found, read = both_ways(tmp_path, monkeypatch, reads, history, plan, tasks)
+    assert found["pruned"] == found["all"]
+    assert found["all"] or name == "null"
+    spares = name not in ("or", "null", "text")
+    assert (read["pruned"] < read["all"]) is spares
+
+
+def test_another_reader_of_the_same_table_reads_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int]
+) -> None:
+    """In the same plan, and in the same process."""
+    history = sorted_by_a(random_history({"t": T}, 3, times=30, changes=8))
+    few = Mfp(GET_T, MapFilterProject(GET_T.schema, (), FILTERS["equal"]))
+    plan = Union((counted(few), counted(GET_T)), counted(GET_T).schema)
+    found, read = both_ways(tmp_path, monkeypatch, reads, history, plan, 1)
+    assert found["pruned"] == found["all"]
+    assert read["all"] // 2 < read["pruned"] < read["all"]
+
+
+def both_ways(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], history: History, plan: Plan, tasks: int
+) -> tuple[dict[str, Updates], dict[str, int]]:
+    """What is found, and how many rows are read, with all that there is and without what the filter drops."""
+    found, read = {}, {}
+    for way in ("all", "pruned"):
+        with monkeypatch.context() as patch, in_process(folder / way, {"t": T}, history) as of:
+            if way == "all":
+                patch.setattr(flow_module, "told_of", lambda source, mfp: source)
+            reads.clear()
+            found[way] = made(of, plan, tasks)
+            read[way] = sum(reads)
+    return found, read
+
+
+def made(of: Any, plan: Plan, tasks: int) -> Updates:
+    shapes = {} if tasks == 1 else {"runner": InTasks, "exchanging": Exchanging(tasks, 1)}
+    last = of.history.last + 1
+    found: Updates = of.run(of.describe(plan, as_of=last - 5), [last - 4, last], **shapes)
+    return found
+
+
+def test_what_is_no_comparison_of_a_column_with_its_like_is_no_condition() -> None:
+    """A literal of another type, a computed column, a date that Python does not have."""
+    source = Source(GlobalId("t"), ("a", "d", "f"), (pa.int64(), pa.date32(), pa.float64()))
+    a, d, f = ColumnRef(0, BIGINT), ColumnRef(1, DATE), ColumnRef(2, DOUBLE)
+    none = (
+        is_true(">", ColumnRef(3, BIGINT), TWO),
+        is_true(">", f, Literal("1.0", DOUBLE)),
+        is_true(">", d, Literal("+12020-01-01", DATE)),
+        is_true(">", a, a),
+    )
+    mfp = MapFilterProject((), (), none)
+    assert told_of(source, mfp).conditions == ()
+    told = told_of(source, MapFilterProject((), (), (is_true("<=", d, Literal("1970-01-03", DATE)),)))
+    assert [(c.column, c.operator, c.value) for c in told.conditions] == [("d", "<=", 2)]
