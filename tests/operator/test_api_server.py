@@ -284,7 +284,8 @@ def test_steps_that_follow_at_once_are_one_write(run: Callable[[Scenario], None]
         assert await ready() == "Hydrating"
         shown[:] = [yes("Ready", "Ready"), no("Progressing", "UpToDate")]
         publisher.announce(key)
-        await publisher._go_on()
+        await asyncio.gather(publisher._go_on(), publisher.publish(key), publisher.publish(key))
+        assert publisher._news, "who came second looks again"
         assert await ready() == "Ready"
 
         for seconds in (0.0, PAUSE_SECONDS):

@@ -45,6 +45,7 @@ class Publisher:
         self._pauses: Pauses[Key] = Pauses()
         self._rounds: Rounds[Key] = Rounds()
         self._news: dict[Key, None] = {}
+        self._writing: set[Key] = set()
         self._moved: dict[Key, None] = {}
         """Of which it was seen that only frontiers and the like moved, since they were written."""
 
@@ -140,6 +141,17 @@ class Publisher:
         return new, urgent(known, new)
 
     async def _write(self, key: Key, status: dict[str, Any]) -> None:
+        """Where it is being written already, a second write would only be a conflict: it is looked at again after."""
+        if key in self._writing:
+            self.announce(key)
+            return
+        self._writing.add(key)
+        try:
+            await self._try_to_write(key, status)
+        finally:
+            self._writing.discard(key)
+
+    async def _try_to_write(self, key: Key, status: dict[str, Any]) -> None:
         body = self._cache.get(key)
         if body is None:
             return
