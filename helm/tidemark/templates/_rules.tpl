@@ -2,23 +2,26 @@
 {{- define "tidemark.rules" -}}
 - apiGroups: [compute.tidemark.dev]
   resources: [computeinstances, computereplicas, datasources, dataflows]
-  # patch: finalizers and nothing else of an object; spec is its owner's
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch]
+- apiGroups: [compute.tidemark.dev]
+  # finalizers and nothing else of an object; spec is its owner's
+  resources: [datasources, dataflows]
+  verbs: [patch]
 - apiGroups: [compute.tidemark.dev]
   resources: [computeinstances/status, computereplicas/status, datasources/status, dataflows/status]
-  verbs: [get, patch, update]
+  verbs: [patch]
 - apiGroups: [compute.tidemark.dev]
   # to own stored plans where OwnerReferencesPermissionEnforcement is on
   resources: [computeinstances/finalizers, computereplicas/finalizers, datasources/finalizers, dataflows/finalizers]
   verbs: [update]
 - apiGroups: [apps]
-  # stored plans
+  # stored plans, which nobody changes, and what is still to be deleted
   resources: [controllerrevisions]
-  verbs: [get, list, watch, create, patch, update, delete]
+  verbs: [get, list, create, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
   # list: why a replica has no pod
-  verbs: [create, patch, list]
+  verbs: [create, list]
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [list, create, patch, delete]
