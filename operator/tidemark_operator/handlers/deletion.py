@@ -4,6 +4,7 @@
                   └─► after 60 s without that: a tombstone, and the object may go; a later replica collects
 
 A tombstone is a ControllerRevision that lists what is left. So no object waits for a replica that never comes back.
+A namespace that is being deleted takes no tombstone: what is left there stays, and the log says where.
 Deletion goes by the id in the table, which stays when the table is adopted: so what a tombstone lists is not adopted,
 nor is its location given to another table, and what an object has adopted all the same is not deleted.
 """
@@ -22,7 +23,7 @@ from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import REVISIONS, Body, Conflict, Kube
+from tidemark_operator.kube.client import REVISIONS, ApiError, Body, Conflict, Kube
 from tidemark_operator.resources.meta import GROUP
 from tidemark_protocol.commands import DeleteShard
 from tidemark_protocol.ids import ShardId
@@ -31,6 +32,8 @@ from tidemark_protocol.responses import ShardDeleted
 LOG = logging.getLogger(__name__)
 PATIENCE_MS = 60_000
 ASK_AGAIN_MS = 10_000
+SAID = 10
+"""Of the tables that stay."""
 TOMBSTONE = f"{GROUP}/tombstone"
 PREFIX = "tombstone-"
 
@@ -153,6 +156,11 @@ class Deleter:
             await self._kube.create(REVISIONS, key.namespace, body)
         except Conflict:
             return
+        except ApiError as error:
+            if not error.namespace_ends:
+                raise
+            places = ", ".join(shard.location for shard in shards[:SAID])
+            LOG.warning("%s: its namespace goes, %s tables stay, among them %s", key, len(shards), places)
         finally:
             self._burials += 1
             self._known.pop(key.namespace, None)

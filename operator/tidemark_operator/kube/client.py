@@ -67,6 +67,11 @@ class ApiError(OperatorError):
         """Whether the same request may well succeed later: it was none that is refused."""
         return self.status in (0, 409, 410, 429) or self.status >= 500
 
+    @property
+    def namespace_ends(self) -> bool:
+        """Whether nothing new is taken there any more, since the namespace is being deleted."""
+        return self.status == 403 and "NamespaceTerminating" in str(self)
+
 
 class Conflict(ApiError):
     """Somebody else changed the object, or it exists already."""
