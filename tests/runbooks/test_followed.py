@@ -163,10 +163,27 @@ def test_replicas_come_go_and_grow(followed: Followed) -> None:
     assert followed.system.query("SELECT count(*) AS n FROM revenue")["rows"]
 
 
-def test_resources_go_in_good_order(followed: Followed) -> None:
-    """With an operator that lets go of them; the tables stay."""
+def test_uninstalling_in_good_order_leaves_no_object_and_no_table_that_was_to_go(followed: Followed) -> None:
+    """A source and its view on `Delete` go with their tables; those of others stay."""
+    system = followed.system
+    generator = {"tpch": {"scaleFactor": 0.001, "transactionsPerSecond": 5}}
+    passing = {"instance": "default", "deletionPolicy": "Delete"}
+    system.apply("DataSource", "passing", {**passing, "loadGenerator": generator})
+    sql = "SELECT n_regionkey, count(*) AS nations FROM passing.nation GROUP BY n_regionkey"
+    system.apply("Dataflow", "regions", {**passing, "sql": sql, "materializedView": {}})
+    system.wait_hydrated("regions")
+    kept = system.shards / system.namespace
+    assert {path.name for path in kept.iterdir()} >= {"passing", "regions", "revenue", "tpch"}
+
     followed.shell.follow("uninstall", "Uninstalling")
 
     kinds = "dataflows,datasources,computereplicas,computeinstances"
-    assert followed.system.kubectl("get", kinds, "-o", "name") == ""
-    assert followed.system.shard("revenue", "revenue").exists()
+    assert system.kubectl("get", kinds, "-o", "name") == ""
+    assert system.shard("revenue", "revenue").exists()
+    assert [path for name in ("passing", "regions") for path in (kept / name).rglob("*") if path.is_file()] == []
+    # stored plans are collected a little later; a tombstone would stay
+    wait_for(
+        "stored plans to go",
+        lambda: system.kubectl("get", "controllerrevisions", "-o", "name") == "",
+        lambda: system.kubectl("get", "controllerrevisions", "-o", "yaml"),
+    )
