@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 from pathlib import Path
 
-from tidemark_planner.again import run_again
-from tidemark_planner.server import PLAN_SECONDS, REPLACE_ME, end_process, serve
+from tidemark_planner.process import adopt_orphans
+from tidemark_planner.server import MOST_SECONDS, serve
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder
 
 EXIT_USAGE = 2
-AGAIN = "--again"
-"""For a container, with whose end all in it ends."""
 
 
 def main() -> None:
@@ -26,30 +25,29 @@ def main() -> None:
     )
     parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
-    parser.add_argument("--plan-timeout", type=float, default=PLAN_SECONDS, help="seconds that one plan may take")
     parser.add_argument(
-        "--scratch", type=Path, help="for the files of its JVM (default: a folder of its own, which it removes)"
+        "--plan-timeout", type=float, default=MOST_SECONDS, help="seconds that one plan may take at most"
     )
-    parser.add_argument(AGAIN, action="store_true", help="start another one when it has to be replaced")
+    parser.add_argument(
+        "--scratch", type=Path, help="for the files of its JVMs (default: a folder of its own, which it removes)"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    if arguments.again:
-        given = [argument for argument in sys.argv[1:] if argument != AGAIN]
-        sys.exit(run_again([sys.executable, "-m", "tidemark_planner", *given], REPLACE_ME))
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
+    adopt_orphans()
     own = None if arguments.scratch else Path(tempfile.mkdtemp(prefix="tidemark-planner-"))
     scratch = own or arguments.scratch.absolute()
-    scratch.mkdir(parents=True, exist_ok=True)
     tls = CertificateFolder(arguments.tls_dir.absolute()) if arguments.tls_dir else None
     try:
-        status = serve(arguments.listen, arguments.plan_timeout, stopped, tls, scratch)
+        status = serve(arguments.listen, scratch, arguments.plan_timeout, stopped, tls)
     except CertificateUnreadable as error:
         logging.error("%s", error)
         status = EXIT_USAGE
-    end_process(status, own)
+    if own:
+        shutil.rmtree(own, ignore_errors=True)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

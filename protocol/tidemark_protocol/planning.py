@@ -16,6 +16,9 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject, OrderKey
 from tidemark_protocol.types import Column
 
+GRACE_SECONDS = 5.0
+"""What a call has beyond its plan's time: for its turn, for the end of a process that took too long, for the answer."""
+
 
 @dataclass(frozen=True)
 class SharedIndex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,8 @@ import pytest
 
 from tests.gateway.registries import registry
 from tests.gateway.test_metrics import fleet
-from tidemark_operator.errors import QueryRefused
+from tests.gateway.test_turns import settled
+from tidemark_operator.errors import PlannerUnavailable, QueryRefused
 from tidemark_operator.gateway import asking
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.asking import Asking
@@ -112,3 +114,66 @@ def test_what_is_kept_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     shared = Asking(Turns(), lambda: 0.0)
     assert [asked(shared, text, TIMEOUT) for text in "abc"] == [True, True, True]
     assert [asked(shared, text, TIMEOUT) for text in "bca"] == [False, False, True]
+
+
+def test_who_asks_and_goes_has_no_other_turn_beside_its_first() -> None:
+    """The planner is at it still: what comes of it is noted, and only then its caller's next statement is planned."""
+
+    async def story() -> None:
+        began: list[str] = []
+        done = asyncio.Event()
+
+        def planned(text: str) -> Callable[[], Awaitable[Refused]]:
+            async def plan() -> Refused:
+                began.append(text)
+                await done.wait()
+                return TIMEOUT
+
+            return plan
+
+        shared = Asking(Turns(), lambda: 0.0)
+        asks = [asyncio.create_task(shared.plan("anne", "ns", text, planned(text))) for text in ("a1", "a2", "a3")]
+        await settled()
+        for task in asks[:2]:
+            task.cancel()
+        await asyncio.gather(*asks[:2], return_exceptions=True)
+        await settled()
+        assert began == ["a1"]
+        other = asyncio.create_task(shared.plan("bob", "ns", "b1", planned("b1")))
+        await settled()
+        assert began == ["a1", "b1"]
+        done.set()
+        assert [await asks[2], await other] == [TIMEOUT, TIMEOUT]
+        assert began == ["a1", "b1", "a3"]
+        assert await shared.plan("bob", "ns", "a1", planned("a1")) == TIMEOUT
+        assert began == ["a1", "b1", "a3"]
+        assert not shared._left
+
+    asyncio.run(story())
+
+
+def test_crash_a_planner_that_fails_at_what_nobody_waits_for_is_nobodys_matter(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No turn stays with it, and no warning of a task that nobody looked at."""
+
+    async def story() -> None:
+        gone = asyncio.Event()
+
+        async def planned() -> Refused:
+            await gone.wait()
+            raise PlannerUnavailable("away")
+
+        shared = Asking(Turns(at_once=1))
+        asked = asyncio.create_task(shared.plan("anne", "ns", "a1", planned))
+        await settled()
+        asked.cancel()
+        gone.set()
+        await settled()
+        assert not shared._left
+        with pytest.raises(PlannerUnavailable):
+            await shared.plan("anne", "ns", "a2", planned)
+
+    asyncio.run(story())
+    gc.collect()
+    assert not caplog.records

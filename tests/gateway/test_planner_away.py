@@ -128,6 +128,17 @@ def test_what_is_not_waited_for_is_told_at_once(
     assert planner.asked == 1
 
 
+def test_who_finds_it_busy_each_time_is_told_so_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Others are answered meanwhile, so no absence lasts as long as that."""
+    monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(Away, "found", lambda *_: 0.0)
+    planner = Planner(*[AWAY] * 3)
+    with pytest.raises(PlannerUnavailable):
+        asked(tmp_path, planner, lambda asks: asks.plan_query(QUERY))
+
+    assert planner.asked < 4
+
+
 def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
     """Nobody may have asked when it answered again; who is asked without a pause finds one absence."""
     away = Away()

@@ -61,9 +61,24 @@ def test_callers_take_turns_whoever_asked_more() -> None:
 
     async def story(planner: Planner) -> None:
         await planner.ask("a1", "a2", "a3", "a4", "b1", "c1")
-        assert planner.began == ["a1", "a2"]
-        await planner.end("a1", "a2", "a3", "b1", "c1", "a4")
-        assert planner.began == ["a1", "a2", "a3", "b1", "c1", "a4"]
+        assert planner.began == ["a1", "b1"]
+        await planner.end("a1", "a2", "c1", "b1", "a3", "a4")
+        assert planner.began == ["a1", "b1", "a2", "c1", "a3", "a4"]
+
+    play(story, Turns(at_once=2))
+
+
+def test_a_caller_whose_statement_takes_long_leaves_the_rest_of_the_planner_to_others() -> None:
+    """However many it has: they wait for its own, and begin one after the other."""
+
+    async def story(planner: Planner) -> None:
+        await planner.ask("a1", "a2", "b1")
+        await planner.end("b1")
+        await planner.ask("c1", "b2")
+        await planner.end("c1", "b2")
+        assert planner.began == ["a1", "b1", "c1", "b2"]
+        await planner.end("a1", "a2")
+        assert planner.began == ["a1", "b1", "c1", "b2", "a2"]
 
     play(story, Turns(at_once=2))
 
@@ -103,6 +118,24 @@ def test_crash_a_caller_that_goes_leaves_its_place() -> None:
         await planner.give_up("b1")
         assert planner.began == ["b1", "c1"]
         await planner.end("c1")
-        assert (turns._free, turns._asked.total()) == (1, 0)
+        assert (turns._planning, turns._asked.total()) == (set(), 0)
 
     play(story, Turns(at_once=1))
+
+
+def test_who_asks_and_goes_again_and_again_leaves_nothing() -> None:
+    """While its first statement takes long: its turn does not come meanwhile."""
+
+    async def story(planner: Planner) -> None:
+        await planner.ask("a1", "a2")
+        for number in range(100):
+            await planner.ask(f"a-{number}")
+            await planner.give_up(f"a-{number}")
+        assert [len(waiting) for waiting in planner._turns._waiting.values()] == [1]
+        await planner.give_up("a2")
+        assert not planner._turns._waiting
+        await planner.end("a1")
+        await planner.ask("a3")
+        assert planner.began == ["a1", "a3"]
+
+    play(story, Turns(at_once=2))

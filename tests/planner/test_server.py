@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,21 +15,29 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tests.planner.catalogue import CATALOGUE, one_view
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.server import REPLACE_ME, PlannerService
+from tidemark_planner.workers import SHORT_SECONDS
 from tidemark_protocol.codec import decode, encode
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Planned, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.planning import GRACE_SECONDS, Planned, PlannedPeek, PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
+JOINED = "\n".join(
+    f"JOIN tpch.lineitem l{i} ON l{i}.l_orderkey = o.o_orderkey AND l{i}.l_linenumber = {i}" for i in range(120)
+)
+SLOW = f"SELECT o.o_custkey, count(*) AS n FROM tpch.orders o {JOINED} GROUP BY o.o_custkey"
+"""Minutes, of any processor."""
+SHORT = SHORT_SECONDS / 2
+"""As long as a query may take: gRPC rounds deadlines."""
+LARGE = "SELECT * FROM VALUES (sequence(1, 200000000)) AS v(a)"
+"""An array that the analyser makes, of more than a heap."""
 
 
 class Process:
     """A planner of its own, and a stub that talks to it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, waits: bool = True) -> None:
         address = f"unix://{folder}/planner.sock"
         command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", str(BOUND)]
         self.temporary = folder / "tmp"
@@ -36,22 +45,63 @@ class Process:
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
         self.process = subprocess.Popen(command, env=environ)
         self._channel = grpc.insecure_channel(address)
-        grpc.channel_ready_future(self._channel).result(timeout=BOUND)
+        if waits:
+            grpc.channel_ready_future(self._channel).result(timeout=BOUND)
         self.stub = planner_pb2_grpc.PlannerStub(self._channel)
 
-    def plan(self, request: Any) -> bytes:
-        answer = self.stub.Plan(planner_pb2.PlanRequest(request=encode(request)), timeout=BOUND)
-        return bytes(answer.outcome)
+    def plan(self, request: Any, seconds: float = BOUND) -> bytes:
+        """Asked again while it is busy."""
+        answers = []
 
-    def jvm(self) -> int:
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return next(int(c) for c in children if "java" in Path(f"/proc/{c}/cmdline").read_text())
+        def answered() -> bool:
+            try:
+                asked = planner_pb2.PlanRequest(request=encode(request))
+                answers.append(bytes(self.stub.Plan(asked, timeout=GRACE_SECONDS + seconds).outcome))
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+            return bool(answers)
+
+        until(answered)
+        return answers[0]
+
+    def workers(self) -> dict[int, int]:
+        """With their JVMs."""
+        return {
+            worker: jvm
+            for worker in children(self.process.pid)
+            for jvm in children(worker)
+            if "java" in Path(f"/proc/{jvm}/cmdline").read_text()
+        }
 
     def close(self) -> None:
         self._channel.close()
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(timeout=BOUND)
+
+
+def children(pid: int) -> list[int]:
+    """Whichever of its threads started them."""
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for of_thread in found for child in of_thread.read_text().split()]
+
+
+def are_gone(pids: Iterable[int]) -> bool:
+    """Not even zombies of them are left."""
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def is_at_work(jvm: int) -> bool:
+    """Whether it takes much of a processor, for half a second."""
+    stat = Path(f"/proc/{jvm}/stat")
+    before, _ = ticks(stat), time.sleep(0.5)
+    return ticks(stat) - before > 0.1 * os.sysconf("SC_CLK_TCK")
+
+
+def ticks(stat: Path) -> int:
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @pytest.fixture(scope="module")
@@ -89,35 +139,101 @@ def test_a_malformed_request_is_refused_and_the_planner_goes_on(planner: Process
     decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
 
 
-def test_crash_of_the_jvm_ends_the_process_so_that_it_is_replaced(planner: Process) -> None:
-    """A planner without its JVM answers once that it has none, and is gone, with all that Spark keeps in folders."""
-    assert list(planner.temporary.glob("tidemark-planner-*/blockmgr-*"))
-    os.kill(planner.jvm(), signal.SIGKILL)
-    answer = decode(planner.plan(one_view("SELECT k FROM s.t")), Refused)
+@pytest.mark.parametrize("killed", ["the worker", "its JVM"])
+def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, killed: str) -> None:
+    """Who asks next waits for another one, and is blamed for nothing; what was on disk goes with it."""
+    ((worker, jvm),) = planner.workers().items()
+    (folder,) = planner.temporary.glob("tidemark-planner-*/*")
+    assert list(folder.glob("blockmgr-*"))
+    os.kill(worker if killed == "the worker" else jvm, signal.SIGKILL)
+    until(lambda: are_gone([worker, jvm]))
 
-    assert answer.diagnostics[0].code == "TOO_LARGE"
-    assert planner.process.wait(timeout=BOUND) == REPLACE_ME
-    assert list(planner.temporary.iterdir()) == []
+    decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert worker not in planner.workers()
+    assert not folder.exists()
 
 
-def test_a_plan_beyond_its_time_is_answered_and_ends_the_service(catalyst: Catalyst) -> None:
-    """TIMEOUT for the plan that took too long; who asks next is told to come back."""
-    service = PlannerService(catalyst, plan_seconds=0.001)
-    server = grpc.server(ThreadPoolExecutor(2))
-    planner_pb2_grpc.add_PlannerServicer_to_server(service, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-            stub = planner_pb2_grpc.PlannerStub(channel)
-            request = planner_pb2.PlanRequest(request=encode(one_view("SELECT k FROM s.t")))
-            first = decode(stub.Plan(request).outcome, Refused)
-            with pytest.raises(grpc.RpcError) as refusal:
-                stub.Plan(request)
-    finally:
-        server.stop(grace=None).wait()
-        service.finish()  # the session is shared with other tests: let the plan end first
+@pytest.mark.parametrize("killed", ["the worker", "its JVM"])
+def test_crash_of_a_worker_in_the_midst_of_a_plan_is_told_to_who_asked_alone(planner: Process, killed: str) -> None:
+    """As the planner's failure, so that it is asked again, and by nobody too often; another takes its place."""
+    ((worker, jvm),) = planner.workers().items()
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(planner.plan, one_view(SLOW))
+        until(lambda: is_at_work(jvm))
+        os.kill(worker if killed == "the worker" else jvm, signal.SIGKILL)
+        refused = decode(slow.result(BOUND), Refused)
 
-    assert first.diagnostics[0].code == "TIMEOUT"
-    assert service.ended.is_set()
-    assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert refused.diagnostics[0].code == "INTERNAL"
+    assert ("signal 9" if killed == "the worker" else "the JVM ended") in refused.diagnostics[0].message
+    decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert are_gone([worker, jvm])
+
+
+def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: Process) -> None:
+    """It would fill another one's, too."""
+    ((worker, jvm),) = planner.workers().items()
+    refused = decode(planner.plan(one_view(LARGE)), Refused)
+
+    assert refused.diagnostics[0].code == "TOO_LARGE"
+    assert "more memory than the planner has" in refused.diagnostics[0].message
+    decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert are_gone([worker, jvm])
+
+
+def test_who_goes_while_it_waits_is_not_planned(planner: Process) -> None:
+    """Its turn never comes; who asks after it has it."""
+    with ThreadPoolExecutor(1) as asks:
+        first = asks.submit(planner.plan, one_view(SLOW), 2.0)
+        until(lambda: is_at_work(next(iter(planner.workers().values()))))
+        waits = [planner.stub.Plan.future(planner_pb2.PlanRequest(request=encode(one_view(SLOW)))) for _ in range(4)]
+        for each in waits:
+            each.cancel()
+        assert decode(first.result(BOUND), Refused).diagnostics[0].code == "TIMEOUT"
+        decode(planner.plan(one_view("SELECT k FROM s.t"), SHORT), Planned)
+        assert not any(is_at_work(jvm) for jvm in planner.workers().values())
+
+
+def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planner: Process) -> None:
+    """Others are answered while it is planned; past its time it is refused, and its worker replaced."""
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(planner.plan, one_view(SLOW))
+        for number in range(3):
+            decode(planner.plan(one_view(f"SELECT k + {number} AS k FROM s.t"), SHORT), Planned)
+        assert not slow.done()
+        before = planner.workers()
+        assert len(before) == 2
+
+        refused = decode(planner.plan(one_view(SLOW), seconds=1.0), Refused)
+
+        assert (refused.diagnostics[0].code, refused.diagnostics[0].message) == (
+            "TIMEOUT",
+            "planning took longer than 1 s: simplify the SQL",
+        )
+        decode(planner.plan(one_view("SELECT k FROM s.t"), SHORT), Planned)
+        (ended,) = before.keys() - planner.workers().keys()
+        assert are_gone([ended, before[ended]])
+        assert not slow.done()
+        planner.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("when", ["as it starts", "idle", "in the midst of a plan"])
+def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal.Signals, when: str) -> None:
+    """Neither processes nor files of theirs, however and whenever it ends."""
+    planner = Process(tmp_path, waits=when != "as it starts")
+    until(planner.workers)
+    ((worker, jvm),) = planner.workers().items()
+    with ThreadPoolExecutor(1) as asks:
+        if when == "in the midst of a plan":
+            slow = asks.submit(planner.stub.Plan, planner_pb2.PlanRequest(request=encode(one_view(SLOW))))
+            until(lambda: is_at_work(jvm))
+        planner.process.send_signal(number)
+
+        assert planner.process.wait(BOUND) == (0 if number == signal.SIGTERM else -number)
+        until(lambda: are_gone([worker, jvm]))
+        until(lambda: not list(planner.temporary.glob("tidemark-planner-*/*")))
+        assert [each for each in planner.temporary.iterdir() if not each.name.startswith("tidemark-planner-")] == []
+        if when == "in the midst of a plan":
+            with pytest.raises(grpc.RpcError):
+                slow.result(BOUND)
+    planner.close()

@@ -3,18 +3,22 @@
     text ──► failed at, just now?   what was said of it then: each try may cost a process that others wait for
          ──► the caller's turn ──► failed at meanwhile? ──► the planner ──► what it fails at is noted
 
+Who goes while its text is planned leaves its turn to it until the planner is done: nothing stops a plan but its time,
+and who asked and went, again and again, would have all of the planner.
+
 By namespace and text alone: whatever it is asked for, and whatever else changes meanwhile, a text that takes too long
 takes too long again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.planning.blame import is_planners_fault, pause_ms
@@ -40,6 +44,7 @@ class Asking:
     def __init__(self, turns: Turns, clock: Callable[[], float] = time.monotonic) -> None:
         self._turns, self._clock = turns, clock
         self._failed: OrderedDict[Key, Failed] = OrderedDict()
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def plan(
         self, caller: str, namespace: str, text: str, planned: Callable[[], Awaitable[P | Refused]]
@@ -48,12 +53,34 @@ class Asking:
         key = (namespace, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
         if refused := self._failed_at(key):
             return refused
+        begun = asyncio.Event()
+        asked = asyncio.create_task(self._in_turn(caller, key, planned, begun))
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            if begun.is_set():
+                self._left.add(asked)
+                asked.add_done_callback(self._over)
+            else:
+                asked.cancel()
+            raise
+
+    async def _in_turn(
+        self, caller: str, key: Key, planned: Callable[[], Awaitable[P | Refused]], begun: asyncio.Event
+    ) -> P | Refused:
         async with self._turns.turn(caller):
             if refused := self._failed_at(key):  # while this one waited
                 return refused
+            begun.set()
             answer = await planned()
             self._note(key, answer)
             return answer
+
+    def _over(self, left: asyncio.Task[Any]) -> None:
+        """Nobody is there to be told how it ended."""
+        self._left.discard(left)
+        if not left.cancelled():
+            left.exception()
 
     def _failed_at(self, key: Key) -> Refused | None:
         """What the planner said of it, if it is not to be asked again yet."""

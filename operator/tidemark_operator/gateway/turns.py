@@ -4,8 +4,8 @@
     bob    s5 ───────────┼──► AT_ONCE at the planner: s1, s5, s2, s3, s4       one more than EACH, or than ALL: refused
     carl   (nothing)   ──┘
 
-The planner takes one statement after the other; what Dataflows need of it comes beside these, and waits for AT_ONCE of
-them at most.
+A caller has one at the planner at a time: whoever asks what takes long, or costs the planner a process each time, waits
+for that, while others have the rest of the planner. What Dataflows need of it comes beside these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Turns:
     """Of one gateway."""
 
     def __init__(self, at_once: int = AT_ONCE, each: int = EACH, all: int = ALL) -> None:
-        self._free, self._each, self._all = at_once, each, all
+        self._at_once, self._each, self._all = at_once, each, all
+        self._planning: set[str] = set()
         self._asked: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -41,33 +42,47 @@ class Turns:
             try:
                 yield
             finally:
-                self._give_back()
+                self._give_back(caller)
         finally:
             self._asked[caller] -= 1
             if not self._asked[caller]:
                 del self._asked[caller]
 
     async def _take(self, caller: str) -> None:
-        if self._free:
-            self._free -= 1
-            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
+        self._next()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # its turn had come in the same moment
-                self._give_back()
+                self._give_back(caller)
+            else:
+                self._leave(caller, turn)
             raise
 
-    def _give_back(self) -> None:
-        """The next caller's oldest statement; that caller is the last then."""
-        while self._waiting:
-            caller, turns = self._waiting.popitem(last=False)
+    def _leave(self, caller: str, turn: asyncio.Future[None]) -> None:
+        """Who asks and goes, again and again, leaves nothing behind while its first statement is planned."""
+        turns = self._waiting.get(caller, deque())
+        if turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[caller]
+
+    def _give_back(self, caller: str) -> None:
+        self._planning.remove(caller)
+        self._next()
+
+    def _next(self) -> None:
+        """The oldest statement of each caller whose turn it is; that caller is the last then."""
+        while len(self._planning) < self._at_once:
+            caller = next((caller for caller in self._waiting if caller not in self._planning), None)
+            if caller is None:
+                return
+            turns = self._waiting.pop(caller)
             turn = turns.popleft()
             if turns:
                 self._waiting[caller] = turns
             if not turn.cancelled():
+                self._planning.add(caller)
                 turn.set_result(None)
-                return
-        self._free += 1

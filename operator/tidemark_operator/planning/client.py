@@ -6,8 +6,8 @@ through the old one is still answered there.
 Who asks for a query is a user that waits, so a process that is away (another's statement took too long, and cost it its
 life) is waited for: it is started again, and the question asked again. What is asked for a Dataflow comes again anyway.
 
-A plan that takes longer than the deadline kills the process (it has no state, and nothing else stops Catalyst), and the
-answer is a TIMEOUT diagnostic: asked again, the same text would take as long again.
+How long a plan may take, the call's deadline tells the planner. It answers with a TIMEOUT diagnostic then: asked again,
+the same text would take as long again. Where even that does not come, the planner itself is ended: it has no state.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan, ProtocolError
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.planning import (
+    GRACE_SECONDS,
     Diagnostic,
     Planned,
     PlannedOneShot,
@@ -37,8 +38,10 @@ from tidemark_protocol.planning import (
 )
 
 LOG = logging.getLogger(__name__)
-PLAN_SECONDS = 5.0
-GRACE_SECONDS = 3.0
+QUERY_SECONDS = 5.0
+"""For who waits for the answer."""
+DATAFLOW_SECONDS = 30.0
+"""A plan that is made once and then lives for years may take more."""
 PATIENCE_SECONDS = 30.0
 """For a planner that does not answer, from when it was first found so, whoever found it: a JVM starts in ten or so."""
 AGAIN_SECONDS = 0.5
@@ -90,12 +93,14 @@ class PlannerClient:
     async def plan(self, request: PlanRequest, patient: bool = False) -> Planned | Refused:
         """Raises PlannerUnavailable while the process is not there; `patient`: unless it comes back soon."""
         message = planner_pb2.PlanRequest(request=codec.encode(request))
-        return await self._ask(lambda: self._planner().Plan, patient, message, Planned)
+        seconds = QUERY_SECONDS if patient else DATAFLOW_SECONDS
+        return await self._ask(lambda: self._planner().Plan, patient, seconds, message, Planned)
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
         """Raises PlannerUnavailable where the process is not there and does not come back soon."""
         message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
-        return await self._ask(lambda: self._planner().PlanQuery, True, message, PlannedPeek, PlannedOneShot)
+        method, expected = lambda: self._planner().PlanQuery, (PlannedPeek, PlannedOneShot)
+        return await self._ask(method, True, QUERY_SECONDS, message, *expected)
 
     async def close(self) -> None:
         await asyncio.gather(self._channel.close(None), *self._closing)
@@ -107,39 +112,42 @@ class PlannerClient:
 
     def _planner(self) -> Any:
         if self._dialer.material() != self._shown:
-            closing = asyncio.create_task(self._channel.close(PLAN_SECONDS + GRACE_SECONDS))
+            closing = asyncio.create_task(self._channel.close(DATAFLOW_SECONDS + GRACE_SECONDS))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             self._open()
         return self._stub
 
-    async def _ask(self, method: Callable[[], Any], patient: bool, message: Any, *expected: type[T]) -> T | Refused:
+    async def _ask(
+        self, method: Callable[[], Any], patient: bool, seconds: float, message: Any, *expected: type[T]
+    ) -> T | Refused:
         try:
-            answer = await self._answer(method, patient, message)
+            answer = await self._answer(method, patient, seconds, message)
             return decode_outcome(answer.outcome, *expected)
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 blamed = await self._dialer.explain(self._address) or self._explain() or error.code().name
                 raise PlannerUnavailable(f"the planner does not answer: {blamed}") from None
-            LOG.warning("a plan took longer than %.0f s: the planner is started again", PLAN_SECONDS)
+            LOG.warning("the planner did not even say that a plan took longer than %.0f s: it is ended", seconds)
             self._kill()
-            return Refused(
-                (Diagnostic("TIMEOUT", f"planning took longer than {PLAN_SECONDS:.0f} s: simplify the SQL"),)
-            )
+            return Refused((Diagnostic("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL"),))
         except ProtocolError as error:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
 
-    async def _answer(self, method: Callable[[], Any], patient: bool, message: Any) -> Any:
-        """Asks again while the process is away, if patient, and not for ever. Raises AioRpcError."""
+    async def _answer(self, method: Callable[[], Any], patient: bool, seconds: float, message: Any) -> Any:
+        """Asks again while the process is away, if patient, and not for ever: others may be answered, and this one
+        find it busy each time. Raises AioRpcError."""
+        began = time.monotonic()
         while True:
             asked = time.monotonic()
             try:
-                answer = await method()(message, timeout=PLAN_SECONDS + GRACE_SECONDS)
+                answer = await method()(message, timeout=seconds + GRACE_SECONDS)
             except grpc.aio.AioRpcError as error:
                 if error.code() not in PASSING:
                     raise
-                away = self._away.found(asked, time.monotonic())
-                if not patient or away >= PATIENCE_SECONDS:
+                now = time.monotonic()
+                away = self._away.found(asked, now)
+                if not patient or max(away, now - began) >= PATIENCE_SECONDS:
                     raise
             else:
                 self._away.ended()

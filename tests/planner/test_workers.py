@@ -1,0 +1,274 @@
+"""The planner's workers as processes that end, hang and die, here without a JVM: others are answered meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import BOUND, until
+from tidemark_planner.process import TookTooLong, Worker, WorkerGone, adopt_orphans
+from tidemark_planner.questions import OVER
+from tidemark_planner.workers import CROWDED_SECONDS, IDLE_SECONDS, SHORT_SECONDS, Busy, Workers
+
+# answers with its pid and that of a child of its own; what it is asked may be to hang, before it answers or in the
+# midst of that, to answer what nobody may, or to die
+PROGRAM = """
+import os, socket, subprocess, sys, time
+from tidemark_planner.messages import receive, send
+asks = socket.socket(fileno=int(sys.argv[-2]))
+open(sys.argv[-1] + '/file', 'w').close()
+child = subprocess.Popen(["sleep", "3600"])
+send(asks, b"ready")
+while True:
+    asked = receive(asks)
+    if asked == b"stammer":
+        asks.sendall(bytes(7) + b"9half")
+    if asked == b"boast":
+        asks.sendall(b"9" * 8)
+    if asked in (b"hang", b"stammer", b"boast"):
+        time.sleep(3600)
+    if asked == b"die":
+        os._exit(3)
+    send(asks, asked + b" %d %d" % (os.getpid(), child.pid))
+"""
+COMMAND = (sys.executable, "-c", PROGRAM)
+FAILS = (sys.executable, "-c", "raise SystemExit(4)")
+TURN = BOUND
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True, scope="module")
+def orphans() -> None:
+    """As the planner's own process does."""
+    adopt_orphans()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
+    """Makes workers that have begun."""
+    all_made = []
+
+    def make(most: int = 2, clock: Callable[[], float] | None = None) -> Workers:
+        numbers = itertools.count()
+        start = lambda: Worker(tmp_path / str(next(numbers)), COMMAND)  # noqa: E731
+        all_made.append(workers := Workers(start, most, **({"clock": clock} if clock else {})))
+        workers.begin()
+        assert workers.ready.wait(BOUND)
+        return workers
+
+    yield make
+    for workers in all_made:
+        workers.close()
+
+
+def ask(workers: Workers, question: bytes = b"", seconds: float = BOUND) -> list[int]:
+    """The pids of who answered."""
+    return [int(pid) for pid in workers.ask(question, seconds, TURN).split()[-2:]]
+
+
+def gone(*pids: int) -> bool:
+    """Not even zombies of them are left."""
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_others_are_answered_while_one_takes_long(made: Callable[..., Workers]) -> None:
+    """By a worker that is started for them, and stays."""
+    workers = made()
+    first = ask(workers)
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(ask, workers, b"hang")
+        until(lambda: not workers._idle)
+        second = ask(workers, seconds=SHORT_SECONDS)
+        assert second[0] != first[0]
+        assert ask(workers, seconds=SHORT_SECONDS) == second
+        with pytest.raises(Busy):  # what may take as long as the first has one worker less
+            workers.ask(b"", BOUND, 0.1)
+        assert not slow.done()
+        workers.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "raised"),
+    [(b"hang", TookTooLong), (b"stammer", TookTooLong), (b"boast", WorkerGone), (b"die", WorkerGone), (OVER, None)],
+)
+def test_crash_whoever_is_of_no_use_any_more_is_replaced(
+    made: Callable[..., Workers], tmp_path: Path, question: bytes, raised: type[Exception] | None
+) -> None:
+    """Its files go with it, and so does all that it started."""
+    workers = made(most=1)
+    first = ask(workers)
+    if raised is None:
+        ask(workers, question)
+    else:
+        with pytest.raises(raised):
+            ask(workers, question, seconds=1.0 if raised is TookTooLong else BOUND)
+
+    second = ask(workers)
+    assert second[0] != first[0]
+    assert gone(*first)
+    assert [folder.name for folder in tmp_path.iterdir()] == ["1"]
+
+
+def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., Workers]) -> None:
+    """No more workers than there may be; nothing is killed for it."""
+    workers = made(most=1)
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(ask, workers, b"hang")
+        until(lambda: not workers._idle)
+        with pytest.raises(Busy):
+            workers.ask(b"", BOUND, 1.5)
+        assert not slow.done()
+        assert len(workers._all) == 1
+        workers.close()
+
+
+def test_what_nobody_needs_ends_but_for_one(made: Callable[..., Workers]) -> None:
+    """Whichever was needed last stays."""
+    clock = Clock()
+    workers = made(clock=clock)
+    with workers._changed:
+        workers._another()
+    until(lambda: len(workers._idle) == 2)
+    used = ask(workers)
+    clock.now = IDLE_SECONDS - 1
+    workers.tidy()
+    assert ask(workers) == used
+    assert len(workers._idle) == 2
+    clock.now = IDLE_SECONDS
+    for _ in range(2):
+        workers.tidy()
+        assert [worker.pid for _, worker in workers._idle] == used[:1]
+    clock.now = 3 * IDLE_SECONDS
+    workers.tidy()
+    assert ask(workers) == used
+
+
+def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
+    """With none left: what started the planner starts it again."""
+    starts: Iterator[tuple[str, ...]] = iter([COMMAND, FAILS])
+    workers = Workers(lambda: Worker(tmp_path / "w", next(starts)), 2)
+    workers.begin()
+    with pytest.raises(WorkerGone, match="exit status 3"):
+        ask(workers, b"die")
+    assert workers.failed.wait(BOUND)
+
+
+@pytest.mark.parametrize("command", [FAILS, ("/is/not/there",)])
+def test_a_first_worker_that_cannot_be_started_is_told_of(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Nobody is ready then."""
+    workers = Workers(lambda: Worker(tmp_path / "w", command), 2)
+    workers.begin()
+    assert workers.failed.wait(BOUND)
+    assert not workers.ready.is_set()
+    assert not workers._all
+
+
+def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: Callable[..., Workers]) -> None:
+    """Whoever asks next is answered by another, whether that was seen before or not."""
+    workers = made(most=1)
+    pids = ask(workers)
+    for look in (workers.tidy, lambda: None):
+        os.kill(pids[0], signal.SIGKILL)
+        until(lambda: any(worker.has_ended for _, worker in workers._idle))
+        look()
+        before, pids = pids, ask(workers)
+        assert gone(*before)
+        assert pids[0] != before[0]
+    assert not workers.failed.is_set()
+
+
+def test_crash_workers_that_die_before_they_are_of_any_use_are_not_started_for_ever(
+    made: Callable[..., Workers],
+) -> None:
+    """Whoever started the planner does so ever more rarely."""
+    workers = made(most=1)
+    assert workers.ready.wait(BOUND)
+    os.killpg(next(iter(workers._all)).pid, signal.SIGKILL)
+
+    def seen() -> bool:
+        workers.tidy()
+        return workers.failed.is_set()
+
+    until(seen)
+    assert workers._all == set()
+
+
+def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., Workers]) -> None:
+    """Not even an idle one."""
+    workers = made(most=1)
+    ask(workers)
+    with pytest.raises(Busy):
+        workers.ask(b"hang", BOUND, TURN, lambda: False)
+    ask(workers)
+
+
+def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_path: Path) -> None:
+    """A JVM that nobody needs would cost others theirs."""
+    begun, folder = [], itertools.count()
+
+    def start(command: Sequence[str] = (sys.executable, "-c", "import time; time.sleep(3600)")) -> Worker:
+        begun.append(Worker(tmp_path / str(next(folder)), COMMAND if not begun else command))
+        return begun[-1]
+
+    workers = Workers(start, 3)
+    workers.begin()
+    ask(workers)
+    with ThreadPoolExecutor(2) as asks:
+        asks.submit(ask, workers, b"hang")
+        until(lambda: not workers._idle)
+        with pytest.raises(Busy):  # another one is begun for it, and never there
+            workers.ask(b"", BOUND, CROWDED_SECONDS + 0.5)
+        with pytest.raises(Busy):
+            workers.ask(b"", SHORT_SECONDS, CROWDED_SECONDS + 0.5)
+        assert len(begun) == 2
+        workers.close()
+
+    begun.clear()
+    workers = Workers(lambda: start(COMMAND), 2)
+    workers.begin()
+    ask(workers)
+    with ThreadPoolExecutor(1) as asks:
+        asks.submit(ask, workers, b"hang")
+        until(lambda: not workers._idle)
+        with pytest.raises(Busy):  # it may take as long as the first one
+            workers.ask(b"", BOUND, CROWDED_SECONDS + 0.5)
+        assert len(begun) == 1
+        workers.close()
+
+
+def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., Workers]) -> None:
+    """Whoever asked is told; no other one is started then."""
+    workers = made()
+    pids = ask(workers)
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(ask, workers, b"hang")
+        until(lambda: not workers._idle)
+        workers.close()
+        with pytest.raises(WorkerGone):
+            slow.result(BOUND)
+    assert gone(*pids)
+    assert workers._all == set()
+
+
+def test_many_ask_at_once(made: Callable[..., Workers]) -> None:
+    """Each has its own answer."""
+    workers = made()
+    with ThreadPoolExecutor(8) as asks:
+        answers = asks.map(lambda number: workers.ask(b"%d" % number, BOUND, TURN).split()[0], range(200))
+        assert list(answers) == [b"%d" % number for number in range(200)]
+    assert threading.active_count() < 50
+    assert os.getpid() not in ask(workers)
