@@ -13,7 +13,7 @@ import grpc
 import pytest
 import yaml
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tests.chart.clusters import cluster, rights
 from tests.chart.render import NAMESPACE
 from tidemark_devcluster.plane import ControlPlane
@@ -29,6 +29,21 @@ DATAFLOW = {
     "metadata": {"name": "x", "namespace": "team-a"},
     "spec": {"instance": "default", "sql": "SELECT 1 AS a", "index": {}},
 }
+SIZE = {"resources": {"limits": {"cpu": 1, "memory": "2Gi"}}}
+REPLICA = {
+    "apiVersion": f"{GROUP}/v1alpha1",
+    "kind": "ComputeReplica",
+    "metadata": {"name": "r1", "namespace": "team-a"},
+    "spec": {
+        "instance": "default",
+        **SIZE,
+        "executors": {"instances": 1, **SIZE},
+        "scratch": {"size": "2Gi", "claimName": "scratch"},
+        "updateStrategy": "Recreate",
+    },
+}
+STORE = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "store", "namespace": "team-a"}}
+OF_A_REPLICA = ("statefulsets", "services", "configmaps", "secrets", "poddisruptionbudgets")
 
 
 def kubeconfig_of(plane: ControlPlane, account: str, folder: Path) -> Path:
@@ -75,6 +90,34 @@ def test_an_operator_confined_to_its_namespaces_reconciles_and_is_refused_nothin
     instance = rights.kubectl("get", "-n", "team-a", "computeinstance/default", "-o", "jsonpath={.spec.storage}")
     assert json.loads(instance) == {"location": "s3://bucket/data", "secretName": "store"}
     assert "forbidden" not in log.read_text().lower()
+
+
+def test_an_operator_makes_and_removes_all_of_a_replica_and_is_refused_nothing(rights: ControlPlane, log: Path) -> None:
+    """With executors, certificates and a budget for disruptions. In another shape it is another StatefulSet, and
+    the one before is deleted."""
+    began = made(rights)
+    rights.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([STORE, REPLICA]))
+    until(lambda: {kind for kind, _ in made(rights) - began} == {*OF_A_REPLICA})
+    (first,) = shapes(rights)
+
+    patch = '{"spec": {"resources": {"limits": {"memory": "3Gi"}}}}'
+    rights.kubectl("patch", "-n", "team-a", "computereplica/r1", "--type=merge", "-p", patch)
+
+    until(lambda: shapes(rights) and first not in shapes(rights))
+    assert "forbidden" not in log.read_text().lower()
+
+
+def made(rights: ControlPlane) -> set[tuple[str, str]]:
+    """What the operator may have made, as kind and name."""
+    found = set()
+    for kind in OF_A_REPLICA:
+        names = rights.kubectl("get", "-n", "team-a", kind, "-o", "name").split()
+        found |= {(kind, name) for name in names if name != "secret/store"}
+    return found
+
+
+def shapes(rights: ControlPlane) -> list[str]:
+    return rights.kubectl("get", "-n", "team-a", "statefulsets", "-o", "name").split()
 
 
 def works(rights: ControlPlane, folder: Path, namespace: str, address: str, seconds: float) -> tuple[int, str]:
