@@ -39,12 +39,15 @@ _JVM = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
+    # ${env:...} in a text is text. Of the whole JVM: Spark's parser asks the session that is active, or none.
+    "spark.sql.variable.substitute": "false",
     "spark.log.level": "OFF",
 }
 _SESSION = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
 }
 _RULES = (
     "analysis.EliminateSubqueryAliases",

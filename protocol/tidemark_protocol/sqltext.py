@@ -26,7 +26,7 @@ ColumnName = Callable[[int], str]
 _INFIX = {n: n.upper() for n in "+ - * / div % = < <= > >= <=> and or & | ^".split()}
 _SUFFIX = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L", "float": "F", "double": "D"}
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]")
+_SPECIAL = re.compile(r"[\\'\x00-\x1f\x7f]|\$(?=\{)")
 _MICROS_PER_DAY = 86_400_000_000
 
 
@@ -180,7 +180,7 @@ def _nested_sql(literal: Literal) -> str:
 
 
 def string_sql(text: str) -> str:
-    """A string literal: no character of it can end the literal or start an escape."""
+    """A string literal: no character of it can end the literal, start an escape, or name a variable of Spark's."""
     return "'" + _SPECIAL.sub(lambda m: _ESCAPES.get(m[0], f"\\u{ord(m[0]):04x}"), text) + "'"
 
 

@@ -13,4 +13,11 @@ FOUND = (
         duckdb="same",
         changes=6,
     ),
+    Case(
+        "a text that names a variable of Spark's",
+        "SELECT a, '${env:PATH}' AS p, s || '${nosuch}' AS n FROM t WHERE '${env:HOME}' || s LIKE '${%'",
+        TU,
+        duckdb="same",
+        changes=6,
+    ),
 )
