@@ -19,7 +19,7 @@ from tests.planner.every_call import ROW
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call
 from tidemark_protocol.sqltext import to_sql
-from tidemark_protocol.types import BIGINT, BOOLEAN, STRING
+from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.evaluator.simplified import keeps_its_failures
 
@@ -28,6 +28,10 @@ pytestmark = pytest.mark.spark
 TREES = 30
 ONE, TWO, TEXT = Literal("1", BIGINT), Literal("2", BIGINT), ColumnRef(OF["string"], STRING)
 CHOICE = call("if", (IN_PARTS, ONE, TWO), BIGINT)
+PAIR = call("named_struct", (NUMBER, IN_PARTS), SqlType.struct((("p", BIGINT), ("q", BOOLEAN))))
+PAIRS = call("array", (PAIR,), SqlType.array(PAIR.type))
+FLAGS = call("array", (FLAG, IN_PARTS), SqlType.array(BOOLEAN))
+FIRST = Literal("0", INT)
 
 
 def _boolean(function: str, *arguments: ScalarExpr) -> Call:
@@ -43,6 +47,12 @@ SIMPLIFIED = (
     _boolean("<=>", IN_PARTS, IN_PARTS),
     _boolean("=", CHOICE, CHOICE),
     _boolean("and", FLAG, _boolean("or", FLAG, IN_PARTS)),
+    call("field", (PAIR, FIRST), BIGINT),
+    call("+", (call("field", (PAIR, FIRST), BIGINT), ONE), BIGINT),
+    call("field", (PAIRS, FIRST), SqlType.array(BIGINT)),
+    call("field", (call("get", (PAIRS, FIRST), PAIR.type), FIRST), BIGINT),
+    _boolean("get", FLAGS, FIRST),
+    _boolean("subscript", FLAGS, FIRST),
 )
 
 

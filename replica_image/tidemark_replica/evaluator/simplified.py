@@ -5,6 +5,7 @@
     CASE WHEN 1 div c0 > 0 THEN c1 ELSE c1 END         is c1, and so it is with c1 + c2 and c2 + c1
     (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
     c0 AND (c0 OR 1 div c1 > 0)                        is c0, whatever c1 is
+    struct(c0, 1 div c1).c0, array(c0, 1 div c1)[0]    is c0: what is not taken out is never computed
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
@@ -20,6 +21,7 @@ from tidemark_protocol.functions import is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 _NULLNESS = frozenset({"is_null", "is_not_null", "<=>", "isnan"})
+_TAKING_OUT = frozenset({"field", "get", "subscript"})
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 _CHAINS = frozenset({"+", "*"})
 
@@ -42,7 +44,7 @@ def _is_kept(node: ScalarExpr, failing: Columns) -> bool:
         return node.value is not None and node.type != BOOLEAN
     if not isinstance(node, Call) or not can_fail(node, failing):
         return True
-    if node.function in _NULLNESS:
+    if node.function in _NULLNESS or node.function in _TAKING_OUT:
         return False
     if node.function in _CHAINS:
         return sum(not columns_of(operand) for operand in _operands(node)) < 2
