@@ -63,7 +63,7 @@ def may_meet(file: Any, group: int, conditions: Sequence[Condition]) -> bool:
 
 def _may_meet(schema: pa.Schema, columns: dict[str, Any], of: Condition) -> bool:
     found = columns.get(of.column)
-    if found is None or schema.field(of.column).type != of.type:
+    if found is None or of.column not in schema.names or schema.field(of.column).type != of.type:
         return True
     stats = found.statistics
     if stats is None or not stats.has_min_max or stats.physical_type not in ("INT32", "INT64"):

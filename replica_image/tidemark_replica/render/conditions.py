@@ -4,8 +4,8 @@
       Source t                              ──>        Source t, conditions: d > 10227
 
 The filter stays: a source leaves out what is surely dropped, where that is easily seen (`tidemark_persist.pruning`). A
-row is dropped if one part of the filter is false or NULL, whatever else fails in it; so each comparison of a column
-with a literal, alone or joined by AND to others, is a condition by itself.
+row is dropped if one predicate is false or NULL, whatever else fails; so each predicate that compares a column with a
+literal is a condition by itself. Within a predicate it is not so: NULL AND what fails is what fails.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ def _conditions(source: Source, predicate: ScalarExpr) -> Iterator[Condition]:
     if not isinstance(predicate, Call):
         return
     match predicate.function, predicate.arguments:
-        case "and", parts:
-            for part in parts:
-                yield from _conditions(source, part)
         case operator, (ColumnRef() as column, Literal() as literal) if operator in _MIRRORED:
             yield from _condition(source, column, operator, literal)
         case operator, (Literal() as literal, ColumnRef() as column) if operator in _MIRRORED:
