@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0
+_DOUBLINGS = 16
 
 
 class Backoff:
@@ -15,6 +16,7 @@ class Backoff:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.failures = 0
+        """Since the last success. Each has another number: by it the controller tells one attempt from the next."""
         self._until = 0.0
 
     @property
@@ -22,8 +24,8 @@ class Backoff:
         return self._clock() >= self._until
 
     def failed(self, least_seconds: float = 0.0) -> None:
-        pause = max(min(FIRST_SECONDS * 2**self.failures, LONGEST_SECONDS), least_seconds)
-        self.failures = min(self.failures + 1, 16)
+        pause = max(min(FIRST_SECONDS * 2 ** min(self.failures, _DOUBLINGS), LONGEST_SECONDS), least_seconds)
+        self.failures += 1
         self._until = self._clock() + pause
 
     def cut_short(self) -> None:
