@@ -119,6 +119,21 @@ def test_who_lies_about_what_is_ahead_of_the_clock_takes_no_other_reports_place(
     assert shards.frontiers(S) == FrontierPair(at(NOW + 60_000), at(0))
 
 
+@pytest.mark.parametrize("replicas", [1, 2 * MOST_REPLICAS])
+def test_replicas_that_are_always_ahead_are_believed_later_however_many_they_are(replicas: int) -> None:
+    """Where the operator's clock was set back, all are; and one of them lies."""
+    shards = book(at(1000))
+    for second in range(100):
+        now = NOW + 1000 * second
+        for index in range(replicas):
+            shards.observe(S, at(now + 40_000), at(0), now, f"r{index}")
+        shards.observe(S, at(NEVER), at(0), now, "liar")
+        shards.catch_up(now)
+    found = shards.frontiers(S)
+    assert found is not None
+    assert at(NOW + 100_000) <= found.upper < at(NEVER)
+
+
 def test_what_replicas_say_of_shards_ahead_of_the_clock_is_kept_for_each() -> None:
     """On their connections."""
     world = World()

@@ -15,7 +15,7 @@ from tidemark_operator.controller.read_policy import is_vouched
 from tidemark_protocol.frontier import Frontier
 
 MOST_REPLICAS = 16
-"""Replicas come and go: of these that spoke last something is kept."""
+"""Replicas come and go: of so many something is kept. What is furthest ahead goes first, so what is near comes true."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Early:
         first, _ = self._of.pop(replica, (reported, reported))
         self._of[replica] = (min(first, reported, key=lambda pair: pair.upper), reported)
         if len(self._of) > MOST_REPLICAS:
-            del self._of[next(iter(self._of))]
+            del self._of[max(self._of, key=lambda each: self._of[each][0].upper)]
 
     def due(self, now_ms: int) -> list[FrontierPair]:
         """What the clock vouches for now; it is kept no more."""
