@@ -75,8 +75,11 @@ def tasks(calls: Sequence[Call]) -> int:
 
 
 def _of_run(run: Run, calls: Sequence[Call]) -> Spent:
-    begin, end = min(call.begin for call in calls), max(call.end for call in calls)
     found = Spent(float)
+    if not calls:  # a worker was lost before its call
+        found[f"{run.where}: {_BETWEEN}"] = run.end - run.begin
+        return found
+    begin, end = min(call.begin for call in calls), max(call.end for call in calls)
     for call, share in zip(calls, shares(calls), strict=True):
         for label, took in call.spent.items():
             found[label] += took * share

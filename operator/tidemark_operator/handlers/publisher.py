@@ -107,7 +107,9 @@ class Publisher:
         looks = [*(dict.fromkeys(self._news, False) | due).items()]
         self._news.clear()
         for start in range(0, len(looks), AT_ONCE):
-            await asyncio.gather(*(self._look(key, waited) for key, waited in looks[start : start + AT_ONCE]))
+            async with asyncio.TaskGroup() as group:
+                for key, waited in looks[start : start + AT_ONCE]:
+                    group.create_task(self._look(key, waited))
 
     async def _look(self, key: Key, waited: bool = False) -> None:
         """What is urgent is written now, or after the pause; what merely moved, when it is chosen."""

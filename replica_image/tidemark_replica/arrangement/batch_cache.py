@@ -8,6 +8,7 @@ A mapping keeps a deleted file's blocks on disk. What a merge has replaced is as
 may have nothing to do for hours: so it is time that lets go of it, and not the next step.
 """
 
+import logging
 import os
 import threading
 import time
@@ -25,6 +26,7 @@ from tidemark_replica.arrangement.layout import Layout, file_hashes
 from tidemark_replica.arrangement.small_batches import SmallBatches
 from tidemark_replica.arrangement.value_order import file_order
 
+LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 
 
@@ -117,7 +119,10 @@ class _Looking:
     def _run(self) -> None:
         while True:
             time.sleep(LOOK_SECONDS)
-            self._look()
+            try:
+                self._look()
+            except Exception:
+                LOG.exception("what is gone from disk is let go of later")
 
     def _look(self) -> None:
         with self._lock:

@@ -21,7 +21,7 @@ class Deleting:
 
     def __init__(self, delete: Callable[[Sequence[str]], None]) -> None:
         self._delete = delete
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection within it may end a pin, whose files come here
         self._waiting: list[str] = []
         self._runs, self._closed = False, False
 

@@ -85,7 +85,7 @@ class MergeQueue:
         while (turn := self._next()) is not None:
             try:
                 turn.work()
-            except Exception:
+            except BaseException:  # whatever it was: others wait for this thread
                 LOG.exception("a merge failed")
             finally:
                 turn.end()
