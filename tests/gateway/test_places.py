@@ -18,7 +18,7 @@ from tidemark_operator.errors import TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.running import InstanceConfig, ReplicaState, RunningInstance
-from tidemark_operator.gateway import patience
+from tidemark_operator.gateway import copies, patience, subscribes
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.copies import COPIES, Copies
 from tidemark_operator.gateway.subscribes import SUBSCRIBES, Subscribes
@@ -69,16 +69,16 @@ def serving(what: str, fleet: Fleet) -> Serve:
     world, asking = cast(World, SimpleNamespace(**namespace)), Asking(Turns())
     caller = Caller(*LISTS, "create dataflows/copies in namespace ns")
     if what == "copies":
-        copies = Copies(world, asking)
-        return lambda place: copies.serve(
+        all_copies = Copies(world, asking)
+        return lambda place: all_copies.serve(
             caller, CopyRequest(namespace="ns", subject="SELECT 1", instance=place, to="x", format="csv")
         )
 
     async def admit() -> Caller:
         return caller
 
-    subscribes = Subscribes(world, asking)
-    return lambda place: subscribes.serve(
+    all_subscribes = Subscribes(world, asking)
+    return lambda place: all_subscribes.serve(
         caller, admit, SubscribeRequest(namespace="ns", subject="SELECT 1", instance=place), Client()
     )
 
@@ -125,5 +125,25 @@ def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instance
             call.cancel()
         await asyncio.gather(*begun, return_exceptions=True)
         assert (running.clients.copies, running.clients.subscribes) == (0, 0)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("what", "most"), [("copies", copies.BEGINNINGS), ("subscribes", subscribes.BEGINNINGS)])
+def test_who_waits_for_a_replica_that_is_away_has_an_end(what: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waiting one is a call, and calls are for everybody; another instance is not asked then either."""
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", BOUND)
+
+    async def play() -> None:
+        serve = serving(what, instances())
+        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most // 2)]
+        await asyncio.sleep(0)
+        for place in ("away", "there"):
+            with pytest.raises(TooMany, match=f"{most // 2} beginnings of {what} of anne run already"):
+                await serve(place)
+        for call in waiting:
+            call.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended)
 
     asyncio.run(play())

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway import patience
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.admission import Places
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.patience import at_most
-from tidemark_operator.gateway.transient import Subject, dataflow, plan
+from tidemark_operator.gateway.transient import Ready, Subject, dataflow, plan
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.copies import FORMATS, copies_folder, copy_location
 from tidemark_protocol.dataflow import CopyToSink
@@ -24,19 +25,31 @@ from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.responses import CopyToFailed
 from tidemark_protocol.types import Column
 
-COPIES = 4
+COPIES, BEGINNINGS = 4, 16
 
 
 class Copies:
-    """All that run at a time. What waits for its plan, or for a replica that is away, keeps none that runs out."""
+    """All that run at a time. What waits for its plan, or for a replica that is away, takes no place of theirs, but one
+    of its own kind: else calls would run out for everybody."""
 
     def __init__(self, world: World, asking: Asking) -> None:
         self._world, self._asking = world, asking
         self._places = Places(COPIES, "copies", "try again")
+        self._beginnings = Places(BEGINNINGS, "beginnings of copies", "try again")
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Once it is done; raises QueryRefused, and what planning raises."""
         self._places.check(access.caller)
+        with self._beginnings.taken(access.caller):
+            ready, made, location = await self._begin(access, request)
+        with self._places.taken(access.caller):
+            async with at_most(patience.COPY_SECONDS):
+                result = await ready.instance.clients.copy(made)
+        if isinstance(result, CopyToFailed):
+            raise QueryRefused(result.message)
+        return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
+
+    async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow, str]:
         await access.make_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
@@ -45,13 +58,7 @@ class Copies:
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
-        made = replace(made, description=replace(made.description, until=until))
-        with self._places.taken(access.caller):
-            async with at_most(patience.COPY_SECONDS):
-                result = await ready.instance.clients.copy(made)
-        if isinstance(result, CopyToFailed):
-            raise QueryRefused(result.message)
-        return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
+        return ready, replace(made, description=replace(made.description, until=until)), location
 
     @staticmethod
     def _location(namespace: str, storage: str, to: str) -> str:
