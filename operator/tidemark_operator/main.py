@@ -1,7 +1,7 @@
 """`python -m tidemark_operator`: start-up and clean-up.
 
     stand by ─► term ─► list and load ─► processes, connections, queue, statuses, gateway ─► watches
-    stop ─► queue and connections end ─► watches end ─► the Lease is let go of; the replicas go on without us
+    stop ─► queue, watches and connections end ─► the Lease is let go of; the replicas go on without us
 
 Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 when another operator leads.
 """
@@ -9,7 +9,6 @@ Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
@@ -34,7 +33,7 @@ from tidemark_operator.gateway.service import Announced
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.processes import Processes
 from tidemark_operator.handlers.store_secrets import StoreSecrets
-from tidemark_operator.handlers.watches import watch
+from tidemark_operator.handlers.watches import TELL_OF_ENDS, watch
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
@@ -60,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for chatty in ("kopf", "kubernetes.aio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    for teller in TELL_OF_ENDS:
+        logging.getLogger(teller).setLevel(logging.CRITICAL)
     os.umask(0o077)
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
@@ -108,36 +109,26 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
 
 async def _lead(world: World, options: Options, tasks: Background, stop: asyncio.Event) -> int:
     """From the term to the end of all that was begun under it."""
-    watched = asyncio.Event()
     operator = Operator(world, stop)
     world.fleet.listener = operator
     gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
     announced = _announced(world, options)
-    watching = None
     try:
         await operator.start()
         if options.default_instance is not None:
             await options.default_instance.ensure(world.kube)
         await gateway.start()
-        for name, work in _work(operator, world):
+        for name, work in _work(operator, world, options):
             tasks.start(name, work)
         if announced is not None:
             tasks.start("gateway's Service", announced.run())
-        watching = asyncio.create_task(watch(operator.observed, options.kubeconfig, options.namespaces, watched))
-        watching.add_done_callback(lambda _: stop.set())
-        await _stopped(stop)
-        # kopf has said why: it gives up on answers that no API server should give
-        tasks.failed = tasks.failed or watching.done()
+        await stop.wait()
     finally:
-        # kopf cancels what still runs when it ends, so it ends last
         await tasks.end()
         if announced is not None:
             await announced.withdraw()
         await operator.close()
         await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
-        watched.set()
-        if watching is not None:
-            await asyncio.gather(watching, return_exceptions=True)
     lost = tasks.lost_leadership or operator.lost_leadership
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
@@ -212,7 +203,7 @@ async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Pee
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
 
 
-def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+def _work(operator: Operator, world: World, options: Options) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
         ("orchestrator", world.orchestrator.run()),
         ("processes", Processes(world, operator.queue.add).run()),
@@ -220,6 +211,7 @@ def _work(operator: Operator, world: World) -> list[tuple[str, Coroutine[Any, An
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
+        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, options.namespaces)),
         ("certificates", world.peers.run()),
         *_store_secrets(world),
     ]
@@ -230,15 +222,6 @@ def _store_secrets(world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
         return []
     files = world.orchestrator.stores
     return [("store secrets", StoreSecrets(world.kube, world.cache, files, world.secret_troubles).run())]
-
-
-async def _stopped(stop: asyncio.Event) -> None:
-    """kopf takes the signals when it starts; they are ours again a moment later, so that we end in our order."""
-    while not stop.is_set():
-        _take_signals(stop)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await stop.wait()
 
 
 def _take_signals(stop: asyncio.Event) -> None:

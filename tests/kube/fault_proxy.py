@@ -39,10 +39,14 @@ class Fault(Enum):
     ENDS = "a watch ends at its first event"
     ENDS_WITHIN = "a watch ends in the middle of its first event"
     EXPIRES = "a watch says that its resource version is gone"
+    FAILS = "a watch says that the server failed"
+    OVERLOADED = "a watch says that the server has too much to do"
 
 
 AT_ONCE = (Fault.CONFLICT, Fault.GONE, Fault.BUSY, Fault.BROKEN, Fault.UNAVAILABLE)
-OF_WATCHES = (Fault.ENDS, Fault.ENDS_WITHIN, Fault.EXPIRES)
+ERRORS = {Fault.EXPIRES: (410, "Expired"), Fault.FAILS: (500, "InternalError"), Fault.OVERLOADED: (503, "Unavailable")}
+"""Events of a watch that say why it ends."""
+OF_WATCHES = (Fault.ENDS, Fault.ENDS_WITHIN, *ERRORS)
 
 
 @dataclass(frozen=True)
@@ -154,9 +158,10 @@ class FaultProxy:
 
 
 async def _watched(answer: aiohttp.ClientResponse, fault: Fault | None) -> AsyncIterator[bytes]:
-    if fault is Fault.EXPIRES:
-        gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
-        yield json.dumps({"type": "ERROR", "object": {**gone, "message": "too old resource version"}}).encode() + b"\n"
+    if fault in ERRORS:
+        code, reason = ERRORS[fault]
+        why = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
+        yield json.dumps({"type": "ERROR", "object": {**why, "message": fault.value}}).encode() + b"\n"
         return
     async for line in answer.content:
         if fault is Fault.ENDS:

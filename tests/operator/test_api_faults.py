@@ -18,6 +18,7 @@ from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.kube import client
 from tidemark_operator.kube.cache import Cache, Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, REVISIONS, ApiError, Body, Kube
 from tidemark_operator.kube.events import Events
@@ -28,7 +29,9 @@ from tidemark_operator.resources.meta import Meta
 
 pytestmark = pytest.mark.cluster
 
-FAULTS = (*AT_ONCE, Fault.DONE_AND_BROKEN, Fault.DONE_AND_LOST, Fault.LOST)
+FAULTS = (*AT_ONCE, Fault.DONE_AND_BROKEN, Fault.DONE_AND_LOST, Fault.LOST, Fault.HANGS)
+PATIENCE_SECONDS = 2.0
+"""With a request that nobody answers; the operator's is longer."""
 TRIES = 6
 
 
@@ -36,6 +39,11 @@ TRIES = 6
 def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
     with fault_proxy(kinds_installed.kubeconfig) as proxy:
         yield proxy
+
+
+@pytest.fixture(autouse=True)
+def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "REQUEST_SECONDS", PATIENCE_SECONDS)
 
 
 class Place:

@@ -54,15 +54,21 @@ def operator(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Iterator[subp
 
 
 def storm() -> Callable[[Asked], Fault | None]:
-    """Of requests every third meets the next fault that such a request can; of watches, each of the first so many."""
+    """Of requests every third meets the next fault; of watches, each of the first so many. The first
+    renewal of the Lease hangs, and the first read of Dataflows."""
     requests = itertools.count()
-    reads, writes = itertools.cycle((*AT_ONCE[2:], *ENDED)), itertools.cycle((*AT_ONCE, *ENDED))
-    watches = iter((*OF_WATCHES, *AT_ONCE[2:], Fault.LOST) * 2)
+    faults = itertools.cycle((*AT_ONCE, *ENDED))
+    watches = iter((*OF_WATCHES, *AT_ONCE, Fault.LOST, Fault.HANGS, *OF_WATCHES, *AT_ONCE, Fault.LOST))
+    hanging = {("PUT", "leases"), ("GET", "dataflows")}
 
     def chosen(asked: Asked) -> Fault | None:
         if asked.watch:
             return next(watches, None)
-        return next(reads if asked.method == "GET" else writes) if next(requests) % 3 == 2 else None
+        for method, plural in hanging:
+            if asked.method == method and plural in asked.path:
+                hanging.remove((method, plural))
+                return Fault.HANGS
+        return next(faults) if next(requests) % 3 == 2 else None
 
     return chosen
 
@@ -122,7 +128,7 @@ def test_crash_an_api_server_that_misbehaves_all_the_time_loses_nothing_and_ends
         met = len(proxy.met)
         survives(lambda met=met: len(proxy.met) >= met + len((*AT_ONCE, *ENDED)))
     kubectl("delete", "dataflow", "d5", "--wait=false")
-    survives(lambda: {fault for _, fault in proxy.met} >= {*AT_ONCE, *ENDED, *OF_WATCHES})
+    survives(lambda: {fault for _, fault in proxy.met} >= {*AT_ONCE, *ENDED, *OF_WATCHES, Fault.HANGS})
     proxy.heal()
 
     def all_is_said() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
 from tidemark_operator.controller.collection import failures
@@ -65,6 +66,7 @@ class Operator:
         self._slots = Slots(world, self.publisher)
         self._rounds: Rounds[Key] = Rounds()
         self._telling: set[str] = set()
+        self._missed = asyncio.Event()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter)
         self.ready = self.lost_leadership = False
@@ -105,9 +107,11 @@ class Operator:
         await self._slots.close()
 
     async def resync(self) -> None:
-        """Until cancelled. An API server that is away is asked again later."""
+        """Until cancelled. An API server that is away is asked again later; one that has our kinds no more ends it."""
         while True:
-            await asyncio.sleep(RESYNC_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._missed.wait(), RESYNC_SECONDS)
+            self._missed.clear()
             try:
                 await self._resync()
             except ApiError as error:
@@ -116,7 +120,7 @@ class Operator:
     async def _resync(self) -> None:
         for resource in OURS:
             with self._world.cache.news() as news:
-                listed = await self._world.kube.list(resource)
+                listed = await self._list(resource)
             for key in self._world.cache.replace_all(resource, listed, news):
                 self._changed(key)
         there = self._world.cache.keys()
@@ -127,6 +131,10 @@ class Operator:
             self.queue.add(key)
         for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
+
+    def missed(self) -> None:
+        """Watches were down: what was deleted meanwhile they do not tell."""
+        self._missed.set()
 
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
         """A watch saw the object."""

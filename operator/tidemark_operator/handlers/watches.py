@@ -1,24 +1,47 @@
 """Watches, by kopf: every event of our four kinds goes to the operator, which keeps a cache and a queue of its own.
 
-Only `on.event` is used: it stores nothing in the objects (no last-handled annotation, which grows with the spec), adds
-no finalizer and cannot fail for good. kopf's part is what it does well: listing, watching, reconnecting, credentials.
+    kopf, in a thread ── events ──► handover ──► the operator's cache
+      └─ ends, whatever the reason ─► a pause ─► begins anew ─► everything is listed: no watch tells what was missed
+
+Only `on.event` is used: it stores nothing in the objects (no last-handled annotation, which grows with the spec), and
+adds no finalizer. kopf's part is what it does well: listing, watching, reconnecting, credentials. But it ends at what
+it does not expect: a 409 or 410 for an answer, an ERROR event of a watch other than 410. And it takes the process for
+its own: where it ends it cancels each task of its loop that began after it, and it takes the main thread's signals. So
+it has a thread and a loop, and is begun anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import kopf
+from kopf._cogs.structs.references import Insights
 
-from tidemark_operator.kube.client import OURS, Body, Resource
+from tidemark_operator.handlers.apart import Apart
+from tidemark_operator.handlers.handover import Handover, Observed
+from tidemark_operator.kube.client import OURS, Resource
 from tidemark_operator.resources.meta import GROUP
 
-Observed = Callable[[Resource, Body, bool], None]
+LOG = logging.getLogger(__name__)
+TELL_OF_ENDS = ("kopf._core.reactor.running", "kopf._core.reactor.orchestration")
+"""kopf's loggers that have a traceback for each of its tasks that ends; we say why in a line."""
+QUIET_SECONDS = 70.0
+"""A watch of which nothing is heard for so long hangs: the API server sends a bookmark each minute."""
+REQUEST_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 8.0
+LASTING_SECONDS = 60.0
+"""Watches that lasted so long were well: what ends them then is told, and the next pause is a short one."""
+
+
+class KindsMissing(Exception):
+    """kopf looks once for where our kinds are, and waits for ever where it has not found them."""
 
 
 def registry_of(observed: Observed, kubeconfig: Path | None) -> kopf.OperatorRegistry:
@@ -26,7 +49,7 @@ def registry_of(observed: Observed, kubeconfig: Path | None) -> kopf.OperatorReg
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+    async def login(**arguments: Any) -> kopf.ConnectionInfo | None:
         if kubeconfig is None:
             return kopf.login_with_service_account(**arguments)
         return kopf.login_with_kubeconfig(**arguments)
@@ -71,21 +94,72 @@ def settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = Uncompared()
     settings.watching.server_timeout = 600
     settings.watching.client_timeout = 660
-    settings.networking.request_timeout = 30
+    settings.watching.inactivity_timeout = QUIET_SECONDS
+    settings.networking.request_timeout = REQUEST_SECONDS
     settings.networking.error_backoffs = Forever()
     settings.scanning.disabled = True
+    # else kopf kills its thread, and with it the process, ten minutes after it ended
+    settings.process.ultimate_exiting_timeout = None
     return settings
 
 
-async def watch(observed: Observed, kubeconfig: Path | None, namespaces: tuple[str, ...], stop: asyncio.Event) -> None:
-    """Until `stop`. kopf cancels every task that began after it: whatever else runs must have ended by then."""
+async def watch(
+    observed: Observed, missed: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
+) -> None:
+    """Until cancelled. `missed`: told whenever watches have begun anew, of the time in which there were none."""
     if kubeconfig is not None:
         os.environ["KUBECONFIG"] = str(kubeconfig)
-    await kopf.operator(
-        registry=registry_of(observed, kubeconfig),
-        settings=settings(),
-        standalone=True,
-        clusterwide=not namespaces,
-        namespaces=namespaces,
-        stop_flag=stop,
-    )
+    handover, failures = Handover(observed), 0
+    while True:
+        began = time.monotonic()
+        error = await _watch_once(handover.give, missed if failures else None, kubeconfig, namespaces)
+        failures = 1 if time.monotonic() - began > LASTING_SECONDS else failures + 1
+        if failures == 1:
+            LOG.warning("watches ended, and begin anew: %s: %s", type(error).__name__, error)
+        await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, 2.0 ** min(failures - 1, 10)))
+
+
+async def _watch_once(
+    observed: Observed, missed: Callable[[], None] | None, kubeconfig: Path | None, namespaces: tuple[str, ...]
+) -> BaseException | None:
+    """Until kopf ends: why it did. Where this is cancelled, it has ended."""
+    ours, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    async def work() -> None:
+        insights = Insights()
+        found = asyncio.create_task(_found(insights))
+        # not kopf.operator: where one watch fails it waits for the others, for ever if they ask to log in again
+        tasks = await kopf.spawn_tasks(
+            registry=registry_of(observed, kubeconfig),
+            settings=settings(),
+            insights=insights,
+            standalone=True,
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+        )
+        await asyncio.wait((found, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        ours.call_soon_threadsafe(begun.set)
+        if found.done():
+            await found
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            await task
+
+    kopfs, waiting = Apart("watches", work), asyncio.create_task(begun.wait())
+    try:
+        await asyncio.wait((waiting, kopfs.ended), return_when=asyncio.FIRST_COMPLETED)
+        if missed is not None:
+            missed()
+        await asyncio.wait((kopfs.ended,))
+        return kopfs.ended.result()
+    finally:
+        waiting.cancel()
+        await kopfs.end()
+
+
+async def _found(insights: Insights) -> None:
+    """Raises KindsMissing."""
+    await insights.ready_resources.wait()
+    found = {resource.plural for resource in insights.watched_resources}
+    if missing := {resource.plural for resource in OURS} - found:
+        raise KindsMissing(", ".join(sorted(missing)))

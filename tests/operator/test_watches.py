@@ -1,0 +1,176 @@
+"""The operator's watches, beside an API server that does what kopf does not expect: they begin anew, and tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.kube.fault_proxy import AT_ONCE, ERRORS, OF_WATCHES, Asked, Fault, FaultProxy, fault_proxy
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.handlers import watches
+from tidemark_operator.kube.client import DATAFLOWS, OURS, Body, Kube, Resource
+
+pytestmark = pytest.mark.cluster
+
+SPEC = {"instance": "default", "sql": "SELECT 1 AS a", "index": {}}
+ENDING = {Fault.CONFLICT, Fault.GONE, *ERRORS} - {Fault.EXPIRES}
+"""What kopf ends at."""
+
+
+@pytest.fixture
+def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
+    with fault_proxy(kinds_installed.kubeconfig) as proxy:
+        yield proxy
+
+
+@pytest.fixture(autouse=True)
+def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "QUIET_SECONDS", 3.0)
+    monkeypatch.setattr(watches, "REQUEST_SECONDS", 3.0)
+
+
+class Seen:
+    """What watches told, by the name of the object."""
+
+    def __init__(self) -> None:
+        self.told: Counter[tuple[str, bool]] = Counter()
+        self.missed = 0
+
+    def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        self.told[body["metadata"]["name"], deleted] += 1
+
+    def miss(self) -> None:
+        self.missed += 1
+
+
+@asynccontextmanager
+async def watching(seen: Seen, proxy: FaultProxy, folder: Path, namespace: str) -> AsyncIterator[None]:
+    kubeconfig = proxy.kubeconfig(folder / "kubeconfig")
+    task = asyncio.create_task(watches.watch(seen.observed, seen.miss, kubeconfig, (namespace,)))
+    try:
+        async with asyncio.timeout(BOUND):
+            yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():  # noqa: ASYNC110 (nobody tells)
+        await asyncio.sleep(0.02)
+
+
+def each_once(chosen: Callable[[Asked], bool], fault: Fault) -> Callable[[Asked], Fault | None]:
+    """The first such request of each path."""
+    met: set[str] = set()
+
+    def choose(asked: Asked) -> Fault | None:
+        if not chosen(asked) or asked.path in met:
+            return None
+        met.add(asked.path)
+        return fault
+
+    return choose
+
+
+def of_ours(asked: Asked) -> bool:
+    return asked.path.rpartition("/")[2] in {resource.plural for resource in OURS}
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+    assert not [thread for thread in threading.enumerate() if thread.name == "watches"]
+
+
+@pytest.mark.parametrize("fault", [*OF_WATCHES, *AT_ONCE, Fault.LOST, Fault.HANGS], ids=lambda fault: fault.name)
+def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
+    fault: Fault,
+    proxy: FaultProxy,
+    kinds_installed: ControlPlane,
+    tmp_path: Path,
+    namespace: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The first watch of each kind meets the fault. Where kopf ends at it, it is told that something may be missed."""
+    caplog.set_level(logging.WARNING)
+
+    async def scenario() -> None:
+        seen = Seen()
+        async with Kube.connect(kinds_installed.kubeconfig) as kube:
+            proxy.choose(each_once(lambda asked: asked.watch, fault))
+            async with watching(seen, proxy, tmp_path, namespace):
+                await until(lambda: proxy.met)
+                names = [f"d{n}" for n in range(3)]
+                for name in names:
+                    await kube.create(DATAFLOWS, namespace, {"metadata": {"name": name}, "spec": SPEC})
+                await until(lambda: all(seen.told[name, False] for name in names))
+                await until(lambda: seen.missed or fault not in ENDING)
+                proxy.heal()
+                body = await kube.get(DATAFLOWS, namespace, "d1")
+                assert body is not None
+                await kube.delete(DATAFLOWS, namespace, "d1", body["metadata"]["uid"])
+                await until(lambda: seen.told["d1", True] or seen.missed)
+        assert bool(seen.missed) == (fault in ENDING)
+
+    run(scenario)
+    told = [record.getMessage() for record in caplog.records if record.name == watches.__name__]
+    assert len(told) == (fault in ENDING), told
+
+
+@pytest.mark.parametrize("fault", [*AT_ONCE, Fault.LOST, Fault.HANGS], ids=lambda fault: fault.name)
+def test_crash_of_each_list_and_of_finding_the_kinds_and_all_is_seen(
+    fault: Fault, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
+) -> None:
+    """Each path that is read meets the fault once, those by which kopf finds our kinds among them."""
+
+    async def scenario() -> None:
+        seen = Seen()
+        async with Kube.connect(kinds_installed.kubeconfig) as kube:
+            await kube.create(DATAFLOWS, namespace, {"metadata": {"name": "d"}, "spec": SPEC})
+            proxy.choose(each_once(lambda asked: not asked.watch, fault))
+            async with watching(seen, proxy, tmp_path, namespace):
+                await until(lambda: seen.told["d", False])
+                await kube.create(DATAFLOWS, namespace, {"metadata": {"name": "later"}, "spec": SPEC})
+                await until(lambda: seen.told["later", False])
+        assert any(of_ours(asked) for asked, _ in proxy.met)
+        assert any(not of_ours(asked) for asked, _ in proxy.met)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("hangs", ["nothing", "watches", "lists"])
+def test_they_end_at_once_when_they_are_told_to(
+    hangs: str, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
+) -> None:
+    """Also in the middle of a request that nobody answers. Their thread is gone; `run` sees to it."""
+
+    async def scenario() -> None:
+        seen, asked = Seen(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def chosen(request: Asked) -> Fault | None:
+            met = request.watch if hangs != "lists" else of_ours(request)
+            if met:
+                loop.call_soon_threadsafe(asked.set)
+            return Fault.HANGS if met and hangs != "nothing" else None
+
+        proxy.choose(chosen)
+        async with watching(seen, proxy, tmp_path, namespace):
+            await asked.wait()
+            began = loop.time()
+        # far less than a thread that does not end is waited for, which would be told as an error besides
+        assert loop.time() - began < 8.0
+
+    run(scenario)
