@@ -3,15 +3,16 @@ can be taken for a living shard.
 
     1. the term is raised to the last one     every writer is stopped (`ShardDeleted`)
     2. a tombstone names the owner            from now on nobody creates or opens anything here
-    3. data files, log entries, the rest      in any order
+    3. data files, log entries, the rest      in any order, until no more are found
     4. the tombstone                          the location is free
+    5. empty folders, on a disk               a writer that comes later makes none (`ShardDeleted`)
 """
 
 from __future__ import annotations
 
 import uuid
 
-from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import OWNER, Change
 from tidemark_persist.state import TableState
@@ -20,6 +21,7 @@ from tidemark_persist.times import DELETED, ShardId
 from tidemark_persist.transact import transact
 
 TOMBSTONE = f"{OWN_DIR}/deleted.json"
+ROUNDS_MAX = 10
 
 
 def read_tombstone(storage: Storage) -> str | None:
@@ -46,12 +48,21 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    for folder in ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR):
-        for file in storage.list(folder):
-            if file.path != TOMBSTONE:
-                storage.remove(file.path)
+    for _ in range(ROUNDS_MAX):  # again: a writer may have been at it
+        if not (left := _left(storage)):
+            break
+        for path in left:
+            storage.remove(path)
+    else:
+        raise StorageError(f"shard {storage.location} is not deleted yet: somebody writes {left[0]} and the like there")
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
+
+
+def _left(storage: Storage) -> list[str]:
+    """What is to go before the tombstone."""
+    folders = ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR)
+    return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 
 
 def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None) -> str | None:

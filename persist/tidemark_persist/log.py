@@ -53,7 +53,7 @@ class DeltaLog:
         self.table = open_table(storage)
         self.table_id = str(self.table.metadata().id)
         self.schema = self.table.schema()
-        self.state = read_state(self.table)
+        self.state = self._read_state(self.table)
         self._gap_check_seconds = gap_check_seconds(self.table)
         self._checked_for_gap = clock()
 
@@ -72,7 +72,7 @@ class DeltaLog:
         self._check_table(str(table.metadata().id))
         if table.schema() != self.schema:
             raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
-        state = read_state(table)
+        state = self._read_state(table)
         self.table, self._opened_with = table, version
         state.remember(self.state)
         self.state = state
@@ -133,8 +133,23 @@ class DeltaLog:
         with self.storage.errors("writing a checkpoint"):
             self.table.update_incremental()
             self.table.create_checkpoint()
+            self._refuse_deleted(self.table.version())
             self.table.cleanup_metadata()
         self.load()
+
+    def _refuse_deleted(self, version: int) -> None:
+        """Takes the checkpoint back where the shard was deleted while it was written: it would stand for the table."""
+        entry = self.read_entry(version)
+        if entry is not None and entry.table_id in (None, self.table_id):
+            return
+        if self.last_checkpoint() == version:
+            self.storage.remove(f"{LOG_DIR}/_last_checkpoint")
+        self.storage.remove(f"{LOG_DIR}/{version:020}.checkpoint.parquet")
+        raise ShardDeleted(f"shard {self.storage.location} was deleted")
+
+    def _read_state(self, table: DeltaTable) -> TableState:
+        with self.storage.errors("reading the table"):
+            return read_state(table)
 
     def _renewed(self) -> bool:
         """Opens the table anew where the store's settings are others by now. Whether it had moved on meanwhile."""

@@ -6,6 +6,7 @@ set of settings (and one set of credentials) serves the log and the data alike: 
 
 from __future__ import annotations
 
+import errno
 import json
 import uuid
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from tidemark_persist import object_store
-from tidemark_persist.errors import StorageError
+from tidemark_persist.errors import ShardDeleted, StorageError
 from tidemark_persist.mounted import Mounted, mounted
 
 LOG_DIR = "_delta_log"
@@ -138,7 +139,8 @@ class Storage:
             return None
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace the file as a whole: a reader sees the old bytes or the new ones."""
+        """Replace the file as a whole: a reader sees the old bytes or the new ones. On a disk raises ShardDeleted where
+        the location itself is gone: nothing is left where a shard was."""
         with self.errors(f"writing {path}", writing=True):
             self._write(path, data)
 
@@ -148,10 +150,14 @@ class Storage:
                 stream.write(data)
             return
         target = self.local_path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-        draft.write_bytes(data)
-        draft.replace(target)
+        try:
+            for folder in reversed(Path(path).parents[:-1]):
+                (self.local_path / folder).mkdir(exist_ok=True)
+            draft.write_bytes(data)
+            draft.replace(target)
+        except FileNotFoundError as error:
+            raise self._gone(path) from error
 
     def read_json(self, path: str) -> Any:
         """The parsed file, or None if there is none; raises StorageError where it is not JSON.
@@ -198,12 +204,13 @@ class Storage:
             self.fs.delete_file(path)
 
     def remove_empty_folders(self) -> None:
-        """Take away what deleting every file leaves on a local disk (object stores have no folders)."""
-        if self.local_path is None or not self.local_path.exists():
+        """Take away what deleting every file leaves on a local disk (object stores have no folders). What is not empty
+        stays: somebody has begun anew there."""
+        if self.local_path is None:
             return
-        for folder in sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True):
-            folder.rmdir()
-        self.local_path.rmdir()
+        for folder in [*sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True), self.local_path]:
+            with suppress(FileNotFoundError):
+                _remove_if_empty(folder)
 
     def open_input(self, path: str) -> Any:
         """A seekable file for Parquet."""
@@ -212,15 +219,29 @@ class Storage:
         return self.fs.open_input_file(path)
 
     def open_output(self, path: str) -> Any:
-        """A stream to write a data file to."""
-        if self.local_path is not None:
-            self.local_path.mkdir(parents=True, exist_ok=True)
-        return self.fs.open_output_stream(path)
+        """A stream to write a data file to. On a disk raises ShardDeleted where the location is gone."""
+        try:
+            return self.fs.open_output_stream(path)
+        except FileNotFoundError as error:
+            if self.local_path is None:
+                raise
+            raise self._gone(path) from error
+
+    def _gone(self, path: str) -> ShardDeleted:
+        return ShardDeleted(f"{path} is not written: there is no folder {self.location}; its shard was deleted")
 
 
 def check_store(location: str) -> None:
     """Asks the store for what is never there; raises StorageError, InvalidLocation."""
     Storage.at(location).list(f"{OWN_DIR}/nothing")
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
 
 
 class _ObjectStoreHandler(DeltaStorageHandler):  # type: ignore[misc]

@@ -51,6 +51,10 @@ class Ingestions:
         if self._manager is not None:
             self._manager.drop(id)
 
+    def is_ending(self, location: str) -> bool:
+        """Whether one that was dropped may still write there."""
+        return self._manager is not None and self._manager.is_ending(location)
+
     def forget(self, location: str) -> None:
         """The shard there is deleted."""
         self._persist.forget(location)

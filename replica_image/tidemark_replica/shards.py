@@ -11,6 +11,8 @@ handle counts only for the id that it is of:
 
     asked for by its id    the known handle
     by another id          opened afresh, and kept instead where that is another owner's than the known one
+
+What this replica is to delete it makes no more: ids are not used again, and whoever opens it just then is late.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tidemark_persist import (
     ShardReader,
     ShardState,
     create_or_open,
+    delete_shard,
     open_existing,
     open_shard,
 )
@@ -44,6 +47,7 @@ LOOKS_PER_SECOND_MAX = 200
 LOOK_SECONDS_MAX = 5.0
 # While this process moves a shard, another's moves can wait a little.
 NOTICED_SECONDS = 1.0
+DOOMED_KEPT = 10_000
 
 
 class ShardHandles:
@@ -53,6 +57,14 @@ class ShardHandles:
         self._lock = threading.Lock()
         self._readers: dict[str, ShardReader] = {}
         self._writers: dict[str, Shard] = {}
+        self._doomed: dict[ShardId, None] = {}
+
+    def doom(self, id: ShardId) -> None:
+        """It is to be deleted."""
+        with self._lock:
+            self._doomed[id] = None
+            if len(self._doomed) > DOOMED_KEPT:
+                del self._doomed[next(iter(self._doomed))]
 
     def reader(self, location: str, id: ShardId | None = None) -> ShardReader:
         """Opens the shard, which must exist; raises PersistError.
@@ -83,6 +95,9 @@ class ShardHandles:
         if known is not None:
             return known
         opened = create_or_open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)
+        if shard.shard_id in self._doomed:  # perhaps made just now, after the deletion
+            delete_shard(shard.location, shard.shard_id)
+            raise ShardDeleted(f"shard {shard.location} was deleted")
         return self._keep(opened)
 
     def existing_writer(self, location: str, id: ShardId) -> Shard:

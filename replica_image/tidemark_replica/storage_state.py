@@ -2,7 +2,8 @@
 
     RunIngestion, DropIngestion ──► Ingestions (threads of their own)
     AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
-    DeleteShard                 ──► a job; ShardDeleted when it is gone, also when it was gone before
+    DeleteShard                 ──► a job, once the ingestion that wrote there has ended; ShardDeleted when it is gone,
+                                    also when it was gone before
 
 A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
 A wish that has come no nearer for IDLE_TURNS is let go of, for another replica may have deleted the shard: the client
@@ -16,6 +17,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 from tidemark_persist import EMPTY, ShardMismatch, ShardNotFound, delete_shard
 from tidemark_persist import ShardDeleted as ShardIsDeleted
@@ -30,6 +32,9 @@ from tidemark_replica.shards import ShardHandles, ShardWatch
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
 IDLE_TURNS = 10
+ENDING_SECONDS = 20.0
+"""So long a deletion waits for an ingestion that was dropped: one that is just being set up would make the table anew.
+What writes longer than that is refused by the shard."""
 
 
 @dataclass
@@ -59,6 +64,8 @@ class StorageState:
         self._running: set[GlobalId] = set()
         self._compactions: dict[ShardId, _Compaction] = {}
         self._deleting: set[ShardId] = set()
+        self._doomed: list[tuple[DeleteShard, float]] = []
+        """Not begun, and until when that may be."""
 
     def apply(self, command: StorageCommand) -> None:
         match command:
@@ -101,14 +108,25 @@ class StorageState:
         if command.id in self._deleting:
             return
         self._deleting.add(command.id)
-        self._forget(command.location)
-        self._jobs.submit(
-            f"delete shard {command.id}",
-            lambda: delete_shard(command.location, command.id),
-            lambda outcome: self._deleted(command, outcome),
-        )
+        self._handles.doom(command.id)
+        self._doomed.append((command, time.monotonic() + ENDING_SECONDS))
+        self._delete_unwritten()
+
+    def _delete_unwritten(self) -> None:
+        now, doomed, self._doomed = time.monotonic(), self._doomed, []
+        for command, until in doomed:
+            if self._ingestions.is_ending(command.location) and now < until:
+                self._doomed.append((command, until))
+                continue
+            self._forget(command.location)
+            self._jobs.submit(
+                f"delete shard {command.id}",
+                partial(delete_shard, command.location, command.id),
+                partial(self._deleted, command),
+            )
 
     def maintain(self) -> None:
+        self._delete_unwritten()
         for news in self._ingestions.poll():
             if isinstance(news, ShardFrontiers):
                 self._watch.noticed(news.id, news.upper, news.since)

@@ -122,6 +122,7 @@ class World:
         return ShardMetadata(ShardId(name), str(self.folder / name), self.tables[name].named)
 
     def _write(self, name: str, table: Table) -> StagedFile | None:
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
         return write_staged(str(self.folder / name), as_table(table, self.history.changes[name]))
 
 

@@ -37,6 +37,7 @@ def staged(folder: Path, columns: dict[str, pa.Array], errors: Sequence[bool], t
     }
     error = pa.array(['{"code": "E"}' if e else None for e in errors], pa.string())
     table = pa.table({**blank, "__time": pa.array(times, pa.int64()), "__diff": pa.array([1] * rows), "__error": error})
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(staging, "ROW_GROUP_ROWS", 3)
         file = write_staged(str(folder), table)

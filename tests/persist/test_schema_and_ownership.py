@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
+from itertools import count
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from tests.persist.model import COLUMNS, contents
+from tests.bounds import BOUND
+from tests.persist.model import COLUMNS, batch, contents
 from tests.s3_fixtures import Place
 from tidemark_persist import (
     DIFF,
     TIME,
     InvalidSchema,
+    MaintenancePolicy,
+    Shard,
     ShardDeleted,
     ShardMismatch,
     ShardNotFound,
+    StorageError,
     create_or_open,
     delete_shard,
     open_shard,
     physical_schema,
 )
 from tidemark_persist.deletion import TOMBSTONE
+from tidemark_persist.maintenance import Vacuum
 
+BUSY = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.05)
 REFUSED = {
     "reserved name": ([("__time", pa.int64())], "reserved"),
     "any name with two underscores": ([("__mine", pa.int64())], "reserved"),
@@ -158,6 +169,52 @@ def test_deleted_shard_stops_its_writers_and_frees_the_location(place: Place) ->
     with pytest.raises(ShardDeleted):
         other.compare_and_append(None, expected_upper=0, new_upper=5, term=1)
     assert place.left() == []
+
+
+def test_who_still_writes_when_a_shard_is_deleted_leaves_no_folder_on_the_disk(tmp_path: Path) -> None:
+    """Rows, a lease and maintenance that come after the deletion are refused; no folder is made for them."""
+    shard, other = (create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s") for _ in range(2))
+    shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=1, term=1)
+    due = shard.maintenance_due()
+    other.delete()
+
+    late: list[Callable[[], object]] = [
+        lambda: shard.compare_and_append(batch([(("b", 2), 1, 1)]), expected_upper=1, new_upper=2, term=1),
+        lambda: shard.lease(),
+        *(partial(shard.run_maintenance, work) for work in due),
+    ]
+    assert any(isinstance(work, Vacuum) for work in due)
+    for write in late:
+        with pytest.raises(ShardDeleted):
+            write()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_deletion_and_a_writer_that_does_not_stop(place: Place) -> None:
+    """However the two meet: the writer is told, and nothing is left."""
+    for round_ in range(10):
+        writer = create_or_open(place.location, COLUMNS, shard_id=f"s{round_}", policy=BUSY)
+        with ThreadPoolExecutor(1) as pool:
+            ended = pool.submit(_write_until_deleted, writer)
+            while writer.state().upper < round_:
+                time.sleep(0.001)
+            delete_shard(place.location, f"s{round_}")
+            ended.result(BOUND)
+        assert [path for path in place.left() if path.is_file()] == [], round_
+
+
+def _write_until_deleted(shard: Shard) -> None:
+    """Row after row, and maintenance as ingestions do it."""
+    for upper in count():
+        rows = batch([(("a", upper), upper, 1)])
+        try:
+            shard.compare_and_append(rows, expected_upper=upper, new_upper=upper + 1, term=1)
+            for work in shard.maintenance_due():
+                shard.run_maintenance(work)
+        except ShardDeleted:
+            return
+        except StorageError:
+            continue  # of delta-rs, which finds half a table
 
 
 @pytest.mark.parametrize("commits_anew", [0, 2, 9])

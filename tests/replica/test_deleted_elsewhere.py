@@ -260,6 +260,7 @@ def test_a_sink_waits_while_the_shard_before_its_own_is_being_deleted(tmp_path: 
     view = View(tmp_path / "r", tmp_path / "v", history(3, 40), 2, Loop())
     view.sink.allow_writes(WriterTerm(1))
     view.loop.run_until(lambda: view.loop.watch.seen(ShardId("v")))
+    Path(location).mkdir()
     Storage.at(location).write_json(TOMBSTONE, {"shard": OLD})
     view.step(20)
     view.loop.run_until(lambda: failures(view), view.sink.advance)
@@ -271,6 +272,7 @@ def test_a_sink_waits_while_the_shard_before_its_own_is_being_deleted(tmp_path: 
 
 
 def test_a_tombstone_of_ones_own_shard_is_a_deletion_of_it(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
     storage = Storage.at(str(tmp_path / "t"))
     storage.write_json(TOMBSTONE, {"shard": OLD})
 

@@ -31,6 +31,7 @@ class Rows:
     def __init__(self, folder: Path) -> None:
         self.folder, self._steps = folder, 0
         (folder / "store" / A).mkdir(parents=True)
+        (folder / "t").mkdir()
         times, ones = pa.array([5] * ROWS), pa.array([1] * ROWS)
         staged = write_staged(
             str(folder / "t"), pa.table({"c": pa.array(range(ROWS)), "__time": times, "__diff": ones})

@@ -44,6 +44,7 @@ class StreamWorld(World):
         super().__init__(session, folder, _TYPES, History({}, INITIAL, stream.times[-1]))
 
     def _write(self, name: str, table: Table) -> StagedFile | None:
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
         return write_staged(str(self.folder / name), self._stream.updates[name])
 
 

@@ -37,6 +37,7 @@ class IngestionManager:
     def __init__(self, session: SparkSession, persist: PersistClientCache, cache: Path) -> None:
         self._session, self._persist, self._cache = session, persist, cache
         self._running: dict[GlobalId, _Ingestion] = {}
+        self._ending: list[_Ingestion] = []
 
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
         """Starts the ingestion, or replaces the one of the same id unless it is the same already. `clock`: the
@@ -54,6 +55,11 @@ class IngestionManager:
     def drop(self, id: GlobalId) -> None:
         if running := self._running.pop(id, None):
             running.stop()
+            self._ending = [*filter(_Ingestion.is_alive, self._ending), running]
+
+    def is_ending(self, location: str) -> bool:
+        """Whether an ingestion that was dropped may still write there."""
+        return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
     def poll(self) -> list[StorageResponse]:
         """What has changed since the last call."""
@@ -110,6 +116,10 @@ class _Ingestion(threading.Thread):
     def is_same(self, command: RunIngestion) -> bool:
         mine = self._command
         return self.is_alive() and (mine.ingestion, mine.term) == (command.ingestion, command.term)
+
+    def writes(self, location: str) -> bool:
+        description = self._command.ingestion
+        return location in {description.remap_location, *(table.shard.location for table in description.tables)}
 
     def stop(self) -> None:
         self._halt.set()
