@@ -10,6 +10,7 @@ can be taken for a living shard.
 
 from __future__ import annotations
 
+import time
 import uuid
 
 from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
@@ -21,7 +22,11 @@ from tidemark_persist.times import DELETED, ShardId
 from tidemark_persist.transact import transact
 
 TOMBSTONE = f"{OWN_DIR}/deleted.json"
-ROUNDS_MAX = 10
+COMMON_NAMES = (LOG_DIR, OWN_DIR)
+"""Where files have the same names in every shard."""
+SECONDS_MAX = 60.0
+"""So long a deletion goes on by itself. Within this, and what the store's own client may take for one request, whoever
+has asked two for it knows that neither goes on."""
 
 
 def read_tombstone(storage: Storage) -> str | None:
@@ -40,23 +45,30 @@ def refuse_deleted(storage: Storage, shard_id: str | None = None) -> None:
 
 
 def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:
-    """Delete the shard, from wherever an earlier attempt left it."""
+    """Delete the shard, from wherever an earlier attempt left it. Raises StorageError after SECONDS_MAX: of two that
+    delete it one may be slow, and is not to meet what is made there when the other has ended."""
+    until = time.monotonic() + SECONDS_MAX
     owner = read_tombstone(storage)
     if owner is None:
-        owner = _bury(storage, shard_id, log)
+        owner = _bury(storage, shard_id, log, until)
         if owner is None:
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    for _ in range(ROUNDS_MAX):  # again: a writer may have been at it
-        if not (left := _left(storage)):
-            break
+    while left := _left(storage):  # again: a writer may have been at it
         for path in left:
+            if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
+                return  # another has finished it: what is there is the next one's
+            _refuse_late(storage, until)
             storage.remove(path)
-    else:
-        raise StorageError(f"shard {storage.location} is not deleted yet: somebody writes {left[0]} and the like there")
+    _refuse_late(storage, until)
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
+
+
+def _refuse_late(storage: Storage, until: float) -> None:
+    if time.monotonic() > until:
+        raise StorageError(f"shard {storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
 
 
 def _left(storage: Storage) -> list[str]:
@@ -65,7 +77,7 @@ def _left(storage: Storage) -> list[str]:
     return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 
 
-def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None) -> str | None:
+def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
     """Stop all writers and leave the tombstone. Returns the owner; None if there is no shard."""
     try:
         log = log or DeltaLog(storage)
@@ -80,5 +92,6 @@ def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None) -> str | No
 
     log.follow()
     transact(log, decide)
+    _refuse_late(storage, until)
     storage.write_json(TOMBSTONE, {"shard": owner})
     return owner

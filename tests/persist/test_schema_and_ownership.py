@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,11 +32,13 @@ from tidemark_persist import (
     StorageError,
     create_or_open,
     delete_shard,
+    deletion,
     open_shard,
     physical_schema,
 )
 from tidemark_persist.deletion import TOMBSTONE
 from tidemark_persist.maintenance import Vacuum
+from tidemark_persist.storage import Storage
 
 BUSY = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.05)
 REFUSED = {
@@ -190,6 +193,50 @@ def test_who_still_writes_when_a_shard_is_deleted_leaves_no_folder_on_the_disk(t
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_two_deletions_the_slow_one_leaves_the_next_table_alone(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """It has come to the first data file when the other ends, and the location is used again."""
+    remove, stands, may = Storage.remove, threading.Event(), threading.Event()
+
+    def slowly(storage: Storage, path: str) -> None:
+        if threading.current_thread() is not threading.main_thread() and not stands.is_set():
+            stands.set()
+            assert may.wait(BOUND)
+        remove(storage, path)
+
+    _write(create_or_open(place.location, COLUMNS, shard_id="old"), "a")
+    monkeypatch.setattr(Storage, "remove", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(delete_shard, place.location, "old")
+        assert stands.wait(BOUND)
+        delete_shard(place.location, "old")
+        _write(create_or_open(place.location, COLUMNS, shard_id="new"), "b")
+        may.set()
+        slow.result(BOUND)
+
+    assert contents(open_shard(place.location).snapshot(2)) == {("b", upper): 1 for upper in range(3)}
+
+
+def _write(shard: Shard, name: str) -> None:
+    for upper in range(3):
+        rows = batch([((name, upper), upper, 1)])
+        shard.compare_and_append(rows, expected_upper=upper, new_upper=upper + 1, term=1)
+
+
+def test_a_deletion_that_takes_too_long_is_gone_on_with_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    """So that who has asked somebody else meanwhile knows when it has ended."""
+    _write(create_or_open(place.location, COLUMNS, shard_id="s"), "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion, "SECONDS_MAX", -1.0)
+        with pytest.raises(StorageError, match="delete it again to go on"):
+            delete_shard(place.location, "s")
+    delete_shard(place.location, "s")
+    assert place.left() == []
+
+
 def test_deletion_and_a_writer_that_does_not_stop(place: Place) -> None:
     """However the two meet: the writer is told, and nothing is left."""
     for round_ in range(10):
@@ -267,7 +314,6 @@ def write_term_of_the_dead(location: str) -> None:
     """The first step of a deletion, and then a crash."""
     from tidemark_persist.log import DeltaLog
     from tidemark_persist.log_entry import Change
-    from tidemark_persist.storage import Storage
     from tidemark_persist.times import DELETED
 
     assert DeltaLog(Storage.at(location)).attempt(Change("x", term=DELETED))

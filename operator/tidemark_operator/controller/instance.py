@@ -181,7 +181,7 @@ class Instance:
                 self.ingestions.hear(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
             case ShardDeleted():
-                return [ShardRemoved(response)]
+                return [ShardRemoved(replica, response)]
             case _:
                 return []
 

@@ -59,6 +59,7 @@ class IngestionReported:
 
 @dataclass(frozen=True)
 class ShardRemoved:
+    replica: ReplicaId
     answer: ShardDeleted
 
 

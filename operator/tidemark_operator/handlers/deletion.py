@@ -1,6 +1,6 @@
 """deletionPolicy Delete: tables go with the object that made them.
 
-    object deleted ─► its dataflow or ingestion stops ─► DeleteShard, until a replica says that it is gone
+    object deleted ─► its dataflow or ingestion stops ─► DeleteShard, until all who were asked say that it is gone
                   └─► after 60 s without that: a tombstone, and the object may go; a later replica collects
 
 A tombstone is a ControllerRevision that lists what is left. So no object waits for a replica that never comes back.
@@ -12,8 +12,8 @@ nor is its location given to another table, and what an object has adopted all t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark_operator.catalogue.claims import claims
@@ -26,12 +26,15 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REVISIONS, ApiError, Body, Conflict, Kube
 from tidemark_operator.resources.meta import GROUP
 from tidemark_protocol.commands import DeleteShard
-from tidemark_protocol.ids import ShardId
+from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.responses import ShardDeleted
 
 LOG = logging.getLogger(__name__)
 PATIENCE_MS = 60_000
 ASK_AGAIN_MS = 10_000
+LATE_MS = 300_000
+"""After which nobody who was asked is still at it: a replica goes on for a minute (`tidemark_persist.deletion`), and
+the last request to an object store for three more."""
 SAID = 10
 """Of the tables that stay."""
 TOMBSTONE = f"{GROUP}/tombstone"
@@ -46,42 +49,70 @@ class Doomed:
     location: str
 
 
+@dataclass
+class _Asked:
+    """Of one shard: who was asked to delete it, of which instance, and has not answered yet."""
+
+    silent: set[tuple[str, ReplicaId]] = field(default_factory=set)
+    turns: int = 0
+    last_ms: int = -ASK_AGAIN_MS
+    gone_ms: int | None = None
+    """Since when somebody says that it is gone."""
+
+
 class ShardDeletions:
     """What was asked, and what has been answered. Pure, but for the command put on a replica's link."""
 
-    def __init__(self) -> None:
-        self._asked_ms: dict[ShardId, int] = {}
-        self._asks: dict[ShardId, int] = {}
-        self._gone: set[ShardId] = set()
+    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
+        self._asked: dict[ShardId, _Asked] = {}
+        self._began_ms = clock()
 
     def ask(self, running: RunningInstance | None, shards: Iterable[Doomed], now: int) -> list[Doomed]:
         """Asks a replica for what has not been asked for lately, each in turn; returns what is not gone yet. Of a shard
         outside its storage a replica sees nothing, and would say that it is gone."""
-        left = [shard for shard in shards if shard.id not in self._gone]
-        online = running.online if running is not None else []
+        left = [shard for shard in shards if not self._is_gone(shard.id, now)]
+        if running is None or not running.online:
+            return left
         for shard in left:
-            if running is None or not online or not is_below(running.config.storage_location, shard.location):
-                continue
-            if now - self._asked_ms.get(shard.id, -ASK_AGAIN_MS) < ASK_AGAIN_MS:
-                continue
-            turn = self._asks.get(shard.id, 0)
-            self._asked_ms[shard.id], self._asks[shard.id] = now, turn + 1
-            running.core.send_to(online[turn % len(online)], DeleteShard(shard.id, shard.location))
-            running.flush()
+            asked = self._asked.setdefault(shard.id, _Asked())
+            if is_below(running.config.storage_location, shard.location) and now - asked.last_ms >= ASK_AGAIN_MS:
+                for replica in self._chosen(running, asked, now):
+                    asked.silent.add((running.name, replica))
+                    running.core.send_to(replica, DeleteShard(shard.id, shard.location))
+                asked.last_ms, asked.turns = now, asked.turns + 1
+                running.flush()
         return left
 
-    def answered(self, answer: ShardDeleted) -> None:
+    def _chosen(self, running: RunningInstance, asked: _Asked, now: int) -> set[ReplicaId]:
+        """Whose turn it is, and all who still owe an answer. At first any of them does, if an operator before this one
+        may have asked it."""
+        if asked.turns == 0 and now - self._began_ms < LATE_MS:
+            asked.silent |= {(running.name, replica) for replica in running.replicas}
+        online = running.online
+        chosen = {replica for replica in online if (running.name, replica) in asked.silent}
+        return chosen if asked.gone_ms is not None else {*chosen, online[asked.turns % len(online)]}
+
+    def _is_gone(self, id: ShardId, now: int) -> bool:
+        """When all who were asked have answered, or cannot be at it any more: one that is slow would take what is made
+        at the same location next for what it is to delete."""
+        asked = self._asked.get(id)
+        if asked is None or asked.gone_ms is None:
+            return False
+        return not asked.silent or now - asked.gone_ms >= LATE_MS
+
+    def answered(self, instance: str, replica: ReplicaId, answer: ShardDeleted, now: int) -> None:
         """A shard that could not be deleted is asked for again."""
+        if (asked := self._asked.get(answer.id)) is None:
+            return
+        asked.silent.discard((instance, replica))
         if answer.error is not None:
             LOG.warning("shard %s is not deleted yet: %s", answer.id, answer.error)
-        if answer.error is None and answer.id in self._asked_ms:
-            self._gone.add(answer.id)
+        elif asked.gone_ms is None:
+            asked.gone_ms = now
 
     def forget(self, shards: Iterable[Doomed]) -> None:
         for shard in shards:
-            self._gone.discard(shard.id)
-            self._asked_ms.pop(shard.id, None)
-            self._asks.pop(shard.id, None)
+            self._asked.pop(shard.id, None)
 
 
 class Deleter:
@@ -101,8 +132,8 @@ class Deleter:
         if left and waited_ms < PATIENCE_MS:
             return False
         if left:
-            await self._bury(key, uid, left)
-        self.shards.forget(shards)
+            await self._bury(key, uid, left)  # who was asked is remembered: `collect` goes on with it
+        self.shards.forget(shard for shard in shards if shard not in left)
         return True
 
     async def collect(self, namespace: str) -> None:
@@ -161,6 +192,7 @@ class Deleter:
                 raise
             places = ", ".join(shard.location for shard in shards[:SAID])
             LOG.warning("%s: its namespace goes, %s tables stay, among them %s", key, len(shards), places)
+            self.shards.forget(shards)
         finally:
             self._burials += 1
             self._known.pop(key.namespace, None)

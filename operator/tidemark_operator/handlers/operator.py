@@ -169,8 +169,8 @@ class Operator:
         match notice:
             case ShardAppeared() | DataflowGone():
                 self._enqueue_namespace(instance.namespace)
-            case ShardRemoved(answer):
-                self._deleter.shards.answered(answer)
+            case ShardRemoved(replica, answer):
+                self._deleter.shards.answered(instance.name, replica, answer, now_ms())
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
                 changed = Key(DATAFLOWS, instance.namespace, name_of(owner))

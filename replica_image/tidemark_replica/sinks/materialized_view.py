@@ -130,13 +130,11 @@ class MaterializedViewSink:
 
     def _submit_comparison(self, comparison: Comparison) -> None:
         self._job = self._jobs.submit(
-            f"compare {self._id}", lambda: equal(self._handles.writer(self._shard), comparison), self._compared
+            f"compare {self._id}", lambda: equal(self._existing(), comparison), self._compared
         )
 
     def _submit_fold(self, whole: Comparison) -> None:
-        self._job = self._jobs.submit(
-            f"fold {self._id}", lambda: fold(self._handles.writer(self._shard), whole), self._folded
-        )
+        self._job = self._jobs.submit(f"fold {self._id}", lambda: fold(self._existing(), whole), self._folded)
 
     def _folded(self, outcome: Outcome[Folded]) -> None:
         """Without it the dataflow may have to wait, so it is tried again."""
@@ -158,12 +156,7 @@ class MaterializedViewSink:
 
     def _append(self, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
         """On the pool. Raises PersistError and OSError."""
-        try:
-            shard = self._handles.writer(self._shard)
-        except ShardMismatch as other:
-            if self._written:
-                raise ShardDeleted(f"the sink's shard was deleted: {other}") from other
-            raise
+        shard = self._existing() if self._written else self._handles.writer(self._shard)
         try:
             return append_to(shard, append, term)
         except ShardDeleted as deleted:
@@ -173,13 +166,20 @@ class MaterializedViewSink:
         """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
         self._handles.forget(self._shard.location)
         try:
-            return self._handles.existing_writer(self._shard.location, self._shard.shard_id)
-        except (ShardNotFound, ShardMismatch):
+            return self._existing()
+        except ShardDeleted:
             raise deleted from None
+
+    def _existing(self) -> Shard:
+        """The shard, which this sink or another has made: where it is gone it is not made anew."""
+        try:
+            return self._handles.existing_writer(self._shard.location, self._shard.shard_id)
+        except (ShardNotFound, ShardMismatch) as gone:
+            raise ShardDeleted(f"the sink's shard was deleted: {gone}") from gone
 
     def _tidy(self) -> None:
         """On the pool: what keeps the shard small; may be done twice, or be cut short."""
-        shard = self._handles.writer(self._shard)
+        shard = self._existing()
         for work in shard.maintenance_due():
             shard.run_maintenance(work)
 
@@ -201,7 +201,7 @@ class MaterializedViewSink:
         _release(self._progress.resolved(append, won=won, upper=upper))
         since = None if append.since is None or not won else Frontier.at(append.since)
         self._watch.noticed(self._shard.shard_id, Frontier.decode(upper), since)
-        if won and self._tidying is None:
+        if won and self._tidying is None and not self._stopped:
             self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
 
     def _failed(self, error: Exception) -> None:
