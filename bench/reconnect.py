@@ -82,7 +82,7 @@ async def _operate(tables: Tables, stored: Stored, address: str, term: int) -> t
         known = await until("reconciliation", lambda: instance.reported(stored.dataflows, 1), BOUND)
         tables.tick(ROWS, tables.now)
         await until("the next tick", lambda: _at(instance, stored) > tables.now, BOUND)
-        return known - began, (await instance.describe(())).hydrations
+        return known - began, (await instance.describe(()))[1].hydrations
     finally:
         keeping.cancel()
         await instance.close()

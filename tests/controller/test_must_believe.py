@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, LAG, TERM, VIEW, at
+from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.dataflows import Dataflow
@@ -17,7 +17,13 @@ from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
-from tidemark_protocol.responses import DescribedCollection, SubscribeBatch, SubscribeResponse
+from tidemark_protocol.responses import (
+    DescribedCollection,
+    DescribedShard,
+    Description,
+    SubscribeBatch,
+    SubscribeResponse,
+)
 
 __all__ = ["play"]
 
@@ -78,3 +84,27 @@ def test_must_not_speak_to_a_replica_that_says_it_serves_a_term_that_cannot_be(p
         assert (replica.streams, instance.online, instance.replicas[R1].task.done()) == ([], [], False)
 
     play(scenario, epoch=Epoch(2**31 - 2, 1))
+
+
+def test_what_replicas_describe_ahead_of_the_clock_is_kept_for_each(play: Callable[..., None]) -> None:
+    """One that lies, in its first description and with each probe, takes no place from what another says."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        now = now_ms()
+
+        def says(upper: int) -> Description:
+            return Description("incarnation", None, 0, (), (), (DescribedShard(INPUT, True, at(upper), at(0), TERM),))
+
+        instance.attach(R2, "unix:///nowhere")
+        instance.described(R2, 99, says(1 << 60))
+        for seconds in (60, 90):
+            instance.probed(R1, instance._connections, says(now + 1000 * seconds))
+            instance.probed(R2, 99, says(1 << 60))
+        for seconds in (60, 90):
+            instance.core.maintain(now + 1000 * seconds - BELIEVED_AHEAD_MS)
+            found = instance.core.shards.frontiers(INPUT)
+            assert found is not None
+            assert found.upper == at(now + 1000 * seconds)
+
+    play(scenario)

@@ -71,10 +71,10 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
         async def inspect(_: object) -> compute_pb2.InspectSourceResponse:
             return compute_pb2.InspectSourceResponse(tables=[codec.encode(TABLE)])
 
-        async def describe(shards: Iterable[tuple[ShardId, str]]) -> Description:
+        async def describe(shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
             seen = [(handles.look(id, location), location) for id, location in shards]
             described = [told(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
-            return Description("incarnation", None, 0, (), (), tuple(described))
+            return ReplicaId("r1"), Description("incarnation", None, 0, (), (), tuple(described))
 
         answers = cast(Any, running)
         answers.inspect, answers.describe = inspect, describe

@@ -130,8 +130,9 @@ class ShardBook:
         old, shard.frontiers, shard.error = shard.frontiers, found, None
         return old is None or old.upper == Frontier.minimum() < found.upper
 
-    def described(self, shard: DescribedShard, now_ms: int) -> bool:
-        """Takes one line of Describe. An unreadable shard keeps the frontiers known before."""
+    def described(self, shard: DescribedShard, now_ms: int, replica: str = "") -> bool:
+        """Takes one line of Describe, of that replica where it is known. An unreadable shard keeps the frontiers known
+        before."""
         own = self._shards.get(shard.id)
         if own is None:
             return False
@@ -140,8 +141,8 @@ class ShardBook:
             own.error = shard.error
             return False
         if not shard.exists:
-            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms)
-        return self.observe(shard.id, shard.upper, shard.since, now_ms)
+            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms, replica)
+        return self.observe(shard.id, shard.upper, shard.since, now_ms, replica)
 
     def catch_up(self, now_ms: int) -> list[ShardId]:
         """What was ahead of the clock, and is no more, is believed. Shards that were unknown, or empty, until now."""

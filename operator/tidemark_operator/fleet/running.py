@@ -188,14 +188,14 @@ class RunningInstance:
             self.core.recorded(replica, state.recorded)
             self.flush()
 
-    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
-        """Asks any replica that answers; raises Waiting where none does."""
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
+        """Asks any replica that answers, and says which it was; raises Waiting where none does."""
         return await self._ask(lambda connection: connection.describe(shards))
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
         """Asks any replica that answers; raises Waiting where none does."""
         data = codec.encode(source)
-        return await self._ask(lambda connection: connection.inspect(data))
+        return (await self._ask(lambda connection: connection.inspect(data)))[1]
 
     def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
         command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
@@ -243,7 +243,7 @@ class RunningInstance:
         description = credible(description, now_ms())
         state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
         for shard in description.shards:
-            self.core.shards.described(shard, now_ms())
+            self.core.shards.described(shard, now_ms(), replica)
         state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
         self._listener.restore(self, description)
         self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description))
@@ -288,7 +288,7 @@ class RunningInstance:
             raise OperatorError("another process answers at its address")
         state.description = credible(description, now_ms())
         found = [shard for shard in description.shards if shard.exists]
-        self.notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms())])
+        self.notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms(), replica)])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
@@ -331,10 +331,10 @@ class RunningInstance:
     def _is_asked(self, name: str) -> bool:
         return self.answers.is_asked(name) or self.clients.is_asked(name)
 
-    async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> T:
+    async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> tuple[ReplicaId, T]:
         for replica in self.online:
             try:
-                return await question(self.replicas[replica].connection)
+                return replica, await question(self.replicas[replica].connection)
             except (grpc.RpcError, OperatorError, KeyError) as error:
                 LOG.warning("replica %s/%s did not answer: %s", self.namespace, replica, error)
         raise Waiting("NoReplicaOnline", f"waiting for a replica of ComputeInstance {self.name} to answer")

@@ -30,6 +30,6 @@ def looking(running: RunningInstance) -> Look:
     """At shards, through any replica."""
 
     async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-        return (await running.describe(shards)).shards
+        return (await running.describe(shards))[1].shards
 
     return look

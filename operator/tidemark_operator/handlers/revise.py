@@ -74,8 +74,9 @@ class Reviser:
                 continue
             shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
             if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
-                for described in (await running.describe(unknown)).shards:
-                    book.described(described, now_ms())
+                replica, found = await running.describe(unknown)
+                for shard in found.shards:
+                    book.described(shard, now_ms(), replica)
 
     async def _replace(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
