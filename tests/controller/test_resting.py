@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.bounds import BOUND
-from tests.controller.scripted import Listening, ScriptedReplica, leadership, play
+from tests.controller.scripted import R1, Listening, ScriptedReplica, leadership, play
 from tests.controller.test_deaths import PEEK, asked, begun, dies, hydrated, looks_up_late
 from tests.controller.test_index_imports import reader
 from tests.controller.test_transients import over_input
-from tests.controller.worlds import INDEX, LAG, TERM, at
+from tests.controller.worlds import INDEX, LAG, TERM, VIEW, at
 from tests.replica.plans import COLUMNS
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
@@ -24,13 +24,14 @@ from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
 from tidemark_operator.fleet import fleet, resting
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.resting import SETTLED_SECONDS
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.one_shot import spans_of
 from tidemark_operator.gateway.readables import _index
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import CopyToSink, SubscribeSink
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
-from tidemark_protocol.responses import CopyToFailed, PeekError
+from tidemark_protocol.responses import CopyToFailed, Description, Frontiers, PeekError
 
 __all__ = ["play"]
 
@@ -179,6 +180,78 @@ def test_a_replica_that_may_have_it_is_waited_for(
         monkeypatch.setattr(resting, "SILENT_SECONDS", 0.0)
         monkeypatch.setattr(resting, "SETTLED_SECONDS", 0.0)
         async with maintained(instance):
+            assert TOLD in await asyncio.wait_for(asking, BOUND)
+
+    play(scenario)
+
+
+class Clock:
+    """What the operator holds to be the time: it goes on when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ms = now_ms()
+        for where in ("fleet.running", "fleet.resting"):
+            monkeypatch.setattr(f"tidemark_operator.{where}.now_ms", lambda: self.ms)
+        monkeypatch.setattr(resting, "SETTLED_SECONDS", SETTLED_SECONDS)
+
+    async def look(self, instance: RunningInstance, after_seconds: int) -> None:
+        self.ms += 1000 * after_seconds
+        await looked_at(instance)
+
+
+def test_a_replica_that_comes_and_goes_for_ever_is_not_waited_for_for_ever(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that dies whenever it has begun: it is never away for long."""
+    clock = Clock(monkeypatch)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        quarantine(listening)
+        await dies(replica, instance, "second")
+        instance.attach(OTHER, "unix:///nowhere")
+        asking = asyncio.create_task(subscribes_to_it(instance))
+        await replica.until(lambda: asked(replica.streams[-1]))
+        for _ in range(6):
+            assert not asking.done()
+            await clock.look(instance, 5)
+            instance.described(OTHER, 99, Description("dies", None, 0, (), (), ()))
+            await clock.look(instance, 5)
+            instance.lost(OTHER, 99, "it died")
+        await clock.look(instance, 5)
+        assert TOLD in await asyncio.wait_for(asking, BOUND)
+
+    play(scenario)
+
+
+def has_told(instance: RunningInstance) -> bool:
+    index = instance.core.dataflows.index(INDEX)
+    return index is not None and index.replicas[R1].input is not None
+
+
+def test_a_replica_that_is_slow_to_report_is_waited_for(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it says of what is quarantined where it is, and for a minute at most."""
+    clock = Clock(monkeypatch)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await begun(replica, instance)
+        quarantine(listening)
+        for late in (False, True):
+            await dies(replica, instance, f"late: {late}")
+            asking = asyncio.create_task(subscribes_to_it(instance))
+            await replica.until(lambda: asked(replica.streams[-1]))
+            await clock.look(instance, 1)
+            await clock.look(instance, 50)
+            assert not asking.done()
+            assert resting.why_resting(instance, INDEX) is None
+            if late:
+                await clock.look(instance, 10)
+            else:
+                replica.say(*(Frontiers(id, at(300), at(300), at(300)) for id in (INDEX, VIEW)))
+                await replica.until(lambda: has_told(instance))
+                await clock.look(instance, 1)
             assert TOLD in await asyncio.wait_for(asking, BOUND)
 
     play(scenario)

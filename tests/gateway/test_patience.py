@@ -16,7 +16,8 @@ from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import ReplicaState, RunningInstance, now_ms
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway import patience
 from tidemark_operator.gateway.admission import Room
 from tidemark_operator.gateway.moments import Span, When, choose_time

@@ -17,7 +17,8 @@ from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.errors import TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.listener import Listener
-from tidemark_operator.fleet.running import InstanceConfig, ReplicaState, RunningInstance
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running import InstanceConfig, RunningInstance
 from tidemark_operator.gateway import copies, patience, subscribes
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.copies import COPIES, Copies

@@ -105,6 +105,17 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Planned=True/Planned Scheduled=False/Quarantined Ready=False/Quarantined Progressing=False/Quarantined",
     ),
     (
+        "what it reads an index of is in quarantine, and it has never been scheduled",
+        replace(SERVING, exports_hydrated=0, resting="it waits for d", waiting_for_inputs=("index d.i",)),
+        "Planned=True/Planned Scheduled=False/InputQuarantined Hydrated=False/InputQuarantined "
+        "Ready=False/InputQuarantined Progressing=False/InputQuarantined",
+    ),
+    (
+        "what it reads an index of is in quarantine, and it is hydrated all the same",
+        replace(SERVING, resting="it waits for d"),
+        "Scheduled=True/Scheduled Ready=True/Ready Progressing=False/UpToDate",
+    ),
+    (
         "in quarantine, and hydrated on a replica that did not die",
         replace(SERVING, quarantined="r1 died"),
         "Scheduled=True/Scheduled Ready=True/Ready Progressing=False/UpToDate",

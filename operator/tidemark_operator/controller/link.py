@@ -73,6 +73,10 @@ class Link:
         """Dataflows that wait for their turn to hydrate."""
         return self._gate.waiting
 
+    def is_gated(self, owner: str) -> bool:
+        """Whether it is one of them."""
+        return self._gate.is_waiting(owner)
+
     def check(self) -> None:
         """Raises OperatorError where the replica is to be cut off."""
         if len(self._outbox) > MAX_OUTBOX:

@@ -4,7 +4,9 @@
         ▲                        │              nor the subscribe, query or copy, nor a lookup of either
         └── told, with its name ─┘
 
-A replica that was just lost, or has just come back, may have it hydrated: it is waited for.
+A replica that was lost less than a minute ago may have it, and one that has come back says so with its first reports:
+both are waited for. Not for ever, as replicas may come and go, or die as soon as they have begun: after a minute in
+which none has had it, clients are told all the same.
 """
 
 from __future__ import annotations
@@ -12,22 +14,30 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.quarantine import Standing
-from tidemark_operator.fleet.running import SILENT_SECONDS, ReplicaState, RunningInstance, now_ms
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running import SILENT_SECONDS, RunningInstance, now_ms
 from tidemark_protocol.commands import IndexTarget
 from tidemark_protocol.ids import GlobalId, ReplicaId
 
-SETTLED_SECONDS = 10.0
-"""After so long a replica that answers has said again what it has hydrated."""
+SETTLED_SECONDS = 60.0
+"""After so long a replica that answers, and says nothing of what rests, does not have it."""
 
 
 def tell(instance: RunningInstance) -> None:
     """Now and then: whoever waits for such an index is told, and nothing of it is left on replicas."""
-    if is_settled(instance):
-        for name, why in dict(_in_vain(instance)).items():
-            instance.answers.fail(name, why)
-            instance.clients.fail(name, why)
+    if not instance.online:
+        return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
+    now, found = now_ms(), dict(_in_vain(instance))
+    instance.in_vain = {name: instance.in_vain.get(name, now) for name in found}
+    settled = bool(found) and is_settled(instance)
+    for name, since_ms in list(instance.in_vain.items()):
+        if settled or now - since_ms >= 1000 * SILENT_SECONDS:
+            del instance.in_vain[name]
+            instance.answers.fail(name, found[name])
+            instance.clients.fail(name, found[name])
 
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
@@ -36,14 +46,28 @@ def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
     return why if why and is_settled(instance) else None
 
 
+def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
+    """Why the dataflow hydrates on no replica that answers now; empty where it is for no Dataflow that rests."""
+    return _why(instance.core, dataflow.imports, instance.online) or ""
+
+
 def is_settled(instance: RunningInstance) -> bool:
-    """Whether all that replicas have hydrated is known, but of those that nobody waits for."""
-    return bool(instance.online) and all(map(_is_settled, instance.replicas.values()))
+    """Whether it is known of all replicas what they have of what rests, but of those that nobody waits for."""
+    known = (_is_settled(instance.core, name, state) for name, state in instance.replicas.items())
+    return bool(instance.online) and all(known)
 
 
-def _is_settled(replica: ReplicaState) -> bool:
-    since_ms = replica.greeted_ms if replica.online else replica.silent_since_ms
-    return now_ms() - since_ms >= 1000 * (SETTLED_SECONDS if replica.online else SILENT_SECONDS)
+def _is_settled(core: Instance, name: ReplicaId, state: ReplicaState) -> bool:
+    if not state.online:
+        return now_ms() - state.silent_since_ms >= 1000 * SILENT_SECONDS
+    return _has_told(core, name) or now_ms() - state.greeted_ms >= 1000 * SETTLED_SECONDS
+
+
+def _has_told(core: Instance, replica: ReplicaId) -> bool:
+    """The first report of an export says where it is, hydrated or not."""
+    resting = (c for c in core.dataflows.collections() if core.precautions.standing(c.owner) is Standing.QUARANTINED)
+    there = (export.replicas.get(replica) for export in resting)
+    return all(on is None or on.input is not None for on in there)
 
 
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
@@ -33,6 +32,7 @@ from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import At, Deaths
 from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.said import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.introspection.lags import Lags
@@ -51,22 +51,6 @@ STASH_ABOVE_BYTES = 4 * 1024 * 1024
 SILENT_SECONDS = 60.0
 """For so long a replica that was lost is waited for, by whoever waits for an answer."""
 T = TypeVar("T")
-
-
-@dataclass
-class ReplicaState:
-    """What is known of a replica's connection. `silent_since_ms` 0: it answers. `greeted_ms`: when it last began to.
-    `recorded`: who is written down to be hydrating there."""
-
-    connection: ReplicaConnection
-    task: asyncio.Task[None]
-    wake: asyncio.Event
-    online: bool = False
-    silent_since_ms: int = 0
-    greeted_ms: int = 0
-    description: Description | None = None
-    last_error: str = ""
-    recorded: tuple[str, ...] = ()
 
 
 class RunningInstance:
@@ -94,6 +78,8 @@ class RunningInstance:
         self._leadership, self._listener, self._connections = leadership, listener, 0
         self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
         self._answered_at = time.monotonic()
+        self.in_vain: dict[str, int] = {}
+        """Who waits for what rests (resting.py), and since when no replica has had it."""
 
     @property
     def online(self) -> list[ReplicaId]:

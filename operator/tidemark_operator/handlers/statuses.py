@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tidemark_operator.catalogue.registry import DataflowState, HeldBack, PendingRevision, SourceState
+from tidemark_operator.catalogue.registry import DataflowState, HeldBack, PendingRevision, SourceState, name_of
 from tidemark_operator.controller.collection import Collection, failures
 from tidemark_operator.controller.dataflows import Dataflow as Installed
+from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.fleet.resting import why_waiting
+from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.marks import revision_status
 from tidemark_operator.handlers.replica_statuses import replica_status_of
@@ -115,7 +118,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
     installed, collections = _installed(world, state, state.active)
     pending = state.pending.mark if state.pending else None
     coming, successors = _installed(world, state, pending)
-    replacement = _replacement(state)
+    running, replacement = world.running(state.key.namespace, state.instance), _replacement(state)
     shown, exports = (coming, successors) if replacement and replacement.own else (installed, collections)
     facts = DataflowFacts(
         instance=world.instance_facts(state.key.namespace, state.instance),
@@ -127,10 +130,11 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         scheduled=shown is not None and shown.scheduled,
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
-        hydration=_hydration(exports),
+        hydration=_hydration(exports) or _turn(running, shown),
         exports_in_error=tuple(text for c in exports for text in _errors(c)),
         replacement=replacement,
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
+        resting=why_waiting(running, shown) if running and shown and not all(c.hydrated for c in exports) else "",
     )
     verdicts = dataflow_conditions.dataflow_conditions(facts)
     book = world.fleet.book(state.key.namespace)
@@ -227,6 +231,16 @@ def _hydration(collections: Sequence[Collection]) -> str:
     busy = [f"{name} {percent}%" for name, percent in furthest.operators if percent < 100]
     more = [f"{len(busy) - SHOWN_OPERATORS} more"] if len(busy) > SHOWN_OPERATORS else []
     return f"{furthest.percent}%" + (f" ({', '.join(busy[:SHOWN_OPERATORS] + more)})" if busy else "")
+
+
+def _turn(running: RunningInstance | None, installed: Installed | None) -> str:
+    """Where it waits for one on every replica: for whom, if that one hydrates alone."""
+    if running is None or installed is None or not all(link.is_gated(installed.owner) for link in running.core.links):
+        return ""
+    standing, slots = running.core.precautions.standing, {r: running.core.occupants(r) or () for r in running.online}
+    alone = [(name_of(o), r) for r, owners in slots.items() for o in owners if standing(o) is Standing.SUSPECT]
+    told = [f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone]
+    return "; ".join(["waits for its turn", *told])
 
 
 def _errors(collection: Collection) -> list[str]:

@@ -22,7 +22,7 @@ PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
 """The reason whose message moves all the time."""
 ERRORING, PROGRESSING = "Erroring", "Progressing"
-QUARANTINED = "Quarantined"
+QUARANTINED, INPUT_QUARANTINED = "Quarantined", "InputQuarantined"
 TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRESSING)
 
 
@@ -88,6 +88,8 @@ class DataflowFacts:
     """Exports that hold errors: `name: code` for each."""
     quarantined: str = ""
     """Which replicas died while it was hydrating, if so many did that it is not scheduled any more."""
+    resting: str = ""
+    """Which Dataflow that is quarantined it needs an index of, if no replica has that."""
     replacement: Replacement | None = None
     """Where it is the spec that was edited, `scheduled` and what follows it above are the new revision's."""
 
@@ -125,6 +127,8 @@ def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
         return idle
     if facts.quarantined and facts.exports_hydrated < facts.exports:
         return no(SCHEDULED, QUARANTINED, facts.quarantined)
+    if facts.resting and facts.exports_hydrated < facts.exports:
+        return no(SCHEDULED, INPUT_QUARANTINED, facts.resting)
     if facts.waiting_for_inputs:
         return no(
             SCHEDULED,
@@ -182,7 +186,7 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
         return no(PROGRESSING, "Suspended", "nothing changes before suspend is false")
     if facts.replacement is not None and (ready.holds or facts.replacement.own):
         return yes(PROGRESSING, "Replacing", facts.replacement.waits)
-    if ready.reason == QUARANTINED:
+    if ready.reason in (QUARANTINED, INPUT_QUARANTINED):
         return because(PROGRESSING, ready)
     if ready.holds or ready.reason == "ErrorRows":
         return no(PROGRESSING, "UpToDate", "the revision of this spec serves")
