@@ -16,12 +16,13 @@ from tests.handlers.revisions import dataflow, rev
 from tests.protocol.samples import dataflow as description
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.hydration import RanOut
+from tidemark_operator.controller.hydration import Outwaited, RanOut
 from tidemark_operator.controller.notices import HydrationRanOut, Notice
 from tidemark_operator.controller.quarantine import Occupied, Standing
 from tidemark_operator.fleet.deaths import At
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.reconcile_dataflow import suspicions
 from tidemark_operator.handlers.slots import Process, Record, Slots
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, Key
@@ -265,6 +266,27 @@ def test_who_ran_out_of_memory_beside_what_a_client_asked_is_a_suspect_and_never
             of.ran_out(instance, R1, RanOut(D1, True, str(attempt)))
         assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
         await of.close()
+
+    asyncio.run(scenario())
+
+
+def test_how_often_a_suspect_was_outwaited_is_written_down_before_who_begins_beside_it() -> None:
+    """On each of several replicas it is told; and the next operator reads it."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        instance = cast(RunningInstance, running)
+        of.was_outwaited(instance, Outwaited(D1, 1))
+        assert of.outwaited(instance, D1) == 0, "nobody suspects it"
+        of.greeted(instance, R1, "i2")
+        for times in (2, 1, 2):
+            of.was_outwaited(instance, Outwaited(D1, times))
+        running.owners[R1] = (D1,)
+        of.changed(instance, R1)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
+        assert [key.name for key, _ in writing.stored] == ["d", "r1"]
+        assert suspicions(writing.stored[0][1])["d-r1"].outwaited == of.outwaited(instance, D1) == 2
 
     asyncio.run(scenario())
 

@@ -16,7 +16,9 @@ it could do nothing before that, and would keep a suspect it depends on from its
 
 Where nothing is heard of a suspect for ten minutes, those in good standing begin beside it: if it kills the replica
 after all, they die with it once, and are suspects then. Suspects wait for each other for an hour: while two share a
-replica, no death says whose fault it was, so neither would ever be quarantined.
+replica, no death says whose fault it was. That must come to an end, so whoever was waited for in vain is let in after
+all other suspects by the next process, and is waited for twice as long there: its time to kill is passed at last, and
+it is alone. Nor do suspects wait for ever while others keep coming: after an hour one of them is next.
 
 Who runs out of memory there, while the replica lives on, leaves its slot, waits for another one, and is scheduled once
 more: until then the replica leaves it alone.
@@ -24,7 +26,7 @@ more: until then the replica leaves it alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.quarantine import Precautions, Standing
@@ -36,6 +38,9 @@ from tidemark_protocol.responses import Frontiers, Response, Status
 
 PATIENCE_MS = 600_000
 SUSPECTS_PATIENCE_MS = 3_600_000
+MOST_DOUBLINGS = 12
+"""Ten minutes become a month."""
+SUSPECTS_LOOK_MS = 60_000
 _STUCK = ("refused", "fenced")
 _OUT_OF_MEMORY = "OutOfMemory"
 
@@ -49,11 +54,20 @@ class RanOut:
     attempt: str
 
 
+@dataclass(frozen=True)
+class Outwaited:
+    """A suspect of which nothing was heard for as long as it is waited for: now so many times."""
+
+    owner: str
+    times: int
+
+
 @dataclass(eq=False)
 class _Group:
     """The exports of one dataflow, and those that have not hydrated. `imports`: indexes. `admitted`: it is in a slot;
     `released`: that is written down, so it may be scheduled. `progress`: a hash of what was last said of it, which may
-    be megabytes of lies; `moved`: since it was last looked at; `still_ms`: for how long it had not, then."""
+    be megabytes of lies; `moved`: since it was last looked at; `still_ms`: for how long it had not, then. `outwaited`:
+    how often it had been, when it was admitted; `told`: that it is once more."""
 
     owner: str
     as_of: Frontier
@@ -66,6 +80,12 @@ class _Group:
     moved: bool = True
     moved_ms: int = 0
     still_ms: int = 0
+    outwaited: int = 0
+    told: bool = False
+
+    def waits(self, patience_ms: int) -> bool:
+        """Whether it is waited for still."""
+        return self.still_ms < patience_ms << min(self.outwaited, MOST_DOUBLINGS)
 
 
 class HydrationGate:
@@ -83,6 +103,10 @@ class HydrationGate:
         self._waiting: dict[_Group, None] = {}
         self._cleared: list[str] = []
         self._ran_out: list[RanOut] = []
+        self._outwaited: list[Outwaited] = []
+        self._suspects_looked_ms: int | None = None
+        self._suspects_waited_ms = 0
+        """For how long one could have begun, but for those in good standing."""
         self._failing: dict[GlobalId, _Group] = {}
         """Exports that have failed, and keep nobody waiting."""
         self._lacking: dict[GlobalId, Frontier] = {}
@@ -102,6 +126,11 @@ class HydrationGate:
         """Who ran out of memory since this was last asked. They are let in again by `admit`, once blamed."""
         ran_out, self._ran_out = self._ran_out, []
         return ran_out
+
+    def outwaited(self) -> list[Outwaited]:
+        """Who is so since this was last asked."""
+        outwaited, self._outwaited = self._outwaited, []
+        return outwaited
 
     @property
     def waiting(self) -> int:
@@ -164,15 +193,30 @@ class HydrationGate:
             if group.moved:
                 group.moved, group.moved_ms = False, now_ms
             group.still_ms = now_ms - group.moved_ms
+            if not (group.told or group.waits(PATIENCE_MS)) and self._standing(group) is Standing.SUSPECT:
+                group.told = True
+                self._outwaited.append(Outwaited(group.owner, group.outwaited + 1))
+        self._look_at_suspects(now_ms)
         return self.admit()
 
-    def admit(self) -> list[Command]:
+    def _look_at_suspects(self, now_ms: int) -> None:
+        """Not with every look: a thousand may wait."""
+        before_ms = self._suspects_looked_ms
+        if before_ms is not None and now_ms - before_ms < SUSPECTS_LOOK_MS:
+            return
+        self._suspects_looked_ms = now_ms
+        kept = before_ms is not None and not self._is_another_suspect_here() and self._first_suspect() is not None
+        self._suspects_waited_ms = self._suspects_waited_ms + now_ms - (before_ms or 0) if kept else 0
+
+    def admit(self, *, suspects: bool = True) -> list[Command]:
         """Whoever may begin now does: a slot is free, or a standing has changed."""
         released: list[Command] = []
-        while (group := self._next()) is not None:
+        while (group := self._next(suspects)) is not None:
             del self._waiting[group]
             self._admitted[group] = None
             group.admitted = True
+            if self._standing(group) is Standing.SUSPECT:
+                group.outwaited, self._suspects_waited_ms = self._precautions.outwaited(group.owner), 0
             if not self._precautions.recorded:
                 released += self._release(group)
         return released
@@ -187,7 +231,8 @@ class HydrationGate:
             return self._release(group)
         if not group.admitted:
             self._waiting[group] = None
-        return self.admit()
+        # a replay tells of one after the other, so those who go before suspects may come yet
+        return self.admit(suspects=False)
 
     def _forget(self, id: GlobalId) -> None:
         """A Schedule that was held back for what is dropped now is never sent: it would name what is not there."""
@@ -207,7 +252,7 @@ class HydrationGate:
         self._admitted.pop(group, None)
         self._ran_out.append(RanOut(group.owner, not self._admitted, attempt))
         group.admitted = group.released = False
-        group.moved, group.still_ms = True, 0
+        group.moved, group.still_ms, group.told = True, 0, False
         group.held = [Schedule(export) for export in sorted(group.missing)]
         self._waiting[group] = None
         return []
@@ -222,25 +267,31 @@ class HydrationGate:
             self._cleared.append(group.owner)
         return self._done(id)
 
-    def _next(self) -> _Group | None:
+    def _next(self, suspects: bool) -> _Group | None:
         """Those in good standing first, several at a time; then suspects, one at a time."""
-        hydrating = [group for group in self._admitted if group.still_ms < PATIENCE_MS]
+        hydrating = [group for group in self._admitted if group.waits(PATIENCE_MS)]
         if any(self._standing(group) is not Standing.CLEAR for group in hydrating):
             return None
         if len(hydrating) >= self._precautions.concurrency:
             return None
-        suspect = None
-        for group in self._waiting:  # not further than need be: a thousand may wait, and each that is done asks
-            if group.imports.isdisjoint(self._lacking):
-                standing = self._standing(group)
-                if standing is Standing.CLEAR:
+        if self._suspects_waited_ms < SUSPECTS_PATIENCE_MS or self._first_suspect() is None:
+            for group in self._ready():  # not further than need be: a thousand may wait, and each that is done asks
+                if self._standing(group) is Standing.CLEAR:
                     return group
-                if standing is Standing.SUSPECT:
-                    suspect = suspect or group
-        return None if hydrating or self._is_another_suspect_here() else suspect
+        waits = hydrating or not suspects or self._is_another_suspect_here()
+        return None if waits else self._first_suspect()
+
+    def _first_suspect(self) -> _Group | None:
+        """Whoever was waited for in vain comes after those that were not."""
+        suspects = (group for group in self._ready() if self._standing(group) is Standing.SUSPECT)
+        return min(suspects, key=lambda group: self._precautions.outwaited(group.owner), default=None)
+
+    def _ready(self) -> Iterator[_Group]:
+        """Those that wait for a slot alone, in order."""
+        return (group for group in self._waiting if group.imports.isdisjoint(self._lacking))
 
     def _is_another_suspect_here(self) -> bool:
-        there = (group for group in self._admitted if group.still_ms < SUSPECTS_PATIENCE_MS)
+        there = (group for group in self._admitted if group.waits(SUSPECTS_PATIENCE_MS))
         return any(self._standing(group) is not Standing.CLEAR for group in there)
 
     def _standing(self, group: _Group) -> Standing:

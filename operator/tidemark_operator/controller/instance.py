@@ -223,14 +223,15 @@ class Instance:
 
     def maintain(self, now_ms: int) -> list[Notice]:
         """Schedules, compacts, forgets: once a second."""
-        appeared: list[Notice] = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
+        news: list[Notice] = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
-                appeared += self._view_advanced(finished.shard, finished.write, now_ms)
+                news += self._view_advanced(finished.shard, finished.write, now_ms)
         self._broadcast(self.dataflows.schedule())
         self.absences.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
+            news += link.news(replica)
             if why := self.absences.out_of_reach(replica):
                 link.refuse(why)
         self._broadcast(self.dataflows.compact())
@@ -240,7 +241,7 @@ class Instance:
                 shard = self.shards.get(command.id)
                 turn = shard.asks if shard is not None else 0  # one replica's store may not answer
                 self.send_to(self.replicas[turn % len(self._links)], command)
-        return [*appeared, *self._tell(self.peeks.overdue(now_ms, self.dataflows.is_answered)), *self._reap()]
+        return [*news, *self._tell(self.peeks.overdue(now_ms, self.dataflows.is_answered)), *self._reap()]
 
     def _broadcast(self, commands: Iterable[Command]) -> None:
         for command in commands:

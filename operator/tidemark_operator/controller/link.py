@@ -54,9 +54,9 @@ class Link:
         self._outbox += self._gate.look(now_ms)
 
     def news(self, replica: ReplicaId) -> list[Notice]:
-        """Suspects that have hydrated, and who ran out of memory while it was hydrating."""
+        """Suspects that have hydrated, or say nothing, and who ran out of memory while it was hydrating."""
         ran_out = [HydrationRanOut(replica, each) for each in self._gate.ran_out()]
-        return [*map(HydratedAsSuspect, self._gate.cleared()), *ran_out]
+        return [*map(HydratedAsSuspect, self._gate.cleared()), *self._gate.outwaited(), *ran_out]
 
     def drain(self) -> list[Command]:
         """What is to be sent now. Raises as `check` does."""

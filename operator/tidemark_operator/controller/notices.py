@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_operator.controller.copies import CopyAnswer
-from tidemark_operator.controller.hydration import RanOut
+from tidemark_operator.controller.hydration import Outwaited, RanOut
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_protocol.ids import ReplicaId, ShardId
@@ -64,5 +64,5 @@ class ShardRemoved:
 
 
 Answer = PeekAnswer | SubscribeAdvanced | CopyAnswer
-News = ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | HydrationRanOut
+News = ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | HydrationRanOut | Outwaited
 Notice = Answer | News | IngestionReported | ShardRemoved

@@ -6,6 +6,8 @@
     hydrated as a suspect                          cleared
 
 Several hydrate at once, so most who are blamed for a first death are innocent; alone, only the guilty are blamed again.
+Who says nothing for so long that others begin beside it is outwaited: it is waited for twice as long the next time, and
+after all others, so that sooner or later each is alone for as long as it needs, to hydrate or to kill (hydration.py).
 Many replicas may die of the same one at first, before anybody is suspected: whoever shared all those slots with it is a
 suspect, however many they were. Only a death alone makes three.
 """
@@ -36,11 +38,13 @@ class Death:
 @dataclass(frozen=True)
 class Suspicion:
     """Of a stored revision, by its name. `deaths`: one after the other, while it was hydrating; `release`: what the
-    annotation said when it was first blamed: another value releases it."""
+    annotation said when it was first blamed: another value releases it. `outwaited`: how often others could begin
+    beside it, for nothing was heard of it."""
 
     revision: str
     deaths: tuple[Death, ...]
     release: str = ""
+    outwaited: int = 0
 
     @property
     def standing(self) -> Standing:
@@ -73,9 +77,10 @@ class Occupied:
 
 @dataclass
 class Precautions:
-    """How dataflows are let into their hydration. `standing`: of what is installed under that name. `recorded`: who
-    is in a slot must be written down before it is scheduled."""
+    """How dataflows are let into their hydration. `standing` and `outwaited`: of what is installed under that name.
+    `recorded`: who is in a slot must be written down before it is scheduled."""
 
     concurrency: int = 4
     standing: Callable[[str], Standing] = lambda owner: Standing.CLEAR
     recorded: bool = False
+    outwaited: Callable[[str], int] = lambda owner: 0

@@ -67,7 +67,11 @@ class RunningInstance:
     ) -> None:
         """`backlog`: of all instances' subscribes. `lag_ms`: the instance's read policy, as it was read last."""
         self.namespace, self.name, self.config = namespace, config.instance, config
-        precautions = Precautions(standing=lambda owner: listener.standing(self, owner), recorded=True)
+        precautions = Precautions(
+            standing=lambda owner: listener.standing(self, owner),
+            outwaited=lambda owner: listener.outwaited(self, owner),
+            recorded=True,
+        )
         self.core = Instance(shards, precautions, config.storage_location)
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
 from tidemark_operator.controller.collection import failures
+from tidemark_operator.controller.hydration import Outwaited
 from tidemark_operator.controller.notices import (
     DataflowChanged,
     DataflowGone,
@@ -152,6 +153,9 @@ class Operator:
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
         return self._slots.standing(instance, owner)
 
+    def outwaited(self, instance: RunningInstance, owner: str) -> int:
+        return self._slots.outwaited(instance, owner)
+
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         return self._slots.greeted(instance, replica, incarnation)
 
@@ -178,6 +182,8 @@ class Operator:
                 self.publisher.announce(changed)
             case HydratedAsSuspect(owner):
                 self._slots.hydrated(instance, owner)
+            case Outwaited():
+                self._slots.was_outwaited(instance, notice)
             case HydrationRanOut(replica, ran_out):
                 self._slots.ran_out(instance, replica, ran_out)
             case IngestionReported(_, status):

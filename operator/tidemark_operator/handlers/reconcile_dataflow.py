@@ -215,7 +215,12 @@ def suspicions(status: Mapping[str, Any]) -> dict[str, Suspicion]:
     """Blame that an earlier operator wrote down."""
     listed = status.get("suspects") or ()
     found = (
-        Suspicion(s["revision"], tuple(Death(d["replica"], d["incarnation"]) for d in s["deaths"]), s["release"])
+        Suspicion(
+            s["revision"],
+            tuple(Death(d["replica"], d["incarnation"]) for d in s["deaths"]),
+            s["release"],
+            s.get("outwaited", 0),
+        )
         for s in listed
     )
     return {suspicion.revision: suspicion for suspicion in found}

@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
-from tidemark_operator.controller.hydration import RanOut
-from tidemark_operator.controller.quarantine import Death, Standing, blamed
+from tidemark_operator.controller.hydration import Outwaited, RanOut
+from tidemark_operator.controller.quarantine import Death, Standing, Suspicion, blamed
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.world import World
@@ -78,9 +78,13 @@ class Slots:
 
     def standing(self, running: RunningInstance, owner: str) -> Standing:
         """Of something installed."""
-        found = self._mark(running, owner)
-        suspicion = found and found[0].suspicions.get(found[1].name)
+        suspicion = self._suspicion(running, owner)
         return suspicion.standing if suspicion else Standing.CLEAR
+
+    def outwaited(self, running: RunningInstance, owner: str) -> int:
+        """How often others could begin beside it."""
+        suspicion = self._suspicion(running, owner)
+        return suspicion.outwaited if suspicion else 0
 
     def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         """A replica answers: what it is hydrating, by the names under which that is installed. Where the process is
@@ -103,6 +107,14 @@ class Slots:
         """It was a suspect: innocent."""
         if found := self._mark(running, owner):
             found[0].suspicions.pop(found[1].name, None)
+
+    def was_outwaited(self, running: RunningInstance, news: Outwaited) -> None:
+        """It is written down before anybody is who begins beside it."""
+        suspicion, found = self._suspicion(running, news.owner), self._mark(running, news.owner)
+        if suspicion is not None and found is not None and suspicion.outwaited < news.times:
+            LOG.warning("%s: nothing is heard of its hydration, so others begin beside it", suspicion.revision)
+            found[0].suspicions[suspicion.revision] = replace(suspicion, outwaited=news.times)
+            self._unsaved.add(found[0].key)
 
     def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: RanOut) -> None:
         """As good as a death: where the memory of all processes ends together, it is one."""
@@ -205,6 +217,10 @@ class Slots:
     def _recorded(self, running: RunningInstance, record: Record) -> Iterator[tuple[DataflowState, ActiveRevision]]:
         for state in self._world.registry.dataflows(running.namespace):
             yield from ((state, mark) for mark in state.marks if mark.name in record.revisions)
+
+    def _suspicion(self, running: RunningInstance, owner: str) -> Suspicion | None:
+        found = self._mark(running, owner)
+        return found and found[0].suspicions.get(found[1].name)
 
     def _mark(self, running: RunningInstance, owner: str) -> tuple[DataflowState, ActiveRevision] | None:
         state = self._world.registry.dataflow(Key(DATAFLOWS, running.namespace, name_of(owner)))
