@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
+from tests.controller.test_index_imports import reader
 from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, World, at
 from tests.model.questions import peek
 from tests.protocol.samples import dataflow
@@ -16,7 +17,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Time
+from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, Description, Frontiers
 
 __all__ = ["play"]
@@ -105,6 +106,26 @@ def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
     world.instance.disconnect(R1)
     world.maintain()
     assert holds(world) == {at(700), at(799)}
+
+
+def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lost() -> None:
+    """The index is kept for it too, though all others have long let go of what it reads."""
+    world = World(upper=900)
+    world.connect(R1, R2)
+    world.install(as_of=300)
+    plans, exports = (dataflow("d", 300), reader(as_of=300)), (INDEX, VIEW, GlobalId("b/i"))
+    world.instance.create(Dataflow("ns/b", plans[1], LAG), TERM)
+    world.report(R1, at(800), *exports)
+    world.report(R2, at(400), *exports)
+    world.instance.disconnect(R2, world.now)
+    for _ in range(2):  # what an importer lets go of, its index does next
+        world.maintain()
+    has = tuple(DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(399)) for plan in plans)
+    world.instance.connect(R2, 9, world.now, has=Description("", None, 0, has, (), ()))
+    link = world.instance.link(R2, 9)
+    assert link is not None
+    created = [m.dataflow for m in link.drain() if isinstance(m, c.CreateDataflow)]
+    assert {(d.name, d.as_of) for d in created} == {("d", 399), ("b", 399)}
 
 
 def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:

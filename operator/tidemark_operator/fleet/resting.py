@@ -32,7 +32,7 @@ def tell(instance: RunningInstance) -> None:
         return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
     now, found = now_ms(), dict(_in_vain(instance))
     instance.in_vain = {name: instance.in_vain.get(name, now) for name in found}
-    settled = bool(found) and is_settled(instance)
+    settled = bool(found) and _are_settled(instance)
     for name, since_ms in list(instance.in_vain.items()):
         if settled or now - since_ms >= 1000 * SILENT_SECONDS:
             del instance.in_vain[name]
@@ -43,7 +43,7 @@ def tell(instance: RunningInstance) -> None:
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
     """Why the index is on no replica, and will be on none, if so."""
     why = _why(instance.core, [index], instance.online)
-    return why if why and is_settled(instance) else None
+    return why if why and _are_settled(instance) else None
 
 
 def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
@@ -51,7 +51,7 @@ def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
     return _why(instance.core, dataflow.imports, instance.online) or ""
 
 
-def is_settled(instance: RunningInstance) -> bool:
+def _are_settled(instance: RunningInstance) -> bool:
     """Whether it is known of all replicas what they have of what rests, but of those that nobody waits for."""
     known = (_is_settled(instance.core, name, state) for name, state in instance.replicas.items())
     return bool(instance.online) and all(known)
