@@ -137,9 +137,10 @@ class HydrationGate:
         """Dataflows that are scheduled and have no slot yet."""
         return len(self._waiting)
 
-    def is_waiting(self, owner: str) -> bool:
-        """Whether it is one of them."""
-        return any(group.owner == owner for group in self._waiting)
+    def is_waiting(self, id: GlobalId) -> bool:
+        """Whether an export is of one of them."""
+        group = self._groups.get(id)
+        return group is not None and group in self._waiting
 
     def absorb(self, command: Command) -> list[Command]:
         """A command on its way to the replica."""

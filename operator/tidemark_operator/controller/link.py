@@ -16,7 +16,7 @@ from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.notices import HydratedAsSuspect, HydrationRanOut, Notice
 from tidemark_operator.errors import OperatorError
 from tidemark_protocol.commands import Command
-from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import Response
 
 MAX_OUTBOX = 100_000
@@ -73,9 +73,9 @@ class Link:
         """Dataflows that wait for their turn to hydrate."""
         return self._gate.waiting
 
-    def is_gated(self, owner: str) -> bool:
-        """Whether it is one of them."""
-        return self._gate.is_waiting(owner)
+    def is_gated(self, id: GlobalId) -> bool:
+        """Whether an export is of one of them."""
+        return self._gate.is_waiting(id)
 
     def check(self) -> None:
         """Raises OperatorError where the replica is to be cut off."""

@@ -130,7 +130,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         scheduled=shown is not None and shown.scheduled,
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
-        hydration=_hydration(exports) or _turn(running, shown),
+        hydration=_hydration(exports) or _turn(running, exports),
         exports_in_error=tuple(text for c in exports for text in _errors(c)),
         replacement=replacement,
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
@@ -233,9 +233,9 @@ def _hydration(collections: Sequence[Collection]) -> str:
     return f"{furthest.percent}%" + (f" ({', '.join(busy[:SHOWN_OPERATORS] + more)})" if busy else "")
 
 
-def _turn(running: RunningInstance | None, installed: Installed | None) -> str:
+def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str:
     """Where it waits for one on every replica: for whom, if that one hydrates alone."""
-    if running is None or installed is None or not all(link.is_gated(installed.owner) for link in running.core.links):
+    if running is None or not all(any(link.is_gated(c.id) for c in exports) for link in running.core.links):
         return ""
     standing, slots = running.core.precautions.standing, {r: running.core.occupants(r) or () for r in running.online}
     alone = [(name_of(o), r) for r, owners in slots.items() for o in owners if standing(o) is Standing.SUSPECT]
