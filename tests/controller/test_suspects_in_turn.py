@@ -1,4 +1,6 @@
-"""Blame and the gate together, over days: whoever kills its replica is found, and all others hydrate, however long each
+"""Suspects at the gate: after all others, one at a time, and each at its turn.
+
+Blame and the gate together, over days: whoever kills its replica is found, and all others hydrate, however long each
 says nothing and whatever else comes and goes.
 
     minute by minute   gate ─► slots ─► hydrated, or the replica dies ─► blamed ─► the next process, a new gate
@@ -13,11 +15,79 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.controller.test_hydration import create, index, output, owner_of, view
+from tests.controller.test_hydration import (
+    Standings,
+    create,
+    hydrate,
+    index,
+    output,
+    owner_of,
+    schedule,
+    through,
+    view,
+)
 from tests.controller.worlds import EMPTY, R1, World
 from tidemark_operator.controller.hydration import HydrationGate, Outwaited
 from tidemark_operator.controller.quarantine import Death, Precautions, Standing, Suspicion, blamed
 from tidemark_protocol import commands as c
+
+
+def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_next() -> None:
+    """A replay tells of one after the other, and nobody has a slot yet."""
+    g = Standings(x=Standing.SUSPECT).gate("x", "a")
+    for export in (index("x"), view("x")):
+        assert g.absorb(export) == []
+    assert schedule(g, "a") == ["a"]
+    assert hydrate(g, "a") == ["x"]
+
+
+def test_suspects_wait_for_each_other_longer_than_others_for_them() -> None:
+    """For an hour: where two of them are beside each other nobody knows who killed the replica. It is told once."""
+    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
+    g = standings.gate("x", "y", "a")
+    assert schedule(g, "x", "y") == ["x"]
+    for minute in range(11):
+        assert g.look(minute * 60_000) == []
+    assert schedule(g, "a") == ["a"], "it keeps nobody else waiting"
+    assert hydrate(g, "a") == []
+    for minute in range(11, 60):
+        assert g.look(minute * 60_000) == []
+    assert g.occupants == ("x",)
+    assert g.outwaited() == [Outwaited("x", 1)]
+    assert through(g.look(60 * 60_000)) == ["y"]
+    assert g.outwaited() == []
+
+
+def test_who_was_waited_for_in_vain_comes_after_other_suspects_and_is_waited_for_twice_as_long() -> None:
+    """The next process knows."""
+    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
+    standings.precautions.outwaited = {"x": 2, "y": 0}.__getitem__
+    g = standings.gate("x", "y", "a")
+    assert schedule(g, "x", "y") == ["y"]
+    assert hydrate(g, "y") == ["x"]
+    schedule(g, "a")
+    for minute in range(40):
+        assert g.look(minute * 60_000) == []
+    assert through(g.look(40 * 60_000)) == ["a"]
+    assert g.outwaited() == [Outwaited("x", 3)]
+
+
+def test_suspects_wait_no_longer_than_an_hour_while_others_keep_coming() -> None:
+    """Then whoever comes waits for one of them."""
+    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
+    g = standings.gate("x", "y", *(f"a{minute}" for minute in range(200)))
+    schedule(g, "a0", "x", "y")
+    for minute in range(1, 61):
+        assert schedule(g, f"a{minute}") == [f"a{minute}"]
+        assert through(g.look(minute * 60_000)) == []
+        assert hydrate(g, f"a{minute - 1}") == []
+    assert through(g.look(61 * 60_000)) == []
+    assert schedule(g, "a61") == []
+    assert hydrate(g, "a60") == ["x"]
+    assert hydrate(g, "x") == ["a61"], "one of them"
+    assert through(g.look(62 * 60_000)) == []
+    assert schedule(g, "a62") == ["a62"]
+
 
 DAY = 24 * 60
 NEVER = 1 << 60
