@@ -52,9 +52,8 @@ test-slow: java venv control-plane ## the long tests
 	$(PYTEST) -m slow --durations=15
 
 .PHONY: test-cluster
-test-cluster: venv ## the chart, replicas as pods and the images on a real one-node cluster (root, Debian packages)
-	@$(BIN)/tidemark-devcluster node check
-	$(PYTEST) tests/cluster --durations=15 -p no:cacheprovider
+test-cluster: venv ## build the images; the chart, and replicas as pods, on a real one-node cluster (root, Debian packages)
+	$(PYTEST) tests/cluster --durations=15 -rs -p no:cacheprovider
 
 .PHONY: test-sqllogictest
 test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/testing.md)

@@ -41,6 +41,10 @@ class NodeImpossible(DevClusterError):
     """This machine lacks what a node needs: a right, a package, or a feature of its kernel."""
 
 
+class KernelLacks(NodeImpossible):
+    """No command on this machine mends it: another kernel is needed, or a module of this one."""
+
+
 class ImageFailed(DevClusterError):
     """An image could not be made, or could not be given to the node."""
 

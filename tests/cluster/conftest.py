@@ -2,7 +2,9 @@
 
     node ─► images (built where they changed) ─► loaded ─► a namespace for each test, under PodSecurity `restricted`
 
-It needs root and some Debian packages (docs/guides/development.md), and takes minutes the first time.
+It needs root and some Debian packages (docs/guides/development.md), and takes minutes the first time. Without these
+every test that needs them fails, with what is missing and the remedy; for what the kernel lacks there is none, so
+tests that need a node are left out, and say which feature it is.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,7 @@ from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.pods import restricted_namespace
 from tidemark_devcluster.build import ensure_helm, ensure_versitygw
+from tidemark_devcluster.errors import KernelLacks
 from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node import needs
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
@@ -55,6 +59,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     print(f"{passed} passed, {failed + errors} failed{left_out}", flush=True)
 
 
+@contextmanager
+def left_out_without_the_kernel() -> Iterator[None]:
+    """What the machine's owner can mend is an error."""
+    try:
+        yield
+    except KernelLacks as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(scope="session")
 def progress() -> Progress:
     return Progress(sys.__stderr__ or sys.stderr)
@@ -63,7 +76,8 @@ def progress() -> Progress:
 @pytest.fixture(scope="session")
 def node_binaries(progress: Progress) -> NodeBinaries:
     """The programs; the first time they are compiled, which takes minutes and is shown."""
-    needs.require_all()
+    with left_out_without_the_kernel():
+        needs.require_all()
     return ensure_node_binaries(os.environ, progress)
 
 
@@ -76,7 +90,9 @@ def images(progress: Progress) -> dict[str, Image]:
 @pytest.fixture(scope="session")
 def bare_node(node_binaries: NodeBinaries) -> Iterator[OneNode]:
     """A node without our images, which all tests share; one that runs already, where TIDEMARK_TEST_NODE says which."""
-    with nodes.running_node(node_binaries) as node:
+    with ExitStack() as stack:
+        with left_out_without_the_kernel():
+            node = stack.enter_context(nodes.running_node(node_binaries))
         yield node
 
 

@@ -1,6 +1,7 @@
 """The repository's own tests inside the replica's image: every kind of source, operator and sink, and the planner.
 
-So nothing that runs is missing from what replica_image/image/left-out.txt left over.
+So nothing that runs is missing from what replica_image/image/left-out.txt left over. Each kind runs in all its
+ways, but is not killed and not run for long: no class comes of that.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ DOCKERFILE = Path(__file__).with_name("Dockerfile")
 NAME = f"tidemark.local/replica-tests:{version()}"
 # part of a replica ─► tests that run it for real, on Spark
 TESTS = {
-    "operators": ["tests/oracle/test_variants.py", "tests/oracle/test_crash_kinds.py"],
+    "operators": ["tests/oracle/test_variants.py"],
     "planner": ["tests/planner/test_functions_round_trip.py", "tests/planner/test_peek.py"],
-    "sources": ["tests/storage", "tests/tpch/test_tpch.py"],
+    "sources": ["tests/storage"],
     "sinks": [
         "tests/replica/test_copies_as_csv.py",
         "tests/replica/test_subscribes_run.py",

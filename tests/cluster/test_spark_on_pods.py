@@ -1,4 +1,8 @@
-"""Spark in the replica's image: alone in a pod, and as a driver with executors in pods of their own."""
+"""Spark in the replica's image: alone in a pod, and as a driver with executors in pods of their own.
+
+What Spark is told, the template of executors and their volumes are those of the orchestrator; the driver's pod and its
+program are of the test.
+"""
 
 from __future__ import annotations
 
@@ -11,92 +15,98 @@ import pytest
 
 from tests.bounds import until
 from tests.cluster import pods
+from tests.cluster.waiting import wait_for
 from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node.cluster import OneNode
+from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, Scratch
+from tidemark_operator.orchestrator.kubernetes.driver import FIELDS
+from tidemark_operator.orchestrator.kubernetes.executors import MASTER, pod_template, spark_conf, template_name
+from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, ROLE, Member, member
+from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPLATE_FILE, TEMPLATES, shared_volumes
 
 JOBS = Path(__file__).with_name("jobs")
 VERBS = ("create", "get", "list", "watch", "delete", "deletecollection")
+EXECUTORS = 2
 
 
 def test_a_session_of_a_replica_runs_in_a_pod(node: OneNode, namespace: str, images: dict[str, Image]) -> None:
-    """All forms of files, an exchange, Python; classes come out of the archive."""
+    """All forms of files, an exchange, Python; classes come out of the archive. A JVM that finds it does not fit goes
+    on without it, and says nothing: only where it is mapped it is used."""
     files = pods.config_map("job", {"local_job.py": (JOBS / "local.py").read_text()})
     made = pods.with_files(pods.pod("local", images["replica"].name, ["local_job"]), "job")
     pods.apply(node, namespace, files)
     said = json.loads(pods.run(node, namespace, made).splitlines()[-1])
     assert said["counts"] == dict.fromkeys(("parquet", "json", "csv", "orc"), 1000)
     assert said["sum"] == sum(range(1000))
-    assert any(option.startswith("-XX:SharedArchiveFile=") for option in said["jvm"])
+    assert said["mapped"]
 
 
-def executor_template() -> dict[str, Any]:
-    """No token, no right: what Spark itself adds is a name, variables and an entry point's argument."""
-    mounts = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "secret", "mountPath": "/etc/secret"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"labels": {"role": "executor"}},
-        "spec": {
-            "serviceAccountName": "executor",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": pods.POD_SECURITY,
-            "containers": [{"name": "executor", "securityContext": pods.SECURITY, "volumeMounts": mounts}],
-            "volumes": [{"name": "tmp", "emptyDir": {}}, SECRET_VOLUME],
-        },
-    }
+def job(namespace: str, settings: Settings) -> Member:
+    """A replica of two small executors, whose driver runs a job of ours."""
+    executors = Executors(EXECUTORS, cores=1, memory_bytes=1 << 30, requests=Requests("100m"))
+    pod = PodSpec(executors=executors, scratch=Scratch(2 << 30))
+    return member(ReplicaSpec("uid-job", namespace, "job", 1, 1 << 30, pod=pod), settings)
 
 
-SECRET_VOLUME = {"name": "secret", "secret": {"secretName": "spark", "defaultMode": 0o440}}
+def template(of: Member, settings: Settings) -> str:
+    """The orchestrator's, for a user whom the image does not know."""
+    made = pod_template(of, settings)
+    made["spec"]["securityContext"] = pods.POD_SECURITY
+    return json.dumps(made)
 
 
-def driver(image: Image) -> dict[str, Any]:
+def driver(of: Member, settings: Settings) -> dict[str, Any]:
     """The driver's pod: it may do six things to pods, and has no other right."""
-    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
-    environment = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in fields.items()]
-    environment += [{"name": "EXECUTOR_IMAGE", "value": image.name}, {"name": "SPARK_LOCAL_DIRS", "value": "/local"}]
-    made = pods.with_files(pods.pod("driver", image.name, ["executors_job"], env=environment), "job")
+    environment = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
+    told = [f"{name}={value}" for name, value in spark_conf(of, settings).items()]
+    made = pods.pod("driver", settings.image, ["executors_job", MASTER, *told], env=environment)
     spec = made["spec"]
-    spec["serviceAccountName"], spec["automountServiceAccountToken"] = "driver", True
-    spec["volumes"] += [SECRET_VOLUME, {"name": "local", "emptyDir": {}}]
-    main = spec["containers"][0]
-    main["volumeMounts"] += [{"name": "secret", "mountPath": "/etc/secret"}, {"name": "local", "mountPath": "/local"}]
-    return made
+    spec["serviceAccountName"], spec["automountServiceAccountToken"] = settings.driver_account, True
+    volumes, mounts = shared_volumes(of)
+    spec["volumes"] = [*volumes, {"name": "executor", "configMap": {"name": template_name(of, settings)}}]
+    spec["containers"][0]["volumeMounts"] = [*mounts, {"name": "executor", "mountPath": TEMPLATES}]
+    return pods.with_files(made, "job")
 
 
-def surroundings(secret: str) -> list[dict[str, Any]]:
+def surroundings(of: Member, settings: Settings, secret: str) -> list[dict[str, Any]]:
     """Accounts, the driver's role, the secret of Spark's own authentication, and the programs."""
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "driver"}
-    files = {
-        "executors_job.py": (JOBS / "executors.py").read_text(),
-        "executor.json": json.dumps(executor_template()),
-    }
+    account = settings.driver_account
+    both = (account, settings.executor_account)
+    accounts = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}} for name in both]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "driver"}},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "executor"}},
+        *accounts,
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
-            "metadata": {"name": "driver"},
+            "metadata": {"name": account},
             "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": list(VERBS)}],
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": "driver"},
+            "metadata": {"name": account},
             "roleRef": role,
-            "subjects": [{"kind": "ServiceAccount", "name": "driver"}],
+            "subjects": [{"kind": "ServiceAccount", "name": account}],
         },
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "spark"}, "stringData": {"secret": secret}},
-        pods.config_map("job", files),
+        kept(of, secret),
+        pods.config_map(template_name(of, settings), {TEMPLATE_FILE: template(of, settings)}),
+        pods.config_map("job", {"executors_job.py": (JOBS / "executors.py").read_text()}),
     ]
+
+
+def kept(of: Member, secret: str) -> dict[str, Any]:
+    """What Spark's processes know each other by."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": of.name}, "stringData": {SECRET_FILE: secret}}
 
 
 class Application:
     """A driver that repeats its job, and its executors."""
 
-    def __init__(self, node: OneNode, namespace: str) -> None:
-        self.node, self.namespace = node, namespace
+    def __init__(self, node: OneNode, of: Member, settings: Settings) -> None:
+        self.node, self.of, self.settings = node, of, settings
+        self.namespace = of.spec.namespace
 
     def results(self) -> list[dict[str, Any]]:
         """What each job so far came to."""
@@ -104,7 +114,7 @@ class Application:
         return [json.loads(line) for line in said.splitlines() if line.startswith('{"rows"')]
 
     def executors(self) -> list[dict[str, Any]]:
-        return list(pods.get(self.node, self.namespace, "pods", "--selector=role=executor")["items"])
+        return list(pods.get(self.node, self.namespace, "pods", f"--selector={ROLE}={EXECUTOR}")["items"])
 
     def wait_for_both(self, after: int = 0) -> dict[str, Any]:
         """The first job after so many in which two executors took part."""
@@ -125,8 +135,10 @@ def secret() -> str:
 
 @pytest.fixture
 def application(node: OneNode, namespace: str, images: dict[str, Image], secret: str) -> Application:
-    pods.apply(node, namespace, *surroundings(secret), driver(images["replica"]))
-    return Application(node, namespace)
+    settings = Settings(images["replica"].name, pull_policy="Never")
+    made = Application(node, job(namespace, settings), settings)
+    pods.apply(node, namespace, *surroundings(made.of, settings, secret), driver(made.of, settings))
+    return made
 
 
 def test_two_executors_do_a_job_without_a_right_of_their_own(application: Application, secret: str) -> None:
@@ -138,7 +150,7 @@ def test_two_executors_do_a_job_without_a_right_of_their_own(application: Applic
     assert {one["metadata"]["name"] for one in executors} >= set(result["hosts"])
     for one in executors:
         assert not any("projected" in volume for volume in one["spec"]["volumes"])
-        assert one["spec"]["serviceAccountName"] == "executor"
+        assert one["spec"]["serviceAccountName"] == application.settings.executor_account
         assert secret not in json.dumps(one)
 
 
@@ -156,3 +168,24 @@ def test_crash_executors_go_with_their_driver(application: Application) -> None:
     application.wait_for_both()
     application.node.kubectl("delete", "-n", application.namespace, "pod", "driver", "--force", "--grace-period=0")
     until(lambda: application.executors() == [])
+
+
+def test_an_executor_that_does_not_know_the_secret_is_refused(application: Application, secret: str) -> None:
+    """It ends, and takes no part in any job; with the secret that the driver knows, the next one does."""
+    lost, stays = application.wait_for_both()["hosts"]
+    pods.apply(application.node, application.namespace, kept(application.of, secrets.token_hex(24)))
+    application.node.kubectl("delete", "-n", application.namespace, "pod", lost, "--force", "--grace-period=0")
+
+    def refused() -> bool:
+        return any(_failed(pod) for pod in application.executors() if pod["metadata"]["name"] not in (lost, stays))
+
+    wait_for("an executor that is refused", refused)
+    assert all(set(result["hosts"]) <= {lost, stays} for result in application.results())
+    pods.apply(application.node, application.namespace, kept(application.of, secret))
+    before = len(application.results())
+    until(lambda: stays in application.wait_for_both(before)["hosts"])
+
+
+def _failed(pod: dict[str, Any]) -> bool:
+    statuses = pod["status"].get("containerStatuses", ())
+    return any((status["state"].get("terminated") or {}).get("exitCode") for status in statuses)

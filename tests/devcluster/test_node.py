@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
+from tests.tidy.checkout import ROOT
 from tidemark_devcluster import recipe
 from tidemark_devcluster.build import Binaries
 from tidemark_devcluster.commands import Command
@@ -47,6 +51,24 @@ def test_what_the_kernel_lacks_is_named() -> None:
     cgroup = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\nmemory\t4\t9\t0\npids\t8\t1\t1\n"
     assert needs.missing_features("nodev\tproc\n\text4\nnodev\toverlay\n", cgroup) == ["the cgroup controller memory"]
     assert "overlayfs" in needs.missing_features("\text4\n", cgroup)[0]
+
+
+def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> None:
+    """The last line of `make test-cluster` says how many, a line before it why."""
+    of_a_node, of_none = "tests/cluster/test_one_node.py", "tests/cluster/whole/test_restores.py"
+    options = ["-p", "tests.devcluster.lacking", "-p", "no:cacheprovider", "-rs"]
+    some = [of_a_node, f"{of_none}::test_the_guide_has_the_commands_that_are_followed"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *some],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'devcluster'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "this kernel lacks overlayfs" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 passed, 0 failed, 4 skipped"
 
 
 def test_what_is_not_installed_is_named_by_its_package(tmp_path: Path) -> None:

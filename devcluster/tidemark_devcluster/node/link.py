@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark_devcluster.errors import NodeImpossible, StartFailed
+from tidemark_devcluster.errors import KernelLacks, StartFailed
 from tidemark_devcluster.node.needs import find
 from tidemark_devcluster.node.place import SERVICE_SUBNET, Addresses, Place
 
@@ -51,7 +51,7 @@ def make(place: Place) -> Addresses:
         said = answer.stderr.strip()
         if "File exists" not in said:  # else another node took the number just now
             break
-    raise NodeImpossible(f"no veth could be made for the node ({said}): does this kernel have veth (CONFIG_VETH)?")
+    raise KernelLacks(f"no veth could be made for the node ({said}): does this kernel have veth (CONFIG_VETH)?")
 
 
 def give(addresses: Addresses, process: int) -> None:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tidemark_devcluster.errors import NodeImpossible
+from tidemark_devcluster.errors import KernelLacks, NodeImpossible
 
 # program ─► the Debian package that brings it
 PACKAGES = {
@@ -87,4 +87,4 @@ def require_all() -> None:
         Path("/proc/filesystems").read_text(encoding="ascii"), Path("/proc/cgroups").read_text(encoding="ascii")
     )
     if lacks:
-        raise NodeImpossible(f"this kernel lacks {', '.join(lacks)}: a node cannot run on it")
+        raise KernelLacks(f"this kernel lacks {', '.join(lacks)}: a node cannot run on it")

@@ -17,7 +17,7 @@ from tidemark_devcluster.node.cluster import OneNode
 
 @pytest.fixture(scope="package")
 def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[System]:
-    """Installed, with a replica whose two executors are pods, a source and two views of examples/."""
+    """Installed, with a replica whose two executors are pods, a source and what reads it of examples/."""
     run = secrets.token_hex(3)
     made = System(node, helm, object_store, f"tidemark-{run}", f"team-{run}")
     for namespace in (made.home, made.team):
@@ -27,7 +27,7 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
     storage = {"location": made.location, "secretName": CREDENTIALS}
     made.apply("ComputeInstance", "default", {"storage": storage, "readPolicy": {"lag": "10m"}})
     made.apply("ComputeReplica", "r1", REPLICA)
-    for example in ("20-tpch.yaml", "40-revenue.yaml", "41-regions.yaml"):
+    for example in ("20-tpch.yaml", "40-revenue.yaml", "41-regions.yaml", "42-pricing.yaml", "50-order-log.yaml"):
         made.example(example)
     made.kubectl("create", "serviceaccount", READER)
     let_read(made, READER)
@@ -42,7 +42,7 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
 def ready(system: System) -> Iterator[System]:
     """Before a test and after it, all is well."""
     system.wait_ready()
-    for dataflow in ("revenue", "regions"):
+    for dataflow in ("revenue", "regions", "pricing", "orderlog"):
         system.wait_condition("dataflow", dataflow, "Hydrated")
     yield system
     system.wait_ready()

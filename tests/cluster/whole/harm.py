@@ -20,10 +20,21 @@ for process in Path("/proc").glob("[0-9]*"):
         if words[0].rpartition(b"/")[2] == program and word in words:
             print(process.name)
 """
+# pid, and whether the archive of classes is mapped: a JVM that finds it does not fit goes on without it, in silence
+MAPPED = """
+import contextlib
+from pathlib import Path
+
+for process in Path("/proc").glob("[0-9]*"):
+    with contextlib.suppress(OSError):
+        if (process / "cmdline").read_bytes().split(b"\\0")[0].rpartition(b"/")[2] == b"java":
+            print(process.name, "/opt/tidemark/spark/classes.jsa" in (process / "maps").read_text())
+"""
 KILL = "import os, signal, sys; [os.kill(int(pid), signal.SIGKILL) for pid in sys.argv[1:]]"
 JVM = ("java", "-XX:+UseSerialGC")
 REPLICA = ("python", "tidemark_replica")
 OPERATOR = ("python", "tidemark_operator")
+PLANNER = ("python", "tidemark_planner")
 # of this size each, so that the JVM is the largest process, which the kernel chooses
 HOG = "import time; held = b'x' * (96 << 20); print('holds', flush=True); time.sleep(600)"
 
@@ -37,6 +48,12 @@ def kill_in(system: System, namespace: str, pod: str, process: tuple[str, str]) 
         system.node.kubectl(*inside, KILL, *found)
 
 
+def with_class_data(system: System, namespace: str, pod: str) -> dict[str, bool]:
+    """The JVMs in a pod's only container: which of them have mapped the archive of classes."""
+    lines = system.node.kubectl("exec", "-n", namespace, pod, "--", "python", "-c", MAPPED).splitlines()
+    return {pid: mapped == "True" for pid, mapped in (line.split() for line in lines)}
+
+
 @dataclass(frozen=True)
 class Incarnations:
     """Which processes serve: pods, and how often their containers were started."""
@@ -46,9 +63,9 @@ class Incarnations:
 
     @classmethod
     def of(cls, system: System) -> Incarnations:
-        return cls(_processes(system.drivers()), _processes(system.executors()))
+        return cls(processes(system.drivers()), processes(system.executors()))
 
 
-def _processes(pods: list[dict[str, Any]]) -> frozenset[tuple[str, int]]:
+def processes(pods: list[dict[str, Any]]) -> frozenset[tuple[str, int]]:
     statuses = [(pod, status) for pod in pods for status in pod["status"].get("containerStatuses", ())]
     return frozenset((pod["metadata"]["uid"], status["restartCount"]) for pod, status in statuses)

@@ -23,7 +23,17 @@ def test_crash_the_api_server_is_killed(ready: System) -> None:
     os.kill(killed, signal.SIGKILL)
     wait_for("another API server", lambda: ready.node.status().pids.get("kube-apiserver", killed) != killed)
     wait_for("the API server", lambda: ready.node.status().ready)
-    _goes_on(ready, before, hydrated)
+    goes_on(ready, before, hydrated)
+
+
+def test_crash_etcd_is_killed(ready: System) -> None:
+    """With every answer that it gave kept; requests fail for a moment."""
+    before, hydrated = Incarnations.of(ready), hydrations(ready)
+    killed = ready.node.status().pids["etcd"]
+    os.kill(killed, signal.SIGKILL)
+    wait_for("another etcd", lambda: ready.node.status().pids.get("etcd", killed) != killed)
+    wait_for("the API server", lambda: ready.node.status().ready)
+    goes_on(ready, before, hydrated)
 
 
 def test_crash_etcd_stands_still_for_longer_than_a_lease(ready: System) -> None:
@@ -36,10 +46,10 @@ def test_crash_etcd_stands_still_for_longer_than_a_lease(ready: System) -> None:
     finally:
         os.kill(etcd, signal.SIGCONT)
     wait_for("the API server", lambda: ready.node.status().ready)
-    _goes_on(ready, before, hydrated)
+    goes_on(ready, before, hydrated)
 
 
-def _goes_on(system: System, before: Incarnations, hydrated: int) -> None:
+def goes_on(system: System, before: Incarnations, hydrated: int) -> None:
     system.wait_ready()
     system.right_at_a_new_frontier("revenue", REVENUE, "customer", "orders", "lineitem", "nation")
     assert Incarnations.of(system) == before

@@ -1,0 +1,38 @@
+"""The planner as users see it: by statements that nobody has asked before, which nothing remembers the plan of."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from tests.cluster import pods
+from tests.cluster.whole.gateway import reader
+from tests.cluster.whole.harm import processes
+from tests.cluster.whole.system import System
+
+SELECTOR = "--selector=app.kubernetes.io/name=tidemark,app.kubernetes.io/component=planner"
+_NUMBERS = itertools.count(1)
+
+
+def planner_pods(system: System) -> list[dict[str, Any]]:
+    """Those that are not told to end."""
+    found = pods.get(system.node, system.home, "pods", SELECTOR)["items"]
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def planners(system: System) -> frozenset[tuple[str, int]]:
+    """Which processes they are."""
+    return processes(planner_pods(system))
+
+
+def asked_anew(system: System) -> bool:
+    """Whether a query with an operator was planned and answered, rightly."""
+    more = next(_NUMBERS)
+    done = reader(system).ask(f"SELECT r_name, nations + {more} AS n FROM regions WHERE nations > 0 ORDER BY r_name")
+    if done.returncode:
+        return False
+    rows = json.loads(done.stdout)["rows"]
+    # of TPC-H each region has five nations
+    assert [int(row["n"]) for row in rows] == [5 + more] * 5
+    return True
