@@ -26,8 +26,8 @@ UNKNOWN = ("Operation not supported", "No such file or directory")
 def cut(node: OneNode, hook: str, which: str, verdict: str) -> Iterator[None]:
     """While it lasts, packets that are `which` get that verdict, after addresses of services were translated. One that
     an earlier test left, on a node that stays, is replaced."""
-    chain = f"chain cut {{ type filter hook {hook} priority -10; policy accept; {which} {verdict}; }}"
-    _nft(node, f"add table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{ {chain} }}\n")
+    chain = f"type filter hook {hook} priority -10; policy accept; {which} {verdict}"
+    _nft(node, f"add table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n chain cut {{\n{chain}\n}}\n}}\n")
     try:
         yield
     finally:
@@ -38,5 +38,5 @@ def _nft(node: OneNode, rules: str) -> None:
     command = node.enter(needs.find("nft"), "--file", "-")
     done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
     if any(said in done.stderr for said in UNKNOWN):
-        pytest.skip(f"this kernel's nftables lack what {rules.split()[-3:]} needs: {done.stderr.strip()}")
+        pytest.skip(f"this kernel's nftables cannot do this: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
