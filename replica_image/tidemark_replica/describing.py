@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_replica.failures import told_of
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.shards import ShardHandles, told, unreadable
 
@@ -77,4 +78,4 @@ def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:
     if not look.done():
         return unreadable(id, f"not read within {SHARD_SECONDS:.0f} s")
     error = look.exception()
-    return unreadable(id, str(error)) if error is not None else look.result()
+    return unreadable(id, told_of(error)) if error is not None else look.result()

@@ -28,6 +28,7 @@ from tidemark_protocol.responses import Response, Status
 from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing, total
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
+from tidemark_replica.failures import in_full, told_of
 from tidemark_replica.hydrating import Hydrating
 from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
@@ -298,8 +299,8 @@ class DataflowDriver:
             return
         self._backoff.failed(UNTIL_SCHEDULED if self._gives_way(error) else 0.0)
         self._hydrating.failed()
-        LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, error)
-        fields = {"message": str(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
+        LOG.warning("dataflow %s: %s failed: %s", self._dataflow.description.name, what, in_full(error))
+        fields = {"message": told_of(error)[:MESSAGE_LIMIT], "failures": str(self._backoff.failures)}
         if isinstance(error, OutOfMemory):
             fields["reason"] = "OutOfMemory"
         for id in self._dataflow.exports:

@@ -40,6 +40,7 @@ from tidemark_protocol.ids import ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard, Response, ShardFrontiers
 from tidemark_protocol.types import Column, TypeNotSupported
 from tidemark_replica.arrow_types import arrow_schema, sql_type
+from tidemark_replica.failures import told_of
 from tidemark_replica.jobs import Failed, Jobs, Outcome
 
 LOOK_SECONDS = 0.1
@@ -117,7 +118,7 @@ class ShardHandles:
             self.forget(location)
             return DescribedShard(id, False, Frontier.minimum(), Frontier.minimum(), WriterTerm(0))
         except (PersistError, OSError) as error:
-            return unreadable(id, str(error))
+            return unreadable(id, told_of(error))
         upper, since = Frontier.decode(state.upper), Frontier.decode(state.since)
         return DescribedShard(id, True, upper, since, WriterTerm(state.term))
 
@@ -244,7 +245,7 @@ class ShardWatch:
         if shard.overtaken:
             shard.overtaken = False
             return
-        found = unreadable(shard.id, str(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        found = unreadable(shard.id, told_of(outcome.error)) if isinstance(outcome, Failed) else outcome.value
         well = found.exists and found.error is None
         often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
         shard.pause = often if well else min(shard.pause * 2, LOOK_SECONDS_MAX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,28 +32,31 @@ class Rows:
     def __init__(self, folder: Path) -> None:
         self.folder, self._steps = folder, 0
         (folder / "store" / A).mkdir(parents=True)
-        (folder / "t").mkdir()
-        times, ones = pa.array([5] * ROWS), pa.array([1] * ROWS)
-        staged = write_staged(
-            str(folder / "t"), pa.table({"c": pa.array(range(ROWS)), "__time": times, "__diff": ones})
-        )
-        assert staged is not None
-        self._part = Part(str(folder / "t"), staged.path, Time(1), Time(9), staged.rows, staged.size)
+        self._part = _part(folder / "t", range(ROWS))
 
-    def ticket(self, *, key: str = "tree", tree: bytes | None = None) -> Ticket:
-        """A step of its own."""
+    def ticket(self, *, key: str = "tree", tree: bytes | None = None, of: Sequence[object] = ()) -> Ticket:
+        """A step of its own; `of`: over other values."""
         self._steps += 1
-        description = self._description(self._steps)
+        part = _part(self.folder / f"t{self._steps}", of) if of else self._part
+        description = self._description(self._steps, part)
         return Ticket(SentTree("stage", key, tree or pickle.dumps(TREE)), description)
 
-    def _description(self, number: int) -> Path:
+    def _description(self, number: int, part: Part) -> Path:
         home = self.folder / f"s{number}"
         home.mkdir()
         manifest = Manifest.empty(A, Layout.of_rows((pa.int64(),), (0,)), 1)
         step, store = StepId(home.name), self.folder / "store"
-        described = Description(step, 1, 9, 9, False, store, {T: (self._part,)}, {A: manifest})
+        described = Description(step, 1, 9, 9, False, store, {T: (part,)}, {A: manifest})
         described.write(home / "d.json")
         return home / "d.json"
+
+
+def _part(folder: Path, values: Sequence[object]) -> Part:
+    folder.mkdir()
+    times, ones = pa.array([5] * len(values)), pa.array([1] * len(values))
+    staged = write_staged(str(folder), pa.table({"c": pa.array(values), "__time": times, "__diff": ones}))
+    assert staged is not None
+    return Part(str(folder), staged.path, Time(1), Time(9), staged.rows, staged.size)
 
 
 def report(ticket: Ticket) -> Report:

@@ -116,6 +116,14 @@ def test_a_member_that_fails_leaves_its_neighbours_alone(workers: StepWorkers, r
     assert workers.started == 1
 
 
+def test_a_member_that_meets_a_value_does_not_tell_it(workers: StepWorkers, rows: Rows) -> None:
+    """A file has texts where numbers should be, and Arrow quotes them: that is for the log."""
+    with pytest.raises(MemberFailed, match="Failed to parse string: 'alice'") as caught:
+        workers.run(rows.ticket(of=["alice"]))
+    assert caught.value.told.startswith("ArrowInvalid: not foreseen in tidemark_replica/render/leaves.py, line ")
+    assert "alice" not in caught.value.told
+
+
 def test_crash_a_killed_process_loses_one_member_and_is_replaced(rows: Rows) -> None:
     """The one that it was at is told; those behind it are run by the next process."""
     workers, fault = faulty(rows, "kill")

@@ -5,10 +5,10 @@ A cancel that arrives before Spark knows the job is lost, so it is repeated unti
 
 from __future__ import annotations
 
-import re
 import threading
 from typing import Any
 
+from tidemark_replica.failures import told_of_spark
 from tidemark_replica.render.description import PROPERTY, Report
 from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
 from tidemark_replica.render.frames import pipelines_of
@@ -16,7 +16,6 @@ from tidemark_replica.render.homes import Home
 from tidemark_replica.render.runner import Work, believed
 from tidemark_replica.render.shapes import Shape, Shapes
 
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+): (.+)$", re.MULTILINE)
 _VANISHED = {
     "Python worker exited unexpectedly": "a Python worker of Spark vanished",
     "exit code 137": "an executor was killed",
@@ -78,7 +77,7 @@ class SparkRunner:
         except Exception as cause:
             if self._cancelled.is_set():
                 raise StepCancelled(f"{what} was cancelled") from cause
-            raise failure(what, str(cause), self._context.master) from cause
+            raise failure(what, cause, self._context.master) from cause
         finally:
             context.removeJobTag(self._tag)
             context.setLocalProperty(PROPERTY, None)
@@ -88,21 +87,15 @@ class SparkRunner:
             self._context.cancelJobsWithTag(self._tag)
 
 
-def failure(what: str, text: str, master: str) -> StepFailed:
+def failure(what: str, cause: Exception, master: str) -> StepFailed:
     """What Spark's message comes to. A Python worker that is killed says nothing, and where its container lives on (the
     system may kill one process of it alone) neither does Kubernetes."""
+    text = str(cause)
     vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
     if vanished is None:
-        return StepFailed(f"{what} failed: {reason(text)}")
+        return StepFailed(f"{what} failed: {told_of_spark(text, type(cause).__name__)}")
     field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"
     return OutOfMemory(
         f"{what} failed: {vanished}, as one does that takes more memory than there is: give the replica more "
         f"({field}), or let the view keep less"
     )
-
-
-def reason(text: str) -> str:
-    """The last Python error in Spark's message, else its first line."""
-    head = text.split("\n\tat ")[0]
-    found = _PYTHON_ERROR.findall(head)
-    return f"{found[-1][0]}: {found[-1][1]}" if "Traceback" in head and found else text.splitlines()[0][:500]

@@ -115,7 +115,7 @@ class WorkerRunner:
         except MemberCancelled as cause:
             raise StepCancelled(f"{work.what} was cancelled") from cause
         except MemberFailed as cause:
-            raise StepFailed(f"{work.what} failed: {cause}") from cause
+            raise StepFailed(f"{work.what} failed: {cause.told}") from cause
         finally:
             with self._lock:
                 self._ticket = None

@@ -32,6 +32,7 @@ from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import DescribedShard, Response, Status
+from tidemark_replica.failures import in_full, told_of
 from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
@@ -211,8 +212,8 @@ class MaterializedViewSink:
         else:
             self._backoff.failed()
         kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
-        LOG.warning("the sink of %s: %s", self._id, error)
-        self._respond(Status(self._id, kind, {"message": str(error), "retrying": str(not self._stopped).lower()}))
+        LOG.warning("the sink of %s: %s", self._id, in_full(error))
+        self._respond(Status(self._id, kind, {"message": told_of(error), "retrying": str(not self._stopped).lower()}))
 
 
 def append_to(shard: Shard, append: Append, term: WriterTerm) -> Appended | UpperMismatch:

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from tidemark_replica.arrangement.errors import StepGone
+from tidemark_replica.failures import in_full, told_by_type
 from tidemark_replica.render.pipeline import Pipeline
 from tidemark_replica.render.slots import Slots
 from tidemark_replica.render.stage import Stage
@@ -62,12 +63,12 @@ class Members:
             for _ in stage.evaluate(tree):
                 pass
             report = stage.finish(member.stage)
-        except StepGone as gone:
-            return Answer(member.number, error=str(gone), gone=True)
+        except StepGone as error:
+            return Answer(member.number, error=str(error), told=str(error), gone=True)
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            text = f"{type(error).__name__}: {error}"
-            return Answer(member.number, error=text, gone=not description.exists())
+            gone = not description.exists()
+            return Answer(member.number, error=in_full(error), told=told_by_type(error), gone=gone)
         return Answer(member.number, report)
 
     def _tree(self, member: Member) -> Pipeline | None:

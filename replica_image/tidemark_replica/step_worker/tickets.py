@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # task attempts that Spark numbers stay far below
 _NUMBERS = itertools.count(1 << 40)
+UNSAID = "no reason was given"
 
 
 class StepWorkerError(ReplicaError):
@@ -31,7 +32,11 @@ class StepWorkerError(ReplicaError):
 
 
 class MemberFailed(StepWorkerError):
-    """The stage raised; the message is its own."""
+    """The stage raised. The message is its own, for the log; `told` is what of it everybody may see."""
+
+    def __init__(self, error: str, told: str) -> None:
+        super().__init__(error)
+        self.told = told
 
 
 class MemberCancelled(StepWorkerError):
@@ -108,7 +113,7 @@ class Ticket:
             if self._cancelled_at is not None:
                 self._settle(MemberCancelled("it was cancelled"))
             else:
-                self._settle(answer.report or MemberFailed(answer.error or "no reason was given"))
+                self._settle(answer.report or MemberFailed(answer.error or UNSAID, answer.told or UNSAID))
 
     def fail(self, error: StepWorkerError) -> None:
         """There is no worker any more, or none yet."""

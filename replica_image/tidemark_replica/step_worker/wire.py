@@ -50,6 +50,8 @@ class Answer:
     number: int
     report: Report | None = None
     error: str | None = None
+    told: str | None = None
+    """What of the error is told to everybody (failures.py)."""
     gone: bool = False
     """Nobody wanted the step any more."""
     unknown: bool = False

@@ -7,6 +7,7 @@ A thread ends when it is fenced or dropped; everything else that goes wrong is t
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from time import monotonic
@@ -19,6 +20,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import IngestionStatus, ShardFrontiers, StorageResponse
 from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceSpec, SourceTable
+from tidemark_replica.failures import in_full, told_by_type
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
@@ -28,6 +30,8 @@ from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
 
+LOG = logging.getLogger(__name__)
+_MESSAGE_MOST = 1000
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -150,7 +154,8 @@ class _Ingestion(threading.Thread):
             except LostRace as error:
                 self._tell("waiting", str(error))
             except Exception as error:
-                self._tell("failed", f"{type(error).__name__}: {str(error)[:1000]}")
+                LOG.warning("source %s: %s", self._command.ingestion.name, in_full(error))
+                self._tell("failed", told_by_type(error)[:_MESSAGE_MOST])
                 failures = 1 if self._ticked else failures + 1
             self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
 

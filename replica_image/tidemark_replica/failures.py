@@ -1,0 +1,103 @@
+"""What of a failure is told in statuses, and so in conditions and Events, which all see who may `view`; rows they may
+not see.
+
+    of a type of ours                   its text: written for people, and without data
+    of any other (Arrow, Spark, Python) its type, its code if it has one, and where our code was: such texts quote
+                                        values ("Could not convert 'alice'", CAST_INVALID_INPUT)
+    the log of the replica              all of it
+
+What comes out of another process is a text by then, with Python's traceback in it or Java's; types are read off that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+
+ELSEWHERE = "what it says is in the replica's log"
+LOGGED_MOST, CAUSES_MOST = 8_000, 4
+_OURS = "tidemark_"
+_TRACEBACK = re.compile(
+    r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<name>[\w.]+)(?:: (?P<says>.*))?"
+)
+_FRAME = re.compile(rf'File "[^"\n]*/({_OURS}\w+/[^"\n]+)", line (\d+)')
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+# where Spark and py4j begin to tell what was raised: nothing of a row stands before it
+_BEGINS = r"(?:^|\): |\n: )"
+_JAVA = re.compile(_BEGINS + r"(?:[a-z]\w*\.)+(?P<name>[A-Z]\w*)(?:: (?P<says>.*))?")
+_LOST = re.compile(_BEGINS + r"(?P<says>ExecutorLostFailure \(executor .*)")
+_CODE = re.compile(r"\[([A-Z][A-Z0-9_.]*)\] ")
+_LAST_TASK = "most recent failure: "
+_LOST_MOST = 500
+
+
+def told_of(error: BaseException) -> str:
+    """One line, without data."""
+    kind = type(error)
+    if _is_ours(error):
+        return str(error)
+    if kind.__module__.startswith(("pyspark.", "py4j.")):
+        return told_of_spark(str(error), kind.__name__)
+    what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno is not None else ""
+    return _told(kind.__name__, what, _our_frame(error))
+
+
+def told_by_type(error: BaseException) -> str:
+    """The same, and always with its type."""
+    return f"{type(error).__name__}: {error}" if _is_ours(error) else told_of(error)
+
+
+def told_of_spark(text: str, kind: str) -> str:
+    """Of what Spark says of a job: the Python error in it, else the Java one. `kind`: what it was raised as."""
+    head = text.split("\n\tat ")[0]
+    if tracebacks := list(_TRACEBACK.finditer(head)):
+        return _told_of_python(tracebacks[-1])
+    last = head.rpartition(_LAST_TASK)[2]
+    if coded := _CODE.match(last):
+        return _told(kind, coded[1])
+    if lost := _LOST.search(last):
+        return lost["says"][:_LOST_MOST]
+    if raised := _JAVA.search(last):
+        coded = _CODE.match(raised["says"] or "")
+        return _told(raised["name"], coded[1] if coded else "")
+    return _told(kind)
+
+
+def in_full(error: BaseException) -> str:
+    """For the log: what it says, and what it came of."""
+    said: list[str] = []
+    each: BaseException | None = error
+    while each is not None and len(said) < CAUSES_MOST:
+        said.append(f"{type(each).__name__}: {each}")
+        each = each.__cause__
+    return "; because of ".join(said)[:LOGGED_MOST]
+
+
+def _is_ours(error: BaseException) -> bool:
+    return type(error).__module__.startswith(_OURS)
+
+
+def _told_of_python(found: re.Match[str]) -> str:
+    module, _, name = found["name"].rpartition(".")
+    says = found["says"] or ""
+    if module.startswith(_OURS):
+        return f"{name}: {says}"
+    frames = _FRAME.findall(found["frames"])
+    errno = _ERRNO.match(says)
+    return _told(name, os.strerror(int(errno[1])) if errno else "", "{}, line {}".format(*frames[-1]) if frames else "")
+
+
+def _told(name: str, what: str = "", place: str = "") -> str:
+    where = f" in {place}" if place else ""
+    return f"{name}: {what or 'not foreseen'}{where}; {ELSEWHERE}"
+
+
+def _our_frame(error: BaseException) -> str:
+    """Where our code was when it was raised, or was told of it."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        parts = Path(frame.f_code.co_filename).parts
+        if ours := [at for at, part in enumerate(parts[:-1]) if part.startswith(_OURS)]:
+            return f"{'/'.join(parts[ours[-1] :])}, line {line}"
+    return ""
