@@ -162,7 +162,8 @@ class Background:
         if task.cancelled():
             return
         error = task.exception()
-        LOG.error("%s ended", task.get_name(), exc_info=error)
+        foreseen = isinstance(error, OperatorError)
+        LOG.error("%s ended%s", task.get_name(), f": {error}" if foreseen else "", exc_info=None if foreseen else error)
         self.failed = True
         self.lost_leadership = self.lost_leadership or isinstance(error, LeadershipLost)
         self._stop.set()
