@@ -1,8 +1,11 @@
-"""The commands of the runbooks, as they stand in docs/guides.
+"""The commands of the runbooks, as they stand in docs.
 
 ```sh            run as it stands, in the order of the page, with the tests' namespace for team-a
 ```sh copy       likewise, with LOCATION and BACKUP as folders
-```sh cluster    needs Helm and pods: tests/cluster has what a node can run of it
+```sh cluster    needs Helm and pods: test_with_helm.py runs what a control plane can, tests/cluster what a node can
+```sh usage      shows how a command is used, without an end or with what is the reader's own
+
+Commands of all kinds are asked of their programs, which know their flags (test_usage.py).
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ from pathlib import Path
 from tests.bounds import BOUND
 from tests.tidy.checkout import ROOT
 
-GUIDES = ROOT / "docs" / "guides"
+DOCS = ROOT / "docs"
+GUIDES = DOCS / "guides"
 PAGES = (
+    "install",
     "upgrade",
     "resize",
     "backup-and-restore",
@@ -27,7 +32,13 @@ PAGES = (
     "secrets",
     "cost",
     "disasters",
+    "operations",
+    "subscribes-and-copies",
+    "object-stores",
+    "../operator",
+    "../reference/introspection",
 )
+RUN = ("sh", "sh copy")
 NAMESPACE = "team-a"
 _PART = re.compile(r"^(?:#+ +(?P<heading>.+?) *|```(?P<kind>sh[a-z ]*)\n(?P<text>.*?)^```)$", re.MULTILINE | re.DOTALL)
 
@@ -54,13 +65,14 @@ def blocks(page: str) -> list[Block]:
 
 @dataclass(frozen=True)
 class Shell:
-    """Somebody who follows a runbook: kubectl with its plugin, a namespace, and a folder for files."""
+    """Somebody who follows a runbook in a checkout: kubectl with its plugin, helm, a namespace, a folder for files."""
 
     kubectl: Path
     kubeconfig: Path
     namespace: str
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
+    helm: Path | None = None
 
     def prepare(self) -> None:
         programs = self.folder / "bin"
@@ -69,7 +81,10 @@ class Shell:
         plugin = programs / "kubectl-tidemark"
         plugin.write_text('#!/bin/sh\nexec python -m tidemark_cli "$@"\n')
         plugin.chmod(0o755)
-        (self.folder / "crds").symlink_to(ROOT / "crds")
+        if self.helm is not None:
+            (programs / "helm").symlink_to(self.helm)
+        for name in ("crds", "helm"):
+            (self.folder / name).symlink_to(ROOT / name)
 
     def run(self, block: Block) -> str:
         """What it prints; an error of any command is one."""
@@ -90,6 +105,6 @@ class Shell:
         """Runs all blocks of a page, or of some of its headings; what was printed below each."""
         said: dict[str, str] = {}
         for block in blocks(page):
-            if block.kind != "sh cluster" and (not headings or block.heading in headings):
+            if block.kind in RUN and (not headings or block.heading in headings):
                 said[block.heading] = said.get(block.heading, "") + self.run(block)
         return said

@@ -69,6 +69,17 @@ def test_what_it_costs_is_asked(followed: Followed) -> None:
     assert "revenue" in followed.shell.follow("cost")["What it costs"]
 
 
+def test_what_operations_says_can_be_asked_for(followed: Followed) -> None:
+    """Of a view that nothing is wrong with, too; and of its instance."""
+    said = followed.shell.follow("operations") | followed.shell.follow("object-stores")
+
+    assert "revenue" in said["What holds a view back"]
+    assert "dataflow.compute.tidemark.dev/revenue annotated" in said["A Dataflow that kills its replicas"]
+    assert "Progressing" in said["Editing a Dataflow that others read"]
+    assert said["What is wrong"]
+    followed.system.wait_condition("dataflow", "revenue", "Ready")
+
+
 def test_an_upgrade_begins_and_ends_with_everything_ready(followed: Followed) -> None:
     """The CustomResourceDefinitions as they are now go over themselves."""
     said = followed.shell.follow("upgrade")
