@@ -11,7 +11,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.gateway.listening import LOOPBACK, Clients, Issued, Listening, Tls
 from tidemark_operator.gateway.service import Service
 from tidemark_operator.handlers.default_instance import DefaultInstance
-from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.orchestrator.kubernetes.settings import USER, Settings
 
 
 @dataclass(frozen=True)
@@ -131,6 +131,16 @@ def _pod_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--driver-service-account", help="of replicas with executors (tidemark-driver)")
     group.add_argument("--executor-service-account", help="of executors (tidemark-executor)")
+    user = group.add_argument("--replica-user", type=_user, default=USER, metavar="UID")
+    user.help = "of their pods; none: as the cluster chooses (%(default)s)"
+
+
+def _user(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number from 1 on, which is not root's, or none")
+    return int(text)
 
 
 def _pods(given: argparse.Namespace) -> Settings:
@@ -140,4 +150,5 @@ def _pods(given: argparse.Namespace) -> Settings:
         "driver_account": given.driver_service_account,
         "executor_account": given.executor_service_account,
     }
-    return Settings(given.replica_image, **{name: value for name, value in asked.items() if value})
+    given_by_name = {name: value for name, value in asked.items() if value}
+    return Settings(given.replica_image, user=given.replica_user, **given_by_name)

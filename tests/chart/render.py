@@ -43,6 +43,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "priorityClassName": "system-cluster-critical",
             },
             "imagePullSecrets": [{"name": "pull"}],
+            "runAsUser": None,
             "gateway": {"hostNames": ["query.example.com"]},
             "defaultInstance": {
                 "create": True,
@@ -55,6 +56,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "watched": (
         {
+            "runAsUser": 1000650000,
             "commonLabels": {"team": "data"},
             "commonAnnotations": {"contact": "data@example.com"},
             "operator": {

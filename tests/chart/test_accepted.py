@@ -194,6 +194,8 @@ REFUSED: list[tuple[str, str]] = [
     ("userRoles: {enabled: false}", "enabled"),
     ("planner: {serviceAccount: {create: false}}", "serviceAccount"),
     ("imagePullPolicy: always", "imagePullPolicy"),
+    ("runAsUser: 0", "runAsUser"),
+    ("runAsUser: tidemark", "runAsUser"),
     ("imagePullSecrets: [pull]", "imagePullSecrets"),
     ("commonLabels: {a: {b: c}}", "commonLabels"),
     ("defaultInstance: {create: true}", "location"),

@@ -21,6 +21,8 @@ from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, ROLE
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
+# of the cases: None, where the cluster chooses
+USERS = {"default": 65532, "confined": None, "watched": 1000650000}
 CRDS = sorted((ROOT / "crds").glob("*.yaml"))
 
 
@@ -202,6 +204,15 @@ def test_roles_of_users_are_made_unless_another_release_has_them(case: str) -> N
 
 
 @pytest.mark.parametrize("case", CASES)
+def test_all_pods_run_as_the_user_that_is_asked_for(case: str) -> None:
+    """Or as no one in particular, where the cluster is to choose; never as root."""
+    for pod in pods(kept(case)):
+        security = pod["spec"]["securityContext"]
+        assert {security.get(name) for name in ("runAsUser", "runAsGroup", "fsGroup")} == {USERS[case]}
+        assert security["runAsNonRoot"] is True
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_the_operator_understands_its_arguments(case: str) -> None:
     """The chart and the program are of one version."""
     operator = next(pod for pod in pods(kept(case)) if pod["spec"]["serviceAccountName"] == "tidemark-operator")
@@ -213,7 +224,7 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     assert options.namespaces == (("team-a", "team-b") if case == "confined" else ())
     assert options.planner == "tidemark-planner:7070"
     image = {"watched": f"tidemark/replica@sha256:{'0123456789abcdef' * 4}"}.get(case, "tidemark/replica:0.1.0-dev")
-    assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else ())
+    assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else (), user=USERS[case])
     assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
     assert options.gateway_service == Service("tidemark-gateway", "$(POD_NAME)", "$(POD_IP)")
     listening = options.gateway

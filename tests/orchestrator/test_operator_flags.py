@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.orchestrator.pods import large
 from tidemark_operator.options import parse
+from tidemark_operator.orchestrator.kubernetes import driver, executors
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
 PODS = ["--state-dir", "s", "--orchestrator", "kubernetes"]
@@ -18,12 +20,13 @@ def test_pods_have_what_the_command_line_says() -> None:
             *PODS,
             *("--planner", "p:1", "--replica-image", "i", "--replica-image-pull-policy", "Always"),
             *("--replica-image-pull-secret", "a", "--replica-image-pull-secret", "b"),
-            *("--driver-service-account", "d", "--executor-service-account", "e"),
+            *("--driver-service-account", "d", "--executor-service-account", "e", "--replica-user", "1000650000"),
         ]
     ).pods
 
     assert least == Settings("i")
-    assert most == Settings("i", "Always", ("a", "b"), "d", "e")
+    assert most == Settings("i", "Always", ("a", "b"), "d", "e", 1000650000)
+    assert least.user == 65532
     assert parse(["--state-dir", "s"]).pods is None
 
 
@@ -34,3 +37,15 @@ def test_pods_need_an_image_and_a_planner(missing: list[str], capsys: pytest.Cap
         parse([*PODS, *missing])
 
     assert "--orchestrator kubernetes needs --replica-image" in capsys.readouterr().err
+
+
+def test_the_cluster_may_choose_who_pods_run_as_but_nobody_chooses_root(capsys: pytest.CaptureFixture[str]) -> None:
+    """Driver and executors alike."""
+    chosen = parse([*PODS, "--planner", "p:1", "--replica-image", "i", "--replica-user", "none"]).pods
+    assert chosen is not None
+    for made in (driver.pod_template(large(), chosen), executors.pod_template(large(), chosen)):
+        assert made["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for user in ("0", "root"):
+        with pytest.raises(SystemExit):
+            parse([*PODS, "--planner", "p:1", "--replica-image", "i", "--replica-user", user])
+        assert f"'{user}': a number from 1 on" in capsys.readouterr().err

@@ -48,9 +48,11 @@ annotations:
 {{/* All pods run unprivileged, also where PodSecurity `restricted` is enforced. */}}
 {{- define "tidemark.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- with .Values.runAsUser }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 

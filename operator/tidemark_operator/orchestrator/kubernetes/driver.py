@@ -15,7 +15,7 @@ from tidemark_operator.orchestrator.kubernetes.executors import (
     template_name,
 )
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
-from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, POD_SECURITY
+from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.orchestrator.kubernetes.volumes import LOCAL, SCRATCH, driver_volumes, store_settings
 
@@ -34,7 +34,7 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
         "automountServiceAccountToken": with_executors,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "securityContext": POD_SECURITY,
+        "securityContext": pod_security(settings.user),
         "affinity": _apart(member),
         "containers": [_container(member, settings, mounts)],
         "volumes": volumes,

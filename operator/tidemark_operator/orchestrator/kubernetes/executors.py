@@ -12,7 +12,7 @@ from typing import Any
 
 from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member
-from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, POD_SECURITY
+from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.orchestrator.kubernetes.volumes import (
     AUTHENTICATION,
@@ -121,7 +121,7 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
             "serviceAccountName": settings.executor_account,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": POD_SECURITY,
+            "securityContext": pod_security(settings.user),
             "containers": [container],
             "volumes": volumes,
         },

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-USER = 65532
 TMP_BYTES = 1 << 30
-POD_SECURITY = {
-    "runAsNonRoot": True,
-    "runAsUser": USER,
-    "runAsGroup": USER,
-    "fsGroup": USER,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 CONTAINER_SECURITY = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+
+
+def pod_security(user: int | None) -> dict[str, Any]:
+    """None: whom the cluster chooses, as one does that gives each namespace users of its own."""
+    who = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **who, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def ephemeral(name: str, bytes: int) -> dict[str, Any]:
