@@ -103,6 +103,20 @@ class Fate:
     passing: bool = False
 
 
+def test_who_is_not_scheduled_yet_is_not_waited_for_in_vain() -> None:
+    """It is not written down, for the API server is away: nothing can be heard of it."""
+    g = Standings(recorded=True, x=Standing.SUSPECT).gate("x", "a")
+    schedule(g, "x", "a")
+    assert hydrate(g, "a") == ["a"]
+    for minute in range(60):
+        g.look(minute * 60_000)
+    assert g.outwaited() == []
+    assert through(g.recorded(["x"])) == ["x"]
+    for minute in range(60, 71):
+        g.look(minute * 60_000)
+    assert g.outwaited() == [Outwaited("x", 1)]
+
+
 class Days:
     """One replica, and an operator that forgets nothing. `hydrated`: since the process began, and when."""
 

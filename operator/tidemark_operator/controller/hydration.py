@@ -191,7 +191,7 @@ class HydrationGate:
     def look(self, now_ms: int) -> list[Command]:
         """Now and then: whoever has not moved for long keeps nobody waiting any more, until it moves."""
         for group in self._admitted:
-            if group.moved:
+            if group.moved or not group.released:
                 group.moved, group.moved_ms = False, now_ms
             group.still_ms = now_ms - group.moved_ms
             if not (group.told or group.waits(PATIENCE_MS)) and self._standing(group) is Standing.SUSPECT:
