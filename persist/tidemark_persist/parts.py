@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from tidemark_persist.storage import Storage
 from tidemark_persist.times import Time
 
 BATCH_ROWS = 65_536
+STRETCH_BYTES = 1 << 26
+"""So much of a file is asked for at a time: what Arrow fetches ahead of the rows, it holds until it is asked again."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,9 @@ def _batches(
             groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
             groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
-        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=fetched, use_threads=not few):
+        stretches = [groups] if few else _stretches(file, groups)
+        asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in stretches)
+        for batch in chain.from_iterable(asked):
             kept = within(batch, part.lower, part.upper)
             if kept.num_rows:
                 yield kept if kept.schema.names == wanted else kept.select(wanted)
@@ -118,6 +123,20 @@ def within(updates: Any, lower: Time, upper: Time) -> Any:
         if lower <= found.min() and found.max() < upper:
             return updates
     return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
+
+
+def _stretches(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
+    """The row groups, those together that take STRETCH_BYTES or are one."""
+    stretch, size = list[int](), 0
+    for group in groups:
+        takes = file.metadata.row_group(group).total_byte_size
+        if stretch and size + takes > STRETCH_BYTES:
+            yield stretch
+            stretch, size = [], 0
+        stretch.append(group)
+        size += takes
+    if stretch:
+        yield stretch
 
 
 def _may_hold(group: Any, part: Part) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -25,10 +27,13 @@ from tidemark_persist import (
     Shard,
     ShardMismatch,
     ShardNotFound,
+    Time,
     create_or_open,
     log,
     open_shard,
+    parts,
     read_part,
+    write_staged,
 )
 from tidemark_persist.log_entry import LogEntry
 from tidemark_persist.storage import Storage
@@ -173,6 +178,24 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
     sizes = [piece.num_rows for piece in read_part(whole, batch_rows=10_000)]
     assert sum(sizes) == count
     assert max(sizes) <= 10_000
+
+
+def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Arrow has fetched of it goes, a stretch at a time; the values do not compress, so it is most of it."""
+    monkeypatch.setattr(parts, "STRETCH_BYTES", 3 << 20)
+    numbers = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
+    same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
+    file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))
+    assert file is not None
+    part = Part(str(tmp_path), file.path, Time(0), Time(1), file.rows, file.size)
+
+    before, held, read = pa.total_allocated_bytes(), 0, 0
+    for piece in read_part(part, columns=["v"]):
+        held = max(held, pa.total_allocated_bytes() - before)
+        assert (piece.column("v").to_numpy() == numbers[read : read + piece.num_rows]).all()
+        read += piece.num_rows
+    assert read == len(numbers)
+    assert held < file.size / 2
 
 
 class Going(io.BytesIO):
