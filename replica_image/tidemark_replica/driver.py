@@ -272,9 +272,9 @@ class DataflowDriver:
             self._hydrating.ended()
 
     def _release(self, outcome: StepOutcome) -> None:
-        """Its files go, on the pool: the command loop need not wait for the disk."""
-        if outcome.folder.exists():
-            self._around.io_jobs.submit("remove a step's files", outcome.release, lambda _: None)
+        """Its files go, beside everything else: neither the command loop nor a pool waits for the disk."""
+        if outcome.folder is not None:
+            self._around.renderer.soon(outcome.release)
 
     def _tell_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, dict[int, Errors]]) -> None:
         for id, by_time in changes.items():
@@ -324,8 +324,6 @@ class DataflowDriver:
 def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]:
     """On the pool: the step, and how it changes the errors of each sink, by time."""
     outcome = rendered.run(step)
-    if not outcome.deltas:
-        outcome.release()  # nobody reads its files: the command loop need not wait for the disk
     return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
 
 

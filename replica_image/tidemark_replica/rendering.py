@@ -6,6 +6,7 @@ The dataflow itself is `render.contract.SteppedDataflow`: steps that are planned
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -95,6 +96,10 @@ class Renderer:
                 if self._indexes.get(id) is index:
                     del self._indexes[id]
         rendered.drop()
+
+    def soon(self, removal: Callable[[], None]) -> None:
+        """Files that only the caller knows of go when the disk comes to it; from any thread."""
+        self._store.soon(removal)
 
     def sweep(self) -> int:
         """Removes what failed and cancelled attempts left behind; only while no step runs."""

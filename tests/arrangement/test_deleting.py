@@ -15,6 +15,7 @@ import pytest
 from tests.arrangement.batches import LAYOUT, arranged
 from tests.arrangement.histories import A, contents
 from tests.bounds import BOUND, until
+from tests.stuck_folders import StuckFolders
 from tidemark_replica.arrangement import deleting
 from tidemark_replica.arrangement import store as store_module
 from tidemark_replica.arrangement.batch_cache import BatchCache
@@ -78,6 +79,38 @@ def test_a_commit_does_not_wait_for_the_disk(store: ArrangementStore, disk: Disk
     until(lambda: not (store.directory / A).exists())
 
 
+def test_a_folder_at_which_the_disk_hangs_holds_up_nobody(
+    store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of an arrangement which was dropped: others begin, are read, committed, swept and dropped meanwhile."""
+    stuck, other = StuckFolders(monkeypatch), ArrangementId("b")
+    store.remove(A)
+    until(lambda: stuck.asked)
+    empty = Manifest.empty(other, LAYOUT, 0)
+    store.install(empty)
+    with store.pin(other):
+        store.commit(empty, empty.append([], 0, 1))
+    assert store.sweep(()) == 0
+    store.remove(other)
+    assert stuck.removed == 0
+    stuck.works.set()
+    until(lambda: not (store.directory / A).exists())
+
+
+def test_a_folder_that_somebody_else_has_removed_stops_nothing(
+    store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A removal may be done twice: what waits behind it goes all the same."""
+    stuck = StuckFolders(monkeypatch)
+    store.remove(A)
+    until(lambda: stuck.asked)
+    os.rename(store.directory / A, store.directory / "elsewhere")
+    (store.directory / "b").mkdir()
+    store.soon(lambda: store.clear(of="b"))
+    stuck.works.set()
+    until(lambda: not (store.directory / "b").exists())
+
+
 def test_what_is_pinned_is_read_to_the_end(store: ArrangementStore, disk: Disk) -> None:
     """However soon the disk deletes."""
     disk.works.set()
@@ -97,7 +130,7 @@ def test_what_is_pinned_is_read_to_the_end(store: ArrangementStore, disk: Disk) 
 
 def test_what_waits_is_bounded(store: ArrangementStore, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that hangs for long: the rest is swept."""
-    monkeypatch.setattr(deleting, "FILES_MOST", 1)
+    monkeypatch.setattr(deleting, "REMOVALS_MOST", 1)
     old = store.current(A)
     for at in range(1, 4):
         store.commit(store.current(A), with_batches(old, slice(at, 4)))
@@ -122,6 +155,18 @@ def test_where_no_thread_can_be_started_it_is_tried_again(
     until(lambda: on_disk(store) == store.current(A).files)
 
 
+def test_when_nothing_comes_any_more_the_thread_ends_and_another_takes_its_place(
+    store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commit by commit, each with a thread of its own."""
+    monkeypatch.setattr(deleting, "LINGER_SECONDS", 0.0)
+    others, old = threading.enumerate(), store.current(A)
+    for at in range(1, 4):
+        store.commit(store.current(A), with_batches(old, slice(at, 4)))
+        until(lambda: on_disk(store) == store.current(A).files)
+        until(lambda: not [t for t in threading.enumerate() if t.name == deleting.THREAD and t not in others])
+
+
 def _refused(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
@@ -137,7 +182,7 @@ def test_an_end_waits_for_no_file(tmp_path: Path, disk: Disk) -> None:
 
 
 DIES = """
-import pathlib, sys, threading
+import os, pathlib, sys, threading
 from tests.arrangement.batches import LAYOUT, arranged
 from tests.arrangement.histories import A
 from tidemark_replica.arrangement import store as store_module
@@ -149,28 +194,35 @@ def hangs(path):
     asked.set()
     threading.Event().wait()
 
-store_module._removed = hangs
 store = store_module.ArrangementStore(pathlib.Path(sys.argv[1]), waits_for_disk=False)
 store.install(arranged(store.directory, 4, 3))
-old = store.current(A)
-store.commit(old, Manifest.empty(A, LAYOUT, 0).append(old.batches[:1], 0, old.upper))
+if sys.argv[2] == "commit":
+    store_module._removed = hangs
+    old = store.current(A)
+    store.commit(old, Manifest.empty(A, LAYOUT, 0).append(old.batches[:1], 0, old.upper))
+else:
+    os.rmdir = hangs
+    store.remove(A)
 asked.wait()
 print(store.directory, flush=True)
 threading.Event().wait()
 """
 
 
-def test_crash_what_was_to_be_deleted_is_swept_by_the_next_incarnation(tmp_path: Path) -> None:
-    """The process is killed between a commit and the deletion of what it replaced."""
-    child = subprocess.Popen([sys.executable, "-c", DIES, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize(("of", "left"), [("commit", 4), ("drop", 0)])
+def test_crash_what_was_to_be_deleted_is_swept_by_the_next_incarnation(tmp_path: Path, of: str, left: int) -> None:
+    """The process is killed between a commit and the deletion of what it replaced; or when of what was dropped all is
+    gone but the folder."""
+    child = subprocess.Popen([sys.executable, "-c", DIES, str(tmp_path), of], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
         directory = Path(child.stdout.readline().strip())
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait(BOUND)
-    assert len(list(directory.glob("*/*.arrow"))) == 4
+    assert len(list(directory.glob(f"{A}/*.arrow"))) == left
+    assert (directory / A).exists()
     store = ArrangementStore(tmp_path, waits_for_disk=False)
     assert not directory.exists()
-    assert list(tmp_path.glob("*/*/*")) == []
+    assert list(tmp_path.glob("*/*/")) == []
     store.close()

@@ -97,6 +97,7 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
         dataflow = disturbed.build(description, exchanging=Exchanging(2, from_rows=0))
         made = Updates(disturbed.steps(dataflow, [small]))
         outcome = run_and_kill(disturbed, dataflow, large, fault)
+        assert outcome.folder is not None
         assert any(outcome.folder.glob("*.1.*.report")), "the delta was not divided among two tasks"
         dataflow.commit(outcome)
         made.update(delta(outcome, SINK))

@@ -14,6 +14,7 @@ from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.world import SINK, World, consolidated, delta
+from tests.stuck_folders import StuckFolders
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement import spine
 from tidemark_replica.arrangement import store as store_module
@@ -105,4 +106,24 @@ def test_steps_go_on_where_the_disk_deletes_nothing(tmp_path: Path, monkeypatch:
         works.set()
         until(lambda: on_disk(of) == live_files(of.store.arrangements()))
         dataflow.drop()
-        assert on_disk(of) == set()
+        until(lambda: on_disk(of) == set())
+
+
+def test_a_drop_and_the_steps_of_others_do_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it hangs at a folder. In the end nothing of what was dropped is left."""
+    with in_process(tmp_path, {"t": T}, HISTORY) as of:
+        of.store.close()
+        of.store = ArrangementStore(tmp_path / "store", waits_for_disk=False)
+        dropped, other = (of.build(of.describe(GET_T)) for _ in range(2))
+        of.step(dropped, END)
+        stuck = StuckFolders(monkeypatch)
+        dropped.drop()
+        until(lambda: stuck.asked)
+        of.step(other, END)
+        assert stuck.removed == 0
+        stuck.works.set()
+        until(lambda: not dropped._folder.exists())
+        until(lambda: not list(of.store.directory.glob(f"{dropped._folder.name}*")))
+        assert on_disk(of) == live_files(of.store.arrangements())

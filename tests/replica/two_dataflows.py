@@ -33,12 +33,22 @@ class TwoDataflows:
         descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
         self._drivers = {id: DataflowDriver(d, around, _refused) for id, d in self.installed.items()}
+        self._folder = folder
 
     def reach(self, time: int, *ids: GlobalId) -> None:
         self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self.advance)
 
     def schedule(self, id: GlobalId) -> None:
         self._drivers[id].try_again()
+
+    def drop(self, id: GlobalId) -> None:
+        """To the end: nothing of it is found any more."""
+        self._drivers[id].stop()
+        self.loop.run_until(lambda: self.renderer.find(id) is None)
+
+    def step_folders(self) -> list[Path]:
+        """What steps have left on disk."""
+        return list(self._folder.glob("scratch/dataflows/*/steps/*"))
 
     def failed(self, id: GlobalId) -> list[Status]:
         said = [s for s in self.loop.said if isinstance(s, Status)]

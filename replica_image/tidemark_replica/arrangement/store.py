@@ -14,8 +14,9 @@ under their step's name; `sweep` takes away what steps that are over left behind
 cancelled and speculative attempts).
 
 Which files count is decided in memory, at once or not at all, and files go afterwards: on a thread of their own where
-commits are to wait for no disk (`deleting`). A file that the disk does not let go of is nobody's then, and is tried
-again by the next sweep: so no change to a manifest fails, or stops half way, for a file.
+nothing is to wait for a disk (`deleting`). A file that the disk does not let go of is nobody's then, and is tried again
+by the next sweep: so no change to a manifest fails, or stops half way, for a file. No disk is asked for anything within
+the lock.
 """
 
 import fcntl
@@ -27,12 +28,13 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO
 
 from tidemark_replica.arrangement.batch import BatchRef
-from tidemark_replica.arrangement.deleting import Deleting
+from tidemark_replica.arrangement.deleting import Deleting, Removal
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spine import Merge
@@ -46,9 +48,9 @@ class ArrangementStore:
     """The arrangements of one incarnation of a replica."""
 
     def __init__(self, root: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
-        """`waits_for_disk`: whether what a commit replaces is deleted when it returns, and not soon afterwards."""
+        """`waits_for_disk`: whether what is to go has gone when a method returns, and not soon afterwards."""
         self._limit = limit_bytes
-        self._deleting = None if waits_for_disk else Deleting(self._delete_now)
+        self._deleting = None if waits_for_disk else Deleting()
         self._mutex = threading.Lock()
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
@@ -184,23 +186,34 @@ class ArrangementStore:
 
         `of`: only of arrangements, and of steps, whose names begin so.
         """
+        found = list(self.directory.glob(f"{of}*/{of}*"))
         with self._mutex:
-            found = [path for path in self.directory.glob(f"{of}*/{of}*") if self._is_left_behind(path, running)]
-        gone = sum(map(_removed, found))  # beside the lock: nobody can come to use them
-        if gone < len(found):
-            LOG.warning("%d files in %s could not be removed; they are tried again", len(found) - gone, self.directory)
+            left = [path for path in found if self._is_left_behind(path, running)]
+        gone = sum(map(_removed, left))  # beside the lock: nobody can come to use them
+        if gone < len(left):
+            LOG.warning("%d files in %s could not be removed; they are tried again", len(left) - gone, self.directory)
         return gone
 
     def clear(self, of: str) -> None:
         """Take away forgotten arrangements' folders whose names begin so; one that is read goes with its files."""
-        with self._mutex:
-            for folder in list(self.directory.glob(f"{of}*/")):
-                self._clear(folder)
+        self._clear(self.directory.glob(f"{of}*/"))
 
-    def _clear(self, folder: Path) -> None:
-        if folder.name not in self._current:
-            with suppress(OSError):  # something is in it
-                folder.rmdir()
+    def soon(self, removal: Removal) -> None:
+        """Have the caller's own files removed as the store's are: now, or soon, beside everything else; or never, where
+        the process ends before. From any thread."""
+        if self._deleting is None:
+            removal()
+        else:
+            self._deleting.add(removal)
+
+    def _clear(self, folders: Iterable[Path]) -> None:
+        """No name of an arrangement is used again: what is forgotten now will be when the disk has come to it."""
+        for folder in folders:
+            with self._mutex:
+                forgotten = folder.name not in self._current
+            if forgotten:
+                with suppress(OSError):  # something is in it
+                    folder.rmdir()
 
     def _is_left_behind(self, path: Path, running: Collection[StepId]) -> bool:
         file, step = str(path.relative_to(self.directory)), path.name.rsplit("-", 2)[0]
@@ -245,20 +258,14 @@ class ArrangementStore:
         return nobodys
 
     def _delete(self, files: Sequence[str]) -> None:
-        """Beside the lock, now or soon."""
-        if self._deleting is None:
-            self._delete_now(files)
-        else:
-            self._deleting.add(files)
+        if files:
+            self.soon(partial(self._delete_now, files))
 
     def _delete_now(self, files: Sequence[str]) -> None:
         """A busy disk holds up whoever deletes, and nobody else."""
         for file in files:
             _removed(self.directory / file)
-        for arrangement in {file.partition("/")[0] for file in files}:
-            if arrangement not in self._current:
-                with self._mutex:
-                    self._clear(self.directory / arrangement)
+        self._clear({self.directory / file.partition("/")[0] for file in files})
 
 
 def _replaced(moves: Iterable[tuple[Manifest, Manifest]]) -> int:

@@ -82,7 +82,8 @@ class StepOutcome:
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]
     merges: tuple[Merged, ...]
     deltas: Mapping[GlobalId, SinkDelta]
-    folder: Path
+    folder: Path | None
+    """The deltas' files are in it; None: the step was skipped."""
     jobs: int = 0
     """How many Spark jobs it took."""
     spent: Mapping[int, int] = field(default_factory=dict)
@@ -98,7 +99,7 @@ class StepOutcome:
 
     def release(self) -> None:
         """The deltas have been read: their files go. Harmless when repeated."""
-        if self.folder.exists():
+        if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

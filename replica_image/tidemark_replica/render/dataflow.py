@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tidemark_persist import Part
@@ -124,7 +125,7 @@ class RenderedDataflow:
 
     def skip(self, step: Step) -> StepOutcome:
         """What running a quiet step would come to: to be committed like any other."""
-        return StepOutcome(step, {}, (), self._deltas(step, lambda _: ((), 0)), self._folder / "steps" / step.id)
+        return StepOutcome(step, {}, (), self._deltas(step, lambda _: ((), 0)), None)
 
     def run(self, step: Step) -> StepOutcome:
         self._check_current(step)
@@ -196,15 +197,14 @@ class RenderedDataflow:
         self._runner.cancel()
 
     def drop(self) -> None:
+        """Its files go when the disk comes to it; what it has not come to when the process dies, at the next start."""
         self._runner.close()
         self._merging.close()
         for hold in self._holds:
             hold.release()
         for arrangement in self._fragments.arrangements:
             self._store.remove(arrangement)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._sweep()
-        self._store.clear(of=f"{self._folder.name}-")
+        self._store.soon(partial(_remove_rest, self._folder, self._store))
 
     def _merge(self) -> None:
         """Between two steps."""
@@ -256,6 +256,13 @@ class RenderedDataflow:
             schema = update_schema(self._fragments.sinks[export.id])
             deltas[export.id] = SinkDelta(export.id, step.lower, step.upper, schema, files, rows)
         return deltas
+
+
+def _remove_rest(folder: Path, store: ArrangementStore) -> None:
+    """Of a dataflow that has been dropped: its own folder, and what its attempts have left in the store's."""
+    shutil.rmtree(folder, ignore_errors=True)
+    store.sweep((), of=f"{folder.name}-")
+    store.clear(of=f"{folder.name}-")
 
 
 def _clipped(parts: Sequence[Part], limit: int) -> Iterator[Part]:
