@@ -15,5 +15,5 @@ Reading order: `updates` (what a stream of updates looks like), `nested`, `colum
 `spine` (how batches are merged), `trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
 
 Everything here is Arrow and NumPy: no Spark, no network, and but for what lets go of deleted batches, no clock. Only
-`batch`, `batch_cache` and `store` touch files.
+`batch`, `batch_cache`, `step` and `store` touch files.
 """

@@ -9,6 +9,7 @@
     ├── StaleManifest          a change to a manifest that has moved on
     ├── UnknownArrangement     the store holds no such arrangement
     ├── DiskLimitExceeded      the scratch space allowed to arrangements is used up
+    ├── DiskFull               the disk has no room left
     └── StepGone               the step was cancelled, or its dataflow dropped, while a task still works on it
 
 Errors *of the data* (a negative multiplicity, an overflowing sum) are not here: they are rows with `__error` set.

@@ -8,12 +8,17 @@ probes short at the price of about one more rewrite of a row.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from tidemark_replica.arrangement.batch import BatchRef, Segment
+from tidemark_replica.arrangement.hashing import bucket_edges
+from tidemark_replica.arrangement.layout import file_hashes
 from tidemark_replica.arrangement.manifest import ArrangementId
 from tidemark_replica.arrangement.spine import coalesce, hash_ranges, merge_segments
-from tidemark_replica.arrangement.step import StepContext, by_bucket
+from tidemark_replica.arrangement.step import StepContext
 
 FAN_IN = 8
 MAPPED_BYTES = 1 << 20
@@ -36,9 +41,7 @@ class StepRuns:
 
     def add(self, rows: Any) -> None:
         """Take in a chunk: rows of a file's schema, ascending by hash."""
-        for bucket, part in by_bucket(rows, self._manifest.buckets):
-            if part.num_rows == 0:
-                continue
+        for bucket, part in _by_bucket(rows, self._manifest.buckets):
             context, manifest = self._context, self._manifest
             ref = context.writer.write_run(manifest.arrangement, manifest.layout, bucket, context.span, part)
             runs = self._runs.setdefault(bucket, [])
@@ -95,3 +98,11 @@ class StepRuns:
         manifest = self._manifest
         span = self._context.span
         return self._context.writer.write_scratch(manifest.arrangement, manifest.layout, bucket, span, segments)
+
+
+def _by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
+    """Rows sorted by hash as (bucket, its slice), empty ones left out."""
+    edges = () if buckets == 1 else np.searchsorted(file_hashes(rows), bucket_edges(buckets), "left").tolist()
+    for bucket, (begin, end) in enumerate(pairwise([0, *edges, rows.num_rows])):
+        if end > begin:
+            yield bucket, rows.slice(begin, end - begin)

@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NewType
 
-import numpy as np
-
 from tidemark_replica.arrangement.batch import BatchRef, Span, is_small, write_batch, write_small_batch
 from tidemark_replica.arrangement.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
-from tidemark_replica.arrangement.hashing import bucket_edges, key_hashes
-from tidemark_replica.arrangement.layout import Layout, file_hashes
+from tidemark_replica.arrangement.hashing import key_hashes
+from tidemark_replica.arrangement.layout import Layout
 from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.share import WHOLE, Share
 from tidemark_replica.arrangement.spine import SMALL_ROWS, Merge, coalesce, merge_segments
@@ -84,19 +82,10 @@ class BatchWriter:
         left, much = self._bytes_left, self._takes_much
         return BatchWriter(self._directory, self._step, bytes_left=left, wanted=self._wanted, takes_much=much)
 
-    def write(
-        self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
-    ) -> BatchRef | None:
-        """Write a batch to be committed with the step; None when there are no rows."""
-        ref = self.write_scratch(arrangement, layout, bucket, span, segments)
-        if ref is not None:
-            self.written.setdefault(arrangement, []).append(ref)
-        return ref
-
     def write_scratch(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
-        """Write a batch for this step's own use."""
+        """Write a batch for this step's own use, until it is adopted; None when there are no rows."""
         file = self._next_file(arrangement)
         fitting = self._fitting(arrangement, self.while_wanted(segments))
         return self._kept(write_batch(self._directory, file, layout, bucket, span, fitting), file)
@@ -160,14 +149,6 @@ class BatchWriter:
                 "replica more scratch, or keep less state"
             )
 
-    def write_sorted(self, manifest: Manifest, span: Span, rows: Any) -> list[BatchRef]:
-        """Write rows of a file's schema that ascend by hash: one batch for each bucket that they reach."""
-        refs = []
-        for bucket, part in by_bucket(rows, manifest.buckets):
-            ref = self.write(manifest.arrangement, manifest.layout, bucket, span, [part])
-            refs += [ref] if ref is not None else []
-        return refs
-
     def adopt(self, arrangement: ArrangementId, ref: BatchRef) -> None:
         """Commit a batch with the step that was written as scratch."""
         self.written.setdefault(arrangement, []).append(ref)
@@ -184,17 +165,6 @@ def _too_much(what: str, size: int) -> DiskLimitExceeded:
         f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, or keep "
         "less state"
     )
-
-
-def by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
-    """Rows sorted by hash as (bucket, its slice), empty ones left out."""
-    if buckets == 1:
-        yield 0, rows
-        return
-    edges = np.searchsorted(file_hashes(rows), bucket_edges(buckets), "left")
-    for bucket, (begin, end) in enumerate(zip([0, *edges], [*edges, rows.num_rows], strict=True)):
-        if end > begin:
-            yield bucket, rows.slice(begin, end - begin)
 
 
 def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -> BatchRef | None:

@@ -66,11 +66,6 @@ def row_columns(updates: Updates) -> list[Array]:
     return list(updates.columns[:-_TAIL])
 
 
-def row_types(schema: pa.Schema) -> tuple[pa.DataType, ...]:
-    """The user columns' types."""
-    return tuple(schema.types[:-_TAIL])
-
-
 def times(updates: Updates) -> Ints:
     """The time of every update."""
     return np.asarray(updates.column(updates.num_columns - 3).to_numpy())

@@ -64,11 +64,10 @@ class Members:
                 pass
             report = stage.finish(member.stage)
         except StepGone as error:
-            return Answer(member.number, error=str(error), told=str(error), gone=True)
+            return Answer(member.number, error=str(error), told=str(error))
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            gone = not description.exists()
-            return Answer(member.number, error=in_full(error), told=told_by_type(error), gone=gone)
+            return Answer(member.number, error=in_full(error), told=told_by_type(error))
         return Answer(member.number, report)
 
     def _tree(self, member: Member) -> Pipeline | None:

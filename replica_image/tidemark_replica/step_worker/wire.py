@@ -52,8 +52,6 @@ class Answer:
     error: str | None = None
     told: str | None = None
     """What of the error is told to everybody (failures.py)."""
-    gone: bool = False
-    """Nobody wanted the step any more."""
     unknown: bool = False
     """The tree has been forgotten: send it again."""
 
