@@ -12,11 +12,25 @@
 #                                                          └─ class-data
 #
 # What changes often comes last, so that a new version of our code is one small layer.
+#
+# Everything is of one version, whenever it is built: the base by its tag (a registry may change what a tag names: to be
+# sure, name a digest, PYTHON=python@sha256:...), Debian's packages by a moment, Python's by constraints.txt.
 
-ARG PYTHON=python:3.11-slim-bookworm
+ARG PYTHON=python:3.11.15-slim-bookworm
+# Debian as it was then; `now`: as the sources of the base have it
+ARG SNAPSHOT=20261115T000000Z
 
 FROM ${PYTHON} AS python
+ARG SNAPSHOT
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# what Debian signed then is valid no longer than a week: that it is signed is still asked for
+RUN if [ "$SNAPSHOT" != now ]; then \
+      rm -f /etc/apt/sources.list.d/* \
+   && for suite in "debian/$SNAPSHOT bookworm" "debian/$SNAPSHOT bookworm-updates" \
+                   "debian-security/$SNAPSHOT bookworm-security"; do \
+        echo "deb [check-valid-until=no] http://snapshot.debian.org/archive/$suite main"; \
+      done >/etc/apt/sources.list; \
+    fi
 
 # --- what builds, and reaches no image ---
 FROM python AS build
@@ -57,8 +71,9 @@ RUN cp -r replica_image/image /opt/tidemark/image \
  && python /opt/tidemark/image/prepare.py \
     "$(/opt/tidemark/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" /opt/tidemark/spark
 
-# --- our own code, once for both ---
+# --- our own code, once for both; what makes a wheel of it is of constraints.txt, too ---
 FROM build AS code
+RUN /build/bin/pip install --constraint constraints.txt hatchling
 COPY README.md LICENSE ./
 COPY protocol protocol
 COPY persist persist
@@ -67,7 +82,7 @@ COPY operator operator
 COPY replica_image replica_image
 COPY cli cli
 COPY devcluster/tidemark_devcluster devcluster/tidemark_devcluster
-RUN /build/bin/pip install --no-deps --target /opt/code .
+RUN /build/bin/pip install --no-deps --no-build-isolation --target /opt/code .
 
 # --- what runs: an unprivileged user, and an init that reaps and passes signals on ---
 FROM python AS base

@@ -103,6 +103,12 @@ def _noted(archive: Path) -> dict[str, Any]:
     return dict(json.loads(_note(archive).read_text(encoding="utf-8"))) if _note(archive).is_file() else {}
 
 
+def packages_of(python: str, *, made_here: bool) -> tuple[str, ...]:
+    """A base that was made here goes on with the mirror that it was made from; another one has Debian as the Dockerfile
+    says."""
+    return (f"--build-arg=PYTHON={python}", *(["--build-arg=SNAPSHOT=now"] if made_here else []))
+
+
 @contextmanager
 def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> Iterator[Workshop]:
     """One build at a time, with the base image that was asked for and what builds need of this machine."""
@@ -120,7 +126,7 @@ def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progre
         mine = host.read(environ)
         pip_conf = Path(temporary) / "pip.conf"
         pip_conf.write_text(mine.pip_conf, encoding="utf-8")
-        arguments = (f"--build-arg=PYTHON={python}", *host.volumes(mine, pip_conf))
+        arguments = (*packages_of(python, made_here=not options.python), *host.volumes(mine, pip_conf))
         yield Workshop(buildah, folder, arguments, progress)
 
 
