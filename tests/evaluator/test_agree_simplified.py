@@ -32,13 +32,26 @@ PAIR = call("named_struct", (NUMBER, IN_PARTS), SqlType.struct((("p", BIGINT), (
 PAIRS = call("array", (PAIR,), SqlType.array(PAIR.type))
 FLAGS = call("array", (FLAG, IN_PARTS), SqlType.array(BOOLEAN))
 FIRST = Literal("0", INT)
+INTS = ColumnRef(OF["int"], INT), ColumnRef(OF["int"] + 1, INT, False)
+NEVER_NULL = call("coalesce", (call("if", (IN_PARTS, *INTS), INT), FIRST), INT)
 
 
 def _boolean(function: str, *arguments: ScalarExpr) -> Call:
     return call(function, arguments, BOOLEAN)
 
 
+def _compared(function: str, *values: int) -> Call:
+    """With numbers that the type has not."""
+    return _boolean(function, call("cast", (NEVER_NULL,), BIGINT), *(Literal(str(v), BIGINT) for v in values))
+
+
+BEYOND = 3_000_000_000
 SIMPLIFIED = (
+    *(_compared(operator, BEYOND) for operator in ("=", "<", "<=", ">", ">=")),
+    *(_compared(operator, 2**31 - 1) for operator in (">", "<=")),
+    *(_compared(operator, -(2**31)) for operator in ("<", ">=")),
+    _compared("in", BEYOND, BEYOND + 1),
+    _boolean("<", Literal(str(BEYOND), BIGINT), call("cast", (NEVER_NULL,), BIGINT)),
     call("if", (IN_PARTS, TEXT, TEXT), STRING),
     call("case", (IN_PARTS, TEXT, FLAG, TEXT, TEXT), STRING),
     call("+", (call("if", (IN_PARTS, NUMBER, NUMBER), BIGINT), Literal("0", BIGINT)), BIGINT),

@@ -1,4 +1,5 @@
-"""Cases of failures that a batch does not come to: behind a NULL, behind a match, in a branch that is not taken.
+"""Cases of failures that a batch does not come to: behind a NULL, behind a match, in a branch that is not taken, in
+what Spark's optimiser takes away.
 
 The failing part has an AND, which is computed in parts (`render/scalar.py`), and in most cases a neighbour that only
 Catalyst evaluates, so that both evaluators meet it. It fails only where nothing reads it: Spark always answers.
@@ -11,6 +12,9 @@ from tests.oracle.tables import T
 
 _FAILS = "CASE WHEN b IS NOT NULL AND 10 div a > 1 THEN 1 ELSE 2 END"
 _NULL = "CASE WHEN a <> 0 THEN a END"
+# An int that fails, and is never NULL: Catalyst knows that without computing it.
+_NEVER_NULL = "coalesce(CASE WHEN 10 div a > 1 THEN CAST(b AS int) END, 0)"
+_LARGE = "3000000000"
 _X = f"(SELECT a, b, s, {_FAILS} AS x, 10 div a AS q FROM t)"
 
 FAILURES = (
@@ -38,5 +42,33 @@ FAILURES = (
         "a failure in a branch that is not taken",
         f"SELECT if(a = 0, b, a + {_FAILS}) AS x, coalesce({_NULL}, 0) + if(a = 0, 0, {_FAILS}) AS y FROM t",
         {"t": T},
+    ),
+    Case(
+        "a failure beside a literal that its type does not reach",
+        f"SELECT {_NEVER_NULL} < {_LARGE} AS u, {_NEVER_NULL} >= {_LARGE} AS v, {_NEVER_NULL} = {_LARGE} AS w, "
+        f"{_NEVER_NULL} IN ({_LARGE}, 4000000000) AS x, {_LARGE} > {_NEVER_NULL} AS y, "
+        f"{_NEVER_NULL} <= 2147483647L AS z FROM t WHERE {_NEVER_NULL} <> {_LARGE}",
+        {"t": T},
+        in_files=True,
+    ),
+    Case(
+        "a failure computed in parts beside a literal that its type does not reach",
+        f"SELECT {_FAILS} <> {_LARGE} AS x, coalesce({_FAILS} + CAST(b AS int), 0) <= {_LARGE} AS y, upper(s) AS z "
+        "FROM t",
+        {"t": T},
+        in_files=True,
+    ),
+    Case(
+        "a failure among literals of which none is meant",
+        "SELECT CASE WHEN 10 div a > 1 THEN 1 ELSE 2 END = 3 AS x, 3 > if(10 div a > 1, 1, 2) AS y, "
+        f"{_FAILS} < {_LARGE} AS z FROM t",
+        {"t": T},
+        in_files=True,
+    ),
+    Case(
+        "a failure among names of which none is meant",
+        "SELECT b, k <=> 'none' AS x FROM (SELECT b, if(10 div a > 1, 'high', 'low') AS k FROM t) WHERE k <> 'none'",
+        {"t": T},
+        in_files=True,
     ),
 )

@@ -27,8 +27,8 @@ class Case:
 
     `plan`: LIR to be used in the place of the planner's. `spark`: the text for Spark, where for `sql` Spark answers
     something that SQL does not say. `duckdb`: the text for DuckDB, `"same"` for the same.
-    `lenient`: the text that says what is shown where Spark raises and no error is shown. `tick`: milliseconds between
-    changes, for one that reads the clock.
+    `lenient`: the text that says what is shown where Spark raises and no error is shown. `in_files`: the batch is over
+    tables in files (reference.py). `tick`: milliseconds between changes, for one that reads the clock.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Case:
     duckdb: str | None = None
     spark: str | None = None
     lenient: str | None = None
+    in_files: bool = False
     changes: int = 5
     tick: int = 0
 

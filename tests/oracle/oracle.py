@@ -80,7 +80,7 @@ class Oracle:
 
     def check_updates(self, case: Case, history: History, description: DataflowDescription, updates: Updates) -> None:
         """The comparison with the batch engines."""
-        spark, types = self._reference.answers(case.spark or case.sql, case.tables, history)
+        spark, types = self._reference.answers(case.spark or case.sql, case.tables, history, in_files=case.in_files)
         sink = description.sink_exports[0].sink
         assert isinstance(sink, MaterializedViewSink)
         found = [c.type for c in sink.shard.columns]

@@ -22,6 +22,7 @@ from tidemark_replica.arrow_types import arrow_type
 
 # An exception without an error condition comes as it is.
 _RAISED = (PySparkException, Py4JJavaError)
+_AT_HAND = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 Rows = Counter[tuple[Any, ...]]
 
 
@@ -50,9 +51,11 @@ class SparkReference:
             self._session.conf.set(key, value)
 
     def answers(
-        self, sql: str, tables: Mapping[str, Table], history: History
+        self, sql: str, tables: Mapping[str, Table], history: History, *, in_files: bool = False
     ) -> tuple[dict[int, Answer], list[pa.DataType]]:
-        """The answer at each frontier, and the types of the columns."""
+        """The answer at each frontier, and the types of the columns. `in_files`: as of tables in files, not of rows at
+        hand, over which Spark computes before it has simplified what is computed."""
+        self._session.conf.set("spark.sql.optimizer.excludedRules", _AT_HAND if in_files else "")
         for name, table in tables.items():
             frame = self._session.createDataFrame(snapshots(name, table, history), f"{table.ddl}, at bigint")
             frame.createOrReplaceTempView(f"{name}_at")

@@ -6,6 +6,7 @@
     (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
     c0 AND (c0 OR 1 div c1 > 0)                        is c0, whatever c1 is
     struct(c0, 1 div c1).c0, array(c0, 1 div c1)[0]    is c0: what is not taken out is never computed
+    cast(coalesce(cast(1 div c0 AS int), 0) AS bigint) < 3000000000     is true, as of any int that is never NULL
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
@@ -14,19 +15,21 @@ where it is read: it counts as an expression that may fail, of a shape of its ow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, walk
-from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, is_nullable, walk
+from tidemark_protocol.functions import entry, is_fallible
 from tidemark_protocol.types import BOOLEAN
 
 _NULLNESS = frozenset({"is_null", "is_not_null", "<=>", "isnan"})
 _TAKING_OUT = frozenset({"field", "get", "subscript"})
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 _CHAINS = frozenset({"+", "*"})
-
+_CONNECTIVES = frozenset({"and", "or", "not"})
 
 Columns = frozenset[int]
+Fails = Callable[[ScalarExpr], bool]
 
 
 def can_fail(expr: ScalarExpr, failing: Columns) -> bool:
@@ -36,23 +39,81 @@ def can_fail(expr: ScalarExpr, failing: Columns) -> bool:
 
 def keeps_its_failures(expr: ScalarExpr, failing: Columns) -> bool:
     """Whether every failure that the expression can have shows."""
-    return not can_fail(expr, failing) or all(_is_kept(node, failing) for node in walk(expr))
+    if not can_fail(expr, failing):
+        return True
+    nodes = list(walk(expr))
+    fails = _failing_nodes(nodes, failing)
+    return all(_is_kept(node, lambda e: id(e) in fails) for node in _tops(nodes))
 
 
-def _is_kept(node: ScalarExpr, failing: Columns) -> bool:
+def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
+    """Which of the nodes, parents first, can fail, by identity: each is asked about its own failures once."""
+    fails: set[int] = set()
+    for node in reversed(nodes):
+        if isinstance(node, ColumnRef):
+            can = node.index in failing
+        else:
+            can = isinstance(node, Call) and (
+                any(id(a) in fails for a in node.arguments) or bool(entry(node.function).errors(node))
+            )
+        if can:
+            fails.add(id(node))
+    return fails
+
+
+def _tops(nodes: Sequence[ScalarExpr]) -> Iterator[ScalarExpr]:
+    """The nodes, parents first, but for those of a chain, or of a condition, that is looked at from its top."""
+    inner: set[int] = set()
+    for node in nodes:
+        if isinstance(node, Call):
+            own = _CONNECTIVES if node.function in _CONNECTIVES else {node.function}
+            if node.function in _CONNECTIVES or node.function in _CHAINS:
+                inner.update(id(a) for a in node.arguments if isinstance(a, Call) and a.function in own)
+        if id(node) not in inner:
+            yield node
+
+
+def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     if isinstance(node, Literal):
         return node.value is not None and node.type != BOOLEAN
-    if not isinstance(node, Call) or not can_fail(node, failing):
+    if not isinstance(node, Call) or not fails(node):
         return True
     if node.function in _NULLNESS or node.function in _TAKING_OUT:
         return False
     if node.function in _CHAINS:
         return sum(not columns_of(operand) for operand in _operands(node)) < 2
-    if node.function in ("and", "or"):
+    if node.function in _CONNECTIVES:
         return _all_differ(_connected(node))
-    if node.function in _COMPARISONS or node.function in ("case", "if", "coalesce"):
+    if node.function in _COMPARISONS:
+        return _all_differ(node.arguments) and not _is_beyond(node, fails)
+    if node.function == "in":
+        return not _is_beyond(node, fails)
+    if node.function in ("case", "if", "coalesce"):
         return _all_differ(node.arguments)
     return True
+
+
+def _is_beyond(call: Call, fails: Fails) -> bool:
+    """Whether a literal may be beyond the type of what is compared with it, `cast(e) < 3000000000`: where e is never
+    NULL, Catalyst answers without it. (It is given decimal literals as casts, of which it does not know it.)"""
+    others = [a for a in call.arguments if not isinstance(a, Literal)]
+    if len(others) == len(call.arguments) or any(a.type.is_decimal for a in others):
+        return False
+    return all(isinstance(a, Call) and a.function == "cast" and _is_lost(a.arguments[0], fails) for a in others)
+
+
+def _is_lost(expr: ScalarExpr, fails: Fails) -> bool:
+    return fails(expr) and not is_nullable(_over_nullable(expr))
+
+
+def _over_nullable(expr: ScalarExpr) -> ScalarExpr:
+    """As Catalyst has it on a replica: any column may be NULL, that of an error row is."""
+    if isinstance(expr, ColumnRef):
+        return replace(expr, nullable=True)
+    if not isinstance(expr, Call):
+        return expr
+    made = replace(expr, arguments=tuple(map(_over_nullable, expr.arguments)))
+    return replace(made, nullable=entry(made.function).nullable(made))
 
 
 def _all_differ(exprs: Sequence[ScalarExpr]) -> bool:
@@ -76,12 +137,13 @@ def _operands(call: Call) -> list[ScalarExpr]:
 
 
 def _shape(expr: ScalarExpr) -> str:
-    """What two expressions have in common that Catalyst may take for each other, or one for the other's negation."""
+    """What two expressions have in common that Catalyst may take for each other, or one for the other's negation.
+    It compares without casts where it can: `cast(c0 AS bigint) = 3` as `c0 = 3`."""
     if isinstance(expr, ColumnRef):
         return f"c{expr.index}"
     if isinstance(expr, Literal):
-        return f"{expr.value!r} {expr.type}"
-    if expr.function == "not":
+        return repr(expr.value)
+    if expr.function in ("not", "cast"):
         return _shape(expr.arguments[0])
     name = "compare" if expr.function in _COMPARISONS else expr.function
     return f"{name}({', '.join(sorted(map(_shape, _operands(expr))))}) {expr.type}"
