@@ -77,7 +77,8 @@ class WakingJobs:
 
 
 class Jobs:
-    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard).
+    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard,
+    per step that had output).
     `urges`: the end of one may be something for maintenance."""
 
     def __init__(self, mailbox: Mailbox, name: str, threads: int, *, urges: bool = True) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.oracle.histories import History, random_history
@@ -16,8 +17,8 @@ from tests.oracle.in_process import in_process
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, counted
 from tests.oracle.tables import T
-from tests.oracle.world import Updates
-from tidemark_persist import read_part, staging
+from tests.oracle.world import Updates, World
+from tidemark_persist import Part, read_part, staging
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call
 from tidemark_protocol.ids import GlobalId
@@ -99,6 +100,51 @@ def test_another_reader_of_the_same_table_reads_all_of_it(
     found, read = both_ways(tmp_path, monkeypatch, reads, history, plan, 1)
     assert found["pruned"] == found["all"]
     assert read["all"] // 2 < read["pruned"] < read["all"]
+
+
+class OfUnknownSize(World):
+    """Its files are read as large ones are."""
+
+    def parts(self, table: str, lower: int, upper: int) -> list[Part]:
+        return [replace(part, rows=-1) for part in super().parts(table, lower, upper)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("arrow", [True, False])
+def test_agree_what_catalyst_drops_need_not_be_read(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrow: bool
+) -> None:
+    """What lies beside it on the disk may even be damaged. With and without a predicate that only Catalyst knows."""
+    monkeypatch.setattr(staging, "ROW_GROUP_ROWS", 2)
+    history = sorted_by_a(random_history({"t": T}, 3, times=30, changes=8))
+    last = history.last + 1
+    upper = is_true(">=", call("upper", (S,), STRING), Literal("", STRING))
+    filters = (*FILTERS["above"], *((upper,) if arrow else ()))
+    plan = Mfp(GET_T, MapFilterProject(GET_T.schema, (QUOTIENT,), filters, (0, 1, 3)))
+    found = []
+    for way in ("whole", "damaged"):
+        of = OfUnknownSize(spark, tmp_path / way, {"t": T}, history)
+        file = of.parts("t", 0, last)[0].path
+        if way == "damaged":
+            damage(tmp_path / way / "t" / file, 2)
+        found.append(of.run(of.describe(plan, as_of=last - 1), [last], arrow=arrow))
+        of.close()
+    assert found[0]
+    assert found[1] == found[0]
+
+
+def damage(file: Path, most: int) -> None:
+    """Every row group in which no `a` is larger."""
+    metadata = pq.ParquetFile(file).metadata
+    groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+    columns = [[group.column(n) for n in range(group.num_columns)] for group in groups]
+    stats = [next(c.statistics for c in group if c.path_in_schema == "a") for group in columns]
+    dropped = [group for group, of in zip(columns, stats, strict=True) if of.has_min_max and of.max <= most]
+    assert dropped
+    with file.open("r+b") as opened:
+        for column in (c for group in dropped for c in group):
+            opened.seek(column.dictionary_page_offset or column.data_page_offset)
+            opened.write(bytes(column.total_compressed_size))
 
 
 def both_ways(

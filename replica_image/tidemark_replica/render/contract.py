@@ -4,7 +4,7 @@
     pool thread:      outcome = dataflow.run(step)                  Spark jobs; changes no state
     loop thread:  dataflow.commit(outcome)                          the state moves, in one place
                   ... hand outcome.deltas to the sinks ...
-                  outcome.release()                                 the deltas' files go
+    pool thread:      outcome.release()                             the deltas' files go, once the sinks have read them
 
 A step that fails, or whose process dies before the commit, leaves the state as it was: run it again, as it is or over
 other bounds. At most one step of a dataflow is under way at a time.
