@@ -5,6 +5,7 @@ OperatorError
 ├── Rejected             what the user asked for cannot be done as it is; an edit will help, a retry will not
 ├── LeadershipLost       another operator of a higher term is in charge: this process ends
 ├── PlannerUnavailable   the planner's process does not answer yet
+├── GaveWay              to another that is at the planner for long; it is looked at again when that is done
 ├── RevisionUnreadable   a stored plan that this version cannot read
 ├── CertificateRefused   what should be a certificate of ours is not, or is somebody else's
 ├── SubscribeEnded       a subscribe that ended before its time
@@ -51,6 +52,10 @@ class LeadershipLost(OperatorError):
 
 class PlannerUnavailable(OperatorError):
     """The planner is starting, or was killed."""
+
+
+class GaveWay(OperatorError):
+    """It is planned when it is its turn."""
 
 
 class RevisionUnreadable(OperatorError):

@@ -49,7 +49,7 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
         written = body("Dataflow", {**SPEC, "sql": "SELECT 1 AS a"}, "d", uid="u-d")
         key = key_of(DATAFLOWS, written)
         somewhere.cache.put(key, written)
-        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere))
+        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda key: None)
         plans: list[Plan] = []
         for number, _ in enumerate(answers):
             written["metadata"]["generation"] = number + 1

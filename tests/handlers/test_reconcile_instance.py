@@ -73,7 +73,7 @@ def test_an_instance_that_cannot_be_read_keeps_its_read_policy(
         somewhere.put(before, ONE)
         somewhere.put(now, ONE)
         facts = somewhere.world.instance_facts("ns", "default")
-        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), cast(Any, None))
+        reconciler = DataflowReconciler(somewhere.world, *[cast(Any, None)] * 3)
         dataflow = body("Dataflow", {"instance": "default", "sql": "SELECT 1 AS a", "index": {"key": ["a"]}}, "d")
         state = reconciler.adopt(key_of(DATAFLOWS, dataflow), dataflow)
         reconciler.read_spec(state, dataflow)

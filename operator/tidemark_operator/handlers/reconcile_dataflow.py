@@ -8,18 +8,19 @@ What serves is installed also while a revision that is to take over waits, or ca
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
 from tidemark_operator.controller.quarantine import Death, Suspicion, unless_released
-from tidemark_operator.errors import PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
+from tidemark_operator.errors import GaveWay, PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, view_shards
 from tidemark_operator.handlers.marks import Marks
+from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.restoring import keep_history, let_go
 from tidemark_operator.handlers.revise import Reviser
@@ -39,13 +40,18 @@ from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 1.0
+GAVE_WAY_SECONDS = 60.0
+"""It is told when it is its turn."""
 
 
 class DataflowReconciler:
-    def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
+    """`again`: looks at a Dataflow again, soon."""
+
+    def __init__(self, world: World, publisher: Publisher, deleter: Deleter, again: Callable[[Key], None]) -> None:
         self._world, self._deleter = world, deleter
         self._marks = Marks(world, publisher)
-        self._reviser, self._take_over = Reviser(world, self._marks, deleter), TakeOver(world, self._marks)
+        self._reviser = Reviser(world, self._marks, deleter, PlannersTurn(again))
+        self._take_over = TakeOver(world, self._marks)
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
         """The state of this very object; another of the same name was another one."""
@@ -167,30 +173,30 @@ class DataflowReconciler:
     async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
         """Plans if need be, installs, takes over; what holds it up goes into the state."""
         await self._marks.catch_up(state, dataflow.meta)
-        waits = await self._revise(state, dataflow, running)
+        again = await self._revise(state, dataflow, running)
         try:
             await self._reviser.learn(state, running)
             install(running, self._world.registry, state)
             state.waiting = ()
         except Waiting as waiting:
-            state.waiting, waits = (str(waiting),), True
+            state.waiting, again = (str(waiting),), LOOK_AGAIN_SECONDS
         except Rejected as rejected:
             state.plan = PlanRefused(rejected.reason, str(rejected))
             await self._world.events.warn(state.key, state.uid, rejected.reason, str(rejected))
         if state.pending is not None:
-            waits = not await self._take_over.attempt(state)
-            if not waits:
+            again = None if await self._take_over.attempt(state) else LOOK_AGAIN_SECONDS
+            if again is None:
                 await self._marks.prune(state, dataflow.meta)
         again_ms = state.answer.again_ms if state.answer else None
         keeps = self._keep_history(state)
-        if waits:
-            return LOOK_AGAIN_SECONDS
+        if again is not None:
+            return again
         if again_ms is None:
             return restoring.LOOK_AGAIN_SECONDS if keeps else None
         return max(0.0, (again_ms - now_ms()) / 1000)
 
-    async def _revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> bool:
-        """Whether there is something that it waits for."""
+    async def _revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
+        """Seconds until it is to be tried again, where it waits for something."""
         try:
             await self._reviser.revise(state, dataflow, running)
         except Waiting as waiting:
@@ -201,14 +207,14 @@ class DataflowReconciler:
             if state.active is None or state.edited:
                 # what was said before, of the planner or of the inputs, is over
                 state.plan = Planning(str(waiting))
-            return True
-        except PlannerUnavailable as error:
+            return LOOK_AGAIN_SECONDS
+        except (PlannerUnavailable, GaveWay) as error:
             if state.active is None or state.edited:
                 state.plan = Planning(str(error))
-            return True
+            return GAVE_WAY_SECONDS if isinstance(error, GaveWay) else LOOK_AGAIN_SECONDS
         except Rejected:
-            return False
-        return False
+            return None
+        return None
 
 
 def suspicions(status: Mapping[str, Any]) -> dict[str, Suspicion]:

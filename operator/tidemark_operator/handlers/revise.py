@@ -25,6 +25,7 @@ from tidemark_operator.handlers.installer import choose_as_of, view_shards
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
+from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.restoring import keep_history
 from tidemark_operator.handlers.world import World
@@ -42,12 +43,12 @@ from tidemark_protocol.planning import Planned, PlannedExport
 
 
 class Reviser:
-    def __init__(self, world: World, marks: Marks, deleter: Deleter) -> None:
-        self._world, self._marks, self._deleter = world, marks, deleter
+    def __init__(self, world: World, marks: Marks, deleter: Deleter, turn: PlannersTurn) -> None:
+        self._world, self._marks, self._deleter, self._turn = world, marks, deleter, turn
 
     async def revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> None:
         """Sees to it that the revision which the spec and the other Dataflows ask for is marked. Raises Waiting,
-        Rejected, PlannerUnavailable."""
+        Rejected, PlannerUnavailable, GaveWay."""
         others = self._world.registry.dataflows(state.key.namespace)
         if state.active is not None and not state.edited:
             state.plan = Stored(state.active.name)
@@ -146,7 +147,8 @@ class Reviser:
         request = plan_request(dataflow, self._world.registry.sources(state.key.namespace), view)
         question: Digest = digest(request)
         if must_ask(state.answer, question, now_ms()):
-            said = await self._world.planner.plan(request)
+            async with self._turn.taken(state.key):
+                said = await self._world.planner.plan(request)
             state.answer = remember(dataflow, said, question, state.answer, now_ms())
         assert state.answer is not None
         return state.answer.outcome

@@ -1,0 +1,143 @@
+"""One Dataflow at a time is at the planner; who would wait for long gives way, and comes again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.handlers.test_planning_said import MISSING
+from tests.handlers.worlds import READABLE, Somewhere
+from tests.resources.manifests import dataflow
+from tidemark_operator.errors import GaveWay
+from tidemark_operator.handlers import planners_turn
+from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.handlers.planners_turn import PlannersTurn
+from tidemark_operator.kube.cache import Key, key_of
+from tidemark_operator.kube.client import DATAFLOWS, Body, Resource
+from tidemark_operator.resources.dataflow_conditions import Planning
+from tidemark_protocol.planning import PlanRequest, Refused
+
+GONE = Key(DATAFLOWS, "ns", "gone")
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+class Thinks:
+    """A planner that takes as long as it is let; it says of everything that something is missing."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.may_answer = asyncio.Event()
+        self.at_once = self.most_at_once = 0
+
+    async def plan(self, request: PlanRequest) -> Refused:
+        self.asked.append(request.dataflow)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.may_answer.wait()
+        self.at_once -= 1
+        return MISSING
+
+
+def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait to be planned: what is deleted meanwhile is seen to. Each of them is planned afterwards."""
+    monkeypatch.setattr(planners_turn, "PATIENCE_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        somewhere, planner, seen = Somewhere(), Thinks(), asyncio.Event()
+        somewhere.put(READABLE, None)
+
+        async def get(resource: Resource, namespace: str, name: str) -> Body | None:
+            assert name == GONE.name
+            seen.set()
+            return None
+
+        async def publish(key: Key) -> None:
+            pass
+
+        somewhere.world.planner = cast(Any, planner)
+        somewhere.world.kube = cast(Any, SimpleNamespace(get=get))
+        operator = Operator(somewhere.world, asyncio.Event())
+        cast(Any, operator.publisher).publish = publish
+        wanted = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, f"d{n:02}", uid=f"u-{n}") for n in range(20)]
+        for body in wanted:
+            somewhere.cache.put(key_of(DATAFLOWS, body), body)
+            operator.queue.add(key_of(DATAFLOWS, body))
+        operator.queue.add(GONE)
+        working = asyncio.create_task(operator.queue.run())
+        await seen.wait()
+        assert planner.asked == ["d00"]
+        waiting = somewhere.world.registry.dataflow(key_of(DATAFLOWS, wanted[1]))
+        assert waiting is not None
+        assert waiting.plan == Planning("waiting for its turn at the planner, where another plan takes long")
+
+        planner.may_answer.set()
+        while len(planner.asked) < len(wanted):  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.01)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        assert sorted(planner.asked) == [body["metadata"]["name"] for body in wanted]
+        assert planner.most_at_once == 1
+        await somewhere.fleet.close()
+
+    run(scenario)
+
+
+def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which they came, and once; who has had its turn since is not told."""
+    monkeypatch.setattr(planners_turn, "PATIENCE_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        told: list[Key] = []
+        turn = PlannersTurn(told.append)
+        keys = [Key(DATAFLOWS, "ns", f"d{n}") for n in range(3)]
+
+        async def fails() -> None:
+            async with turn.taken(keys[0]):
+                for key in (keys[2], keys[1], keys[2]):
+                    with pytest.raises(GaveWay):
+                        async with turn.taken(key):
+                            pass
+                assert told == []
+                raise RuntimeError("no plan")
+
+        with pytest.raises(RuntimeError):
+            await fails()
+        assert told == [keys[2], keys[1]]
+        async with turn.taken(keys[1]):
+            pass
+        assert told == [keys[2], keys[1]]
+
+    run(scenario)
+
+
+def test_while_plans_are_short_the_next_ones_wait_and_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is looked at twice. One that goes while it waits keeps the turn from nobody."""
+    monkeypatch.setattr(planners_turn, "PATIENCE_SECONDS", math.inf)
+
+    async def scenario() -> None:
+        told: list[Key] = []
+        turn, had, free = PlannersTurn(told.append), list[str](), asyncio.Event()
+
+        async def plan(name: str) -> None:
+            async with turn.taken(Key(DATAFLOWS, "ns", name)):
+                had.append(name)
+                await free.wait()
+
+        tasks = [asyncio.create_task(plan(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        free.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert (had, told) == (["a", "c", "d"], [])
+
+    run(scenario)
