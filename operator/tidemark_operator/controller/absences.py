@@ -17,7 +17,7 @@ from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.commands import Command
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.responses import DescribedDataflow, Description
 
 GRACE_MS = 60_000
@@ -32,6 +32,8 @@ class Absences:
         self._dataflows, self._shards = dataflows, shards
         self._until_ms: dict[ReplicaId, int] = {}
         self._unknown: set[ReplicaId] = set()
+        self._compacted: dict[ReplicaId, dict[ShardId, Frontier]] = {}
+        """As those say that go on from before all others."""
 
     def expect(self, replica: ReplicaId, now_ms: int) -> None:
         """It may be there, with whatever an earlier operator told it to have."""
@@ -74,6 +76,8 @@ class Absences:
     def connected(self, replica: ReplicaId, begins: Mapping[GlobalId, Frontier]) -> None:
         """It is there, and gets everything: from the present sinces on, or goes on from before."""
         self._ended(replica)
+        if begins:
+            self._compacted[replica] = {}
         for owner in self._dataflows.owners():
             collections = self._dataflows.collections_of(owner)
             as_of = meet(c.since for c in collections)
@@ -104,17 +108,26 @@ class Absences:
         for replica in [replica for replica, until_ms in self._until_ms.items() if until_ms <= now_ms]:
             self.left(replica)
 
+    def heard(self, replica: ReplicaId, shard: ShardId, since: Frontier) -> None:
+        """How far it is compacted, as this replica finds it."""
+        compacted = self._compacted.get(replica)
+        if compacted is not None and self._shards.get(shard) is not None:
+            compacted[shard] = since
+
     def out_of_reach(self, replica: ReplicaId) -> str | None:
         """What the replica cannot read any more, though it was told to go on: an earlier operator had asked for the
-        compaction, and it was still to be done."""
+        compaction, and it was still to be done. By its own word: another may be wrong, and takes nothing from it."""
+        compacted = self._compacted.get(replica)
+        if not compacted:
+            return None
         for collection in self._dataflows.collections():
             on = collection.replicas.get(replica)
             if on is None or not on.earlier or collection.dropped:
                 continue
             for shard in collection.inputs:
-                known = self._shards.frontiers(shard)
-                if known is not None and known.since.encode() > on.reads_from:
-                    return f"{collection.id} reads {shard}, which was compacted to {known.since}"
+                since = compacted.get(shard)
+                if since is not None and since.encode() > on.reads_from:
+                    return f"{collection.id} reads {shard}, which was compacted to {since}"
         return None
 
     def _can_be_read(self, dataflow: Dataflow, begins: Frontier) -> bool:
@@ -131,3 +144,4 @@ class Absences:
     def _ended(self, replica: ReplicaId) -> None:
         self._until_ms.pop(replica, None)
         self._unknown.discard(replica)
+        self._compacted.pop(replica, None)

@@ -298,6 +298,7 @@ class Instance:
 
     def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
         """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""
+        self.absences.heard(replica, said.id, said.since)
         is_open = said.upper.is_empty and self.dataflows.is_being_written(said.id)
         upper = Frontier.minimum() if is_open else said.upper
         return [ShardAppeared(said.id)] if self.shards.observe(said.id, upper, said.since, now_ms, replica) else []
