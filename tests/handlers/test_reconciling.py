@@ -23,7 +23,7 @@ def flow(number: int) -> Key:
     return Key(DATAFLOWS, "ns", f"d{number:03}")
 
 
-def test_must_what_waits_is_looked_at_in_each_resync_however_many_there_are() -> None:
+def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> None:
     """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
     somewhere = Somewhere()
     count, asked = 3 * LEAST, list[Key]()
@@ -39,7 +39,7 @@ def test_must_what_waits_is_looked_at_in_each_resync_however_many_there_are() ->
         for resource, objects in there.items():
             somewhere.cache.replace_all(resource, objects)
         cast(Any, operator.queue).add = asked.append
-        await operator._resync()
+        await operator._look()
 
     for n in range(count):
         serves = cast(Any, None if n == count - 1 else object())

@@ -29,6 +29,7 @@ from tests.bounds import BOUND
 class Fault(Enum):
     CONFLICT = 409
     GONE = 410
+    NOWHERE = "404 page not found, as of a load balancer that has nobody behind it"
     BUSY = 429
     BROKEN = 500
     UNAVAILABLE = 503
@@ -126,6 +127,8 @@ class FaultProxy:
                 return _refusal(503)
             case Fault.LOST:
                 return _cut(request)
+            case Fault.NOWHERE:
+                return web.Response(status=404, text="404 page not found\n")
             case Fault.DONE_AND_LOST:
                 await self._pass(request, asked, fault)
                 return _cut(request)

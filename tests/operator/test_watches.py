@@ -16,7 +16,7 @@ import pytest
 from tests.bounds import BOUND
 from tests.kube.fault_proxy import AT_ONCE, ERRORS, OF_WATCHES, Asked, Fault, FaultProxy, fault_proxy
 from tidemark_devcluster.plane import ControlPlane
-from tidemark_operator.handlers import watches
+from tidemark_operator.handlers import apart, watch_ends, watches
 from tidemark_operator.kube.client import DATAFLOWS, OURS, Body, Kube, Resource
 
 pytestmark = pytest.mark.cluster
@@ -36,6 +36,7 @@ def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
 def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "QUIET_SECONDS", 3.0)
     monkeypatch.setattr(watches, "REQUEST_SECONDS", 3.0)
+    monkeypatch.setattr(watches, "GATHER_SECONDS", 0.05)
 
 
 class Seen:
@@ -85,6 +86,12 @@ def each_once(chosen: Callable[[Asked], bool], fault: Fault) -> Callable[[Asked]
     return choose
 
 
+async def delete(kube: Kube, namespace: str, name: str) -> None:
+    body = await kube.get(DATAFLOWS, namespace, name)
+    assert body is not None
+    await kube.delete(DATAFLOWS, namespace, name, body["metadata"]["uid"])
+
+
 def of_ours(asked: Asked) -> bool:
     return asked.path.rpartition("/")[2] in {resource.plural for resource in OURS}
 
@@ -102,31 +109,63 @@ def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
     tmp_path: Path,
     namespace: str,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first watch of each kind meets the fault. Where kopf ends at it, it is told that something may be missed."""
+    """The first watch of each kind meets the fault. What is deleted after that is told, or it is told afterwards that
+    something may be missed."""
     caplog.set_level(logging.WARNING)
+    if fault is not Fault.HANGS:
+        # else all watches are asked for again, and something may be missed, every few seconds
+        monkeypatch.setattr(watches, "QUIET_SECONDS", BOUND)
 
     async def scenario() -> None:
         seen = Seen()
         async with Kube.connect(kinds_installed.kubeconfig) as kube:
             proxy.choose(each_once(lambda asked: asked.watch, fault))
             async with watching(seen, proxy, tmp_path, namespace):
-                await until(lambda: proxy.met)
+                await until(lambda: len(proxy.met) == len(OURS))
                 names = [f"d{n}" for n in range(3)]
                 for name in names:
                     await kube.create(DATAFLOWS, namespace, {"metadata": {"name": name}, "spec": SPEC})
                 await until(lambda: all(seen.told[name, False] for name in names))
-                await until(lambda: seen.missed or fault not in ENDING)
-                proxy.heal()
-                body = await kube.get(DATAFLOWS, namespace, "d1")
-                assert body is not None
-                await kube.delete(DATAFLOWS, namespace, "d1", body["metadata"]["uid"])
-                await until(lambda: seen.told["d1", True] or seen.missed)
-        assert bool(seen.missed) == (fault in ENDING)
+                missed = seen.missed
+                await delete(kube, namespace, "d1")
+                await until(lambda: seen.told["d1", True] or seen.missed > missed)
 
     run(scenario)
-    told = [record.getMessage() for record in caplog.records if record.name == watches.__name__]
-    assert len(told) == (fault in ENDING), told
+    told = [record.getMessage() for record in caplog.records if record.name == watch_ends.__name__]
+    assert bool(told) == (fault in ENDING)
+    assert len(told) == len(set(told)) <= len(OURS), told
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "begun anew"])
+def test_crash_what_is_deleted_before_it_is_listed_may_be_missed_and_that_is_told(
+    again: bool, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
+) -> None:
+    """kopf's list is refused for some time, in which what it would have listed is deleted: no watch tells of it."""
+
+    async def scenario() -> None:
+        seen, lists = Seen(), Counter[bool]()
+        conflict = each_once(lambda asked: again and asked.watch and "computeinstances" in asked.path, Fault.CONFLICT)
+
+        def chosen(asked: Asked) -> Fault | None:
+            if asked.watch or not asked.path.endswith("/dataflows"):
+                return conflict(asked)
+            lists[again] += 1
+            return None if again and lists[again] == 1 else Fault.BUSY
+
+        async with Kube.connect(kinds_installed.kubeconfig) as kube:
+            await kube.create(DATAFLOWS, namespace, {"metadata": {"name": "d1"}, "spec": SPEC})
+            proxy.choose(chosen)
+            async with watching(seen, proxy, tmp_path, namespace):
+                await until(lambda: any(fault is Fault.BUSY for _, fault in proxy.met))
+                await delete(kube, namespace, "d1")
+                missed = seen.missed
+                proxy.heal()
+                await until(lambda: seen.missed > missed)
+        assert not seen.told["d1", True]
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("fault", [*AT_ONCE, Fault.LOST, Fault.HANGS], ids=lambda fault: fault.name)
@@ -152,9 +191,16 @@ def test_crash_of_each_list_and_of_finding_the_kinds_and_all_is_seen(
 
 @pytest.mark.parametrize("hangs", ["nothing", "watches", "lists"])
 def test_they_end_at_once_when_they_are_told_to(
-    hangs: str, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
+    hangs: str,
+    proxy: FaultProxy,
+    kinds_installed: ControlPlane,
+    tmp_path: Path,
+    namespace: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Also in the middle of a request that nobody answers. Their thread is gone; `run` sees to it."""
+    """Also in the middle of a request that nobody answers. Their thread is gone; `run` sees to it. One that does not
+    end, or leaves tasks that do not, would be told of."""
+    caplog.set_level(logging.WARNING)
 
     async def scenario() -> None:
         seen, asked = Seen(), asyncio.Event()
@@ -169,8 +215,6 @@ def test_they_end_at_once_when_they_are_told_to(
         proxy.choose(chosen)
         async with watching(seen, proxy, tmp_path, namespace):
             await asked.wait()
-            began = loop.time()
-        # far less than a thread that does not end is waited for, which would be told as an error besides
-        assert loop.time() - began < 8.0
 
     run(scenario)
+    assert not [record.getMessage() for record in caplog.records if record.name == apart.__name__]

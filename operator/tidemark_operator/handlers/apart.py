@@ -22,7 +22,7 @@ TRIES, TRY_SECONDS = 4, 2.0
 
 
 class Apart:
-    """`work` is begun at once."""
+    """`work` is begun at once. Raises OSError, RuntimeError where there can be no loop, or no thread."""
 
     def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._work, self._ours, self._theirs = work, asyncio.get_running_loop(), asyncio.new_event_loop()
@@ -30,7 +30,11 @@ class Apart:
         self._stop = asyncio.Event()
         self.ended: asyncio.Future[BaseException | None] = self._ours.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._theirs.close()
+            raise
 
     async def end(self) -> None:
         """Once it has ended, or is given up on."""

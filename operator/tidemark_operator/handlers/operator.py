@@ -1,14 +1,14 @@
 """The operator put together: events in, reconciles out, and the answers of replicas in between.
 
 start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
-resync    list everything again, now and then: what a watch missed is found; what waits is reconciled, the rest in turn
+resync    list everything again, now and then: what a watch missed is found
+look      each minute besides: what waits is reconciled, and the rest in turn
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
 from tidemark_operator.controller.collection import failures
@@ -53,6 +53,8 @@ from tidemark_protocol.responses import Description
 
 LOG = logging.getLogger(__name__)
 RESYNC_SECONDS = 60.0
+SURE_SECONDS = 3.0
+"""Between two answers that say that there is no such kind: what stands before an API server may say so for a moment."""
 TELL_SECONDS = 0.1
 
 
@@ -95,8 +97,17 @@ class Operator:
                 await self._load_dataflow(key, body)
 
     async def _list(self, resource: Resource) -> list[Body]:
+        """Raises OperatorError where the kind is gone: an API server says so, twice."""
+        kube = self._world.kube
         try:
-            return await self._world.kube.list(resource)
+            return await kube.list(resource)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        await asyncio.sleep(SURE_SECONDS)
+        await kube.version()
+        try:
+            return await kube.list(resource)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -109,12 +120,20 @@ class Operator:
 
     async def resync(self) -> None:
         """Until cancelled. An API server that is away is asked again later; one that has our kinds no more ends it."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + RESYNC_SECONDS
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._missed.wait(), RESYNC_SECONDS)
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._missed.wait()
+                is_due = False
+            except TimeoutError:
+                is_due, due = True, loop.time() + RESYNC_SECONDS
             self._missed.clear()
             try:
                 await self._resync()
+                if is_due:
+                    await self._look()
             except ApiError as error:
                 LOG.warning("resync: %s", error)
 
@@ -124,6 +143,8 @@ class Operator:
                 listed = await self._list(resource)
             for key in self._world.cache.replace_all(resource, listed, news):
                 self._changed(key)
+
+    async def _look(self) -> None:
         there = self._world.cache.keys()
         for key in self._world.registry.known():
             if key not in there:
@@ -134,7 +155,7 @@ class Operator:
             await self._deleter.collect(namespace)
 
     def missed(self) -> None:
-        """Watches were down: what was deleted meanwhile they do not tell."""
+        """Watches have begun: what was deleted before they do not tell."""
         self._missed.set()
 
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:

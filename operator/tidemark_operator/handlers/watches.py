@@ -1,7 +1,8 @@
 """Watches, by kopf: every event of our four kinds goes to the operator, which keeps a cache and a queue of its own.
 
     kopf, in a thread ── events ──► handover ──► the operator's cache
-      └─ ends, whatever the reason ─► a pause ─► begins anew ─► everything is listed: no watch tells what was missed
+      ├─ asks for a watch ─► everything is listed: what was deleted before kopf's own list, no watch tells
+      └─ ends, whatever the reason ─► a pause ─► begins anew
 
 Only `on.event` is used: it stores nothing in the objects (no last-handled annotation, which grows with the spec), and
 adds no finalizer. kopf's part is what it does well: listing, watching, reconnecting, credentials. But it ends at what
@@ -15,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from kopf._cogs.structs.references import Insights
 
 from tidemark_operator.handlers.apart import Apart
 from tidemark_operator.handlers.handover import Handover, Observed
+from tidemark_operator.handlers.watch_ends import LASTING_SECONDS, Ends
 from tidemark_operator.kube.client import OURS, Resource
 from tidemark_operator.resources.meta import GROUP
 
@@ -35,9 +37,8 @@ TELL_OF_ENDS = ("kopf._core.reactor.running", "kopf._core.reactor.orchestration"
 QUIET_SECONDS = 70.0
 """A watch of which nothing is heard for so long hangs: the API server sends a bookmark each minute."""
 REQUEST_SECONDS = 30.0
-LONGEST_PAUSE_SECONDS = 8.0
-LASTING_SECONDS = 60.0
-"""Watches that lasted so long were well: what ends them then is told, and the next pause is a short one."""
+GATHER_SECONDS = 5.0
+"""Kinds are watched one soon after the other, and all of them are listed once."""
 
 
 class KindsMissing(Exception):
@@ -86,8 +87,16 @@ class Uncompared(kopf.DiffBaseStorage):
         """Nothing: it is never there to be fetched."""
 
 
-def settings() -> kopf.OperatorSettings:
+def settings(asks: Callable[[], None]) -> kopf.OperatorSettings:
+    """`asks`: told, from kopf's thread, before each list and each watch that kopf asks for."""
+
+    def matches(_: kopf.Resource) -> bool:
+        asks()
+        return False
+
     settings = kopf.OperatorSettings()
+    # kopf tells nobody that it has listed a kind. But it looks for selectors each time that it asks for one
+    settings.watching.label_selectors[matches] = "of no kind"
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.persistence.finalizer = f"{GROUP}/kopf"
@@ -103,27 +112,54 @@ def settings() -> kopf.OperatorSettings:
     return settings
 
 
+class Missed:
+    """Tells the operator's loop, once for all that is asked for within some seconds; `told` is called on it."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told, self._loop = told, asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def soon(self) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # of a loop that is closed: nobody is there any more
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _begin(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        self._told()
+
+
 async def watch(
     observed: Observed, missed: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
 ) -> None:
-    """Until cancelled. `missed`: told whenever watches have begun anew, of the time in which there were none."""
+    """Until cancelled. `missed`: told some seconds after any watch was asked for, of what none has told until then."""
     if kubeconfig is not None:
         os.environ["KUBECONFIG"] = str(kubeconfig)
-    handover, failures = Handover(observed), 0
-    while True:
-        began = time.monotonic()
-        error = await _watch_once(handover.give, missed if failures else None, kubeconfig, namespaces)
-        failures = 1 if time.monotonic() - began > LASTING_SECONDS else failures + 1
-        if failures == 1:
-            LOG.warning("watches ended, and begin anew: %s: %s", type(error).__name__, error)
-        await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, 2.0 ** min(failures - 1, 10)))
+    loop, handover, gathered, ends = asyncio.get_running_loop(), Handover(observed), Missed(missed), Ends()
+    try:
+        while True:
+            lasting = loop.call_later(LASTING_SECONDS, ends.well)
+            try:
+                error = await _watch_once(handover.give, gathered.soon, kubeconfig, namespaces)
+            finally:
+                lasting.cancel()
+            await asyncio.sleep(ends.pause_after(error, loop.time()))
+    finally:
+        gathered.cancel()
 
 
 async def _watch_once(
-    observed: Observed, missed: Callable[[], None] | None, kubeconfig: Path | None, namespaces: tuple[str, ...]
+    observed: Observed, asks: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
 ) -> BaseException | None:
     """Until kopf ends: why it did. Where this is cancelled, it has ended."""
-    ours, begun = asyncio.get_running_loop(), asyncio.Event()
 
     async def work() -> None:
         insights = Insights()
@@ -131,29 +167,27 @@ async def _watch_once(
         # not kopf.operator: where one watch fails it waits for the others, for ever if they ask to log in again
         tasks = await kopf.spawn_tasks(
             registry=registry_of(observed, kubeconfig),
-            settings=settings(),
+            settings=settings(asks),
             insights=insights,
             standalone=True,
             clusterwide=not namespaces,
             namespaces=namespaces,
         )
         await asyncio.wait((found, *tasks), return_when=asyncio.FIRST_COMPLETED)
-        ours.call_soon_threadsafe(begun.set)
         if found.done():
             await found
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             await task
 
-    kopfs, waiting = Apart("watches", work), asyncio.create_task(begun.wait())
     try:
-        await asyncio.wait((waiting, kopfs.ended), return_when=asyncio.FIRST_COMPLETED)
-        if missed is not None:
-            missed()
+        kopfs = Apart("watches", work)
+    except (OSError, RuntimeError) as error:  # no descriptor, or no thread, is to be had
+        return error
+    try:
         await asyncio.wait((kopfs.ended,))
         return kopfs.ended.result()
     finally:
-        waiting.cancel()
         await kopfs.end()
 
 

@@ -86,6 +86,7 @@ class Kube:
 
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+        self._version = client.VersionApi(api)
         self.api, self.namespaces = api, namespaces
         self._patient = False
         self.fence: Callable[[], None] = _nothing
@@ -151,6 +152,12 @@ class Kube:
         answer = await _call(call, group=group, version="v1", plural=plural, body=body)
         status: Body = answer.get("status") or {}
         return status
+
+    async def version(self) -> str:
+        """The API server's own: what has none is no API server."""
+        found = await called(self._version.get_code)
+        version: str = found.git_version
+        return version
 
     async def client_authority(self) -> str | None:
         """Who signs the cluster's client certificates, as the API server publishes it (PEM); None: it takes none."""

@@ -1,0 +1,74 @@
+"""A kind that is not there any more, and what only looks so."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.handlers.worlds import Somewhere
+from tests.kube.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.handlers import operator as operators
+from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.kube.client import ApiError, Kube
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
+    with fault_proxy(kinds_installed.kubeconfig) as proxy:
+        yield proxy
+
+
+def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
+    """By an operator that only comes to the API server by this way."""
+
+    async def scenario() -> None:
+        somewhere = Somewhere()
+        async with Kube.connect(proxy.kubeconfig(folder / "kubeconfig"), (namespace,)) as kube, asyncio.timeout(BOUND):
+            somewhere.world.kube = kube
+            await Operator(somewhere.world, asyncio.Event())._resync()
+        await somewhere.fleet.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(autouse=True)
+def _soon_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "SURE_SECONDS", 0.0)
+
+
+def of_dataflows(asked: Asked) -> bool:
+    return asked.path.endswith("/dataflows")
+
+
+def test_a_kind_that_an_api_server_twice_says_is_gone_ends_the_operator(
+    proxy: FaultProxy, tmp_path: Path, namespace: str
+) -> None:
+    proxy.choose(lambda asked: Fault.NOWHERE if of_dataflows(asked) else None)
+    with pytest.raises(OperatorError, match=r"dataflows\.compute\.tidemark\.dev is not installed") as raised:
+        listed(proxy, tmp_path, namespace)
+    assert not isinstance(raised.value, ApiError)
+
+
+def test_crash_who_knows_of_nothing_is_no_api_server(proxy: FaultProxy, tmp_path: Path, namespace: str) -> None:
+    """A load balancer whose backends are all away says 404 to everything: the operator asks again later."""
+    proxy.choose(lambda asked: Fault.NOWHERE)
+    with pytest.raises(ApiError, match="404"):
+        listed(proxy, tmp_path, namespace)
+
+
+def test_crash_what_is_there_again_a_moment_later_is_not_gone(
+    proxy: FaultProxy, tmp_path: Path, namespace: str
+) -> None:
+    first = itertools.count()
+    proxy.choose(lambda asked: Fault.NOWHERE if of_dataflows(asked) and next(first) == 0 else None)
+    listed(proxy, tmp_path, namespace)
+    assert len(proxy.met) == 1
