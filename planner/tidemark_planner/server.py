@@ -59,7 +59,7 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
         try:
             answer = self._workers.ask(question, seconds, _TURN_SECONDS, context.is_active)
         except Busy:
-            context.abort(grpc.StatusCode.UNAVAILABLE, "the planner is busy; ask again")
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all its workers are at other plans, or start")
         except TookTooLong:
             LOG.error("a plan took longer than %.1f s: its process is replaced", seconds)
             return refused("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL")

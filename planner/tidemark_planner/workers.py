@@ -69,7 +69,8 @@ class Workers:
             if useful:
                 self._give_back(worker)
             else:
-                self._replace(worker)
+                # whoever asked need not wait for its end
+                threading.Thread(target=self._replace, args=(worker,), daemon=True).start()
 
     def tidy(self) -> None:
         """Replaces those that ended while nobody asked them, and ends one that nobody needed for long."""

@@ -22,7 +22,8 @@ from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, 
 QUERY = PlanQueryRequest("SELECT 1", Catalogue(()), "q/")
 DATAFLOW = PlanRequest("d", (), (), Catalogue(()), "u/")
 ANSWER = Refused((Diagnostic("TEST", "asked"),))
-AWAY, INVALID = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT
+AWAY, BUSY = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class Planner(planner_pb2_grpc.PlannerServicer):
@@ -75,7 +76,7 @@ def asked(folder: Path, planner: Planner, question: Callable[[PlannerClient], Aw
     return answers[0]
 
 
-@pytest.mark.parametrize("codes", [(AWAY,), (AWAY, AWAY), (grpc.StatusCode.RESOURCE_EXHAUSTED,)])
+@pytest.mark.parametrize("codes", [(AWAY,), (AWAY, AWAY), (BUSY,)])
 def test_a_query_is_asked_again_while_the_planner_is_away(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: Sequence[grpc.StatusCode]
 ) -> None:
@@ -129,14 +130,30 @@ def test_what_is_not_waited_for_is_told_at_once(
 
 
 def test_who_finds_it_busy_each_time_is_told_so_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Others are answered meanwhile, so no absence lasts as long as that."""
+    """Others are answered meanwhile, so it is not away."""
     monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(Away, "found", lambda *_: 0.0)
-    planner = Planner(*[AWAY] * 3)
-    with pytest.raises(PlannerUnavailable):
+    planner = Planner(*[BUSY] * 3)
+    with pytest.raises(PlannerUnavailable, match="waiting for a turn at the planner: ask again"):
         asked(tmp_path, planner, lambda asks: asks.plan_query(QUERY))
 
     assert planner.asked < 4
+
+
+def test_one_that_is_busy_has_not_been_away_all_the_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever finds it away afterwards waits as long as if it were away since then. A Dataflow is told what it waits
+    for, and not of an end of the planner's long ago."""
+    monkeypatch.setattr(client, "PATIENCE_SECONDS", BOUND)
+    found = list[float]()
+
+    async def questions(asks: PlannerClient) -> object:
+        for match in ("does not answer", "waiting for a turn at the planner: ask again", "does not answer"):
+            with pytest.raises(PlannerUnavailable, match=match):
+                await asks.plan(DATAFLOW)
+            found.append(asks._away._since)
+        return await asks.plan_query(QUERY)
+
+    assert asked(tmp_path, Planner(AWAY, BUSY, AWAY), questions) == ANSWER
+    assert found[0] == found[1] < found[2]
 
 
 def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:

@@ -54,8 +54,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
-PASSING = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-"""It is away, or busy."""
+AWAY, BUSY = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 T = TypeVar("T")
 
 
@@ -125,6 +124,8 @@ class PlannerClient:
             answer = await self._answer(method, patient, seconds, message)
             return decode_outcome(answer.outcome, *expected)
         except grpc.aio.AioRpcError as error:
+            if error.code() is BUSY:
+                raise PlannerUnavailable(f"waiting for a turn at the planner: {error.details()}") from None
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 blamed = await self._dialer.explain(self._address) or self._explain() or error.code().name
                 raise PlannerUnavailable(f"the planner does not answer: {blamed}") from None
@@ -135,18 +136,21 @@ class PlannerClient:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
 
     async def _answer(self, method: Callable[[], Any], patient: bool, seconds: float, message: Any) -> Any:
-        """Asks again while the process is away, if patient, and not for ever: others may be answered, and this one
-        find it busy each time. Raises AioRpcError."""
+        """Asks again while the process is away, or busy, if patient, and not for ever: others may be answered, and this
+        one find it busy each time. Raises AioRpcError."""
         began = time.monotonic()
         while True:
             asked = time.monotonic()
             try:
                 answer = await method()(message, timeout=seconds + GRACE_SECONDS)
             except grpc.aio.AioRpcError as error:
-                if error.code() not in PASSING:
+                if error.code() not in (AWAY, BUSY):
                     raise
-                now = time.monotonic()
-                away = self._away.found(asked, now)
+                now, away = time.monotonic(), 0.0
+                if error.code() is AWAY:
+                    away = self._away.found(asked, now)
+                else:
+                    self._away.ended()
                 if not patient or max(away, now - began) >= PATIENCE_SECONDS:
                     raise
             else:
