@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +15,12 @@ from tests.bounds import BOUND
 from tests.controller.worlds import R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
-from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong
+from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong, TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway import patience
-from tidemark_operator.gateway.admission import Room
+from tidemark_operator.gateway.admission import Places, Room
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.gateway.queries import running_on
 from tidemark_operator.gateway.readables import find
@@ -207,3 +208,45 @@ def test_what_is_computed_for_too_long_is_ended() -> None:
 
     asyncio.run(play())
     assert gone == [BOUND]
+
+
+def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each caller so many may wait, outside the room and before they come to it; who waits for a time is not one of
+    them. Those who wait keep their places until they go on."""
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "REPLICA_SECONDS", BOUND)
+
+    async def play() -> None:
+        places, answers = Places(4, "queries that wait for a replica", "try again"), asyncio.Event()
+
+        def look() -> str:
+            if not answers.is_set():
+                raise NobodyAnswers("r1")
+            return "rows"
+
+        async def ask(caller: str) -> str:
+            place = partial(places.taken, caller)
+            await patience.when_possible(look, place=place)
+            async with patience.inside(Room(100), 1, caller, look, place) as (rows, _):
+                return rows
+
+        async def come(caller: str) -> str:
+            async with patience.inside(Room(100), 1, caller, look, partial(places.taken, caller)) as (rows, _):
+                return rows
+
+        waiting = [asyncio.create_task(each) for each in (ask("anne"), come("anne"), ask("bob"))]
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+            with pytest.raises(TooMany, match="2 queries that wait for a replica of anne run already"):
+                await ask("anne")
+        with pytest.raises(NothingComplete):
+            await patience.when_possible(never_complete, 0.01, partial(places.taken, "anne"))
+        answers.set()
+        assert await asyncio.gather(*waiting) == ["rows"] * 3
+        assert not places._taken
+
+    asyncio.run(asyncio.wait_for(play(), BOUND))
+
+
+def never_complete() -> None:
+    raise NothingComplete("yet")

@@ -4,7 +4,8 @@
     nobody answers         REPLICA_SECONDS        a replica that was lost is started again, or found again
     a query is computed    QUERY_SECONDS          a copy: COPY_SECONDS; whoever asks may set less (--timeout)
 
-An instance without replicas is refused at once: nobody is on the way. Who waits holds no room that others could use.
+An instance without replicas is refused at once: nobody is on the way. Who waits holds no room that others could use,
+but a call: so of those who wait for a replica there may be so many at a time (`Place`), and calls are left for others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import TypeVar
 
 from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused, TookTooLong
@@ -24,13 +25,16 @@ COMMON_TIME_SECONDS = 10.0
 REPLICA_SECONDS = SILENT_SECONDS
 LOOK_AGAIN_SECONDS = 0.1
 QUERY_SECONDS, COPY_SECONDS = 3600.0, 12 * 3600.0
+Place = Callable[[], AbstractContextManager[None]]
+"""Of one who waits for a replica; raises TooMany where there is none."""
 
 
 class Patience:
     """Of one query, however often it is looked at. `seconds`: for how long a complete time is waited for."""
 
-    def __init__(self, seconds: float | None = None) -> None:
+    def __init__(self, seconds: float | None = None, place: Place = nullcontext) -> None:
         self._seconds = COMMON_TIME_SECONDS if seconds is None else seconds
+        self._place = place
         self._ends: dict[type[NotYet], float] = {}
 
     async def until(self, query: Callable[[], T]) -> T:
@@ -49,19 +53,23 @@ class Patience:
         mine = REPLICA_SECONDS if kind is NobodyAnswers else self._seconds
         if now > self._ends.setdefault(kind, now + mine):
             raise early
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        # given back for the look alone, in which nobody else has a turn
+        with self._place() if kind is NobodyAnswers else nullcontext():
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
-async def when_possible(query: Callable[[], T], seconds: float | None = None) -> T:
+async def when_possible(query: Callable[[], T], seconds: float | None = None, place: Place = nullcontext) -> T:
     """What `query` makes, waited for with the patience of its own."""
-    return await Patience(seconds).until(query)
+    return await Patience(seconds, place).until(query)
 
 
 @asynccontextmanager
-async def inside(room: Room, most: int, caller: str, query: Callable[[], T]) -> AsyncIterator[tuple[T, Reservation]]:
+async def inside(
+    room: Room, most: int, caller: str, query: Callable[[], T], place: Place = nullcontext
+) -> AsyncIterator[tuple[T, Reservation]]:
     """What `query` makes of the moment in which there is room for `most` bytes. It waits for its own moment outside:
     a replica that is lost keeps nobody waiting who asks another one."""
-    patience = Patience()
+    patience = Patience(place=place)
     while True:
         async with room.reserved(most, caller) as held:
             try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +23,7 @@ from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway import one_shot
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.moments import When, choose_time
-from tidemark_operator.gateway.patience import must_answer, when_possible
+from tidemark_operator.gateway.patience import Place, must_answer, when_possible
 from tidemark_operator.gateway.readables import Readable, find
 from tidemark_operator.gateway.rights import allow, refuse
 from tidemark_operator.gateway.statements import Statements
@@ -80,7 +81,9 @@ class Prepared:
     one_shot: bool
 
 
-async def prepare(world: World, statements: Statements, access: Access, asked: Asked) -> Prepared:
+async def prepare(
+    world: World, statements: Statements, access: Access, asked: Asked, place_to_wait: Place = nullcontext
+) -> Prepared:
     """Plans the query, and waits until it can be answered; raises QueryRefused, PlannerUnavailable, Forbidden."""
     if asked.strict and asked.as_of is not None:
         raise QueryRefused("--strict asks for the freshest time that has everything, --as-of for another: choose one")
@@ -89,7 +92,7 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     await allow(access, namespace, _reads(planned), statements.owners(namespace, place))
-    least = await ingested(world, namespace, _reads(planned)) if asked.strict else None
+    least = await ingested(world, namespace, _reads(planned), place_to_wait) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
@@ -109,7 +112,7 @@ async def prepare(world: World, statements: Statements, access: Access, asked: A
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
-    await when_possible(prepared.now, seconds)
+    await when_possible(prepared.now, seconds, place_to_wait)
     return prepared
 
 

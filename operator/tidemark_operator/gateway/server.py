@@ -16,6 +16,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tidemark_operator.gateway.copies import Copies
 from tidemark_operator.gateway.explain import explain
 from tidemark_operator.gateway.frontiers import frontiers
 from tidemark_operator.gateway.listening import Listening, Tls
-from tidemark_operator.gateway.patience import at_most, inside
+from tidemark_operator.gateway.patience import Place, at_most, inside
 from tidemark_operator.gateway.queries import Asked, Prepared, Query, prepare
 from tidemark_operator.gateway.refusals import refusals
 from tidemark_operator.gateway.seen import seen
@@ -48,7 +49,7 @@ from tidemark_protocol.responses import PeekError, PeekRows, PeekStashed
 
 LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1024 * 1024
-CALLS = 256
+CALLS, WAITING = 256, 64
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -70,6 +71,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._statements = Statements(world.registry, world.planner, self._asking)
         self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
         self._calls = Places(CALLS, "calls", "wait for one of them")
+        self._waiting = Places(WAITING, "queries that wait for a replica", "try again")
         self._subscribes, self._copies = Subscribes(world, self._asking), Copies(world, self._asking)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -107,15 +109,16 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = Asked(request.namespace, request.sql, *isolation)
-            prepared = await prepare(self._world, self._statements, access, asked)
-            error = await self._answer(prepared, access.caller, context)
+            place = partial(self._waiting.taken, access.caller)
+            prepared = await prepare(self._world, self._statements, access, asked, place)
+            error = await self._answer(prepared, access.caller, place, context)
         if error is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
-    async def _answer(self, prepared: Prepared, caller: str, context: Any) -> str | None:
+    async def _answer(self, prepared: Prepared, caller: str, place: Place, context: Any) -> str | None:
         """The error, where there is one instead of rows."""
         room = self._one_shots if prepared.one_shot else self._peeks
-        async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now) as (query, held):
+        async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now, place) as (query, held):
             async with at_most(patience.QUERY_SECONDS):
                 result = await query.answer()
             if isinstance(result, PeekError):

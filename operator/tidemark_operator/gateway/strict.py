@@ -8,13 +8,14 @@ The operator's own knowledge of shards is a moment old, so a replica looks at th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.controller.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.gateway.patience import must_answer, when_possible
+from tidemark_operator.gateway.patience import Place, must_answer, when_possible
 from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.world import World
 from tidemark_protocol.dataflow import ShardMetadata
@@ -24,7 +25,9 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time
 STRICT_SECONDS = 60.0
 
 
-async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> Time | None:
+async def ingested(
+    world: World, namespace: str, reads: Iterable[GlobalId], place_to_wait: Place = nullcontext
+) -> Time | None:
     """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
     QueryRefused where a table cannot be looked at."""
     tables = sources_of(world.registry, namespace, reads)
@@ -32,7 +35,7 @@ async def ingested(world: World, namespace: str, reads: Iterable[GlobalId]) -> T
         return None
     uppers: list[Frontier] = []
     while tables:
-        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]))
+        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]), place=place_to_wait)
         storage = instance.config.storage_location
         uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
         tables = [table for table in tables if not is_below(storage, table.location)]
