@@ -86,3 +86,25 @@ def test_must_the_end_of_one_object_and_the_beginning_of_the_next_of_its_name_ar
         assert told == [("first", True), ("second", False)]
 
     asyncio.run(scenario())
+
+
+def test_crash_of_what_is_made_of_one_object_loses_no_other() -> None:
+    """They are taken together, and given once."""
+
+    async def scenario() -> None:
+        taken = list[str]()
+
+        def observed(resource: Resource, seen: Body, deleted: bool) -> None:
+            if (name := seen["metadata"]["name"]) == "d1":
+                raise ValueError(name)
+            taken.append(name)
+
+        handover = Handover(observed)
+        for name in range(4):
+            handover.give(DATAFLOWS, body(name, 1), False)
+        async with asyncio.timeout(BOUND):
+            while not taken:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0)
+        assert taken == ["d0", "d2", "d3"]
+
+    asyncio.run(scenario())

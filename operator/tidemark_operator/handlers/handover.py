@@ -3,18 +3,21 @@
     watches' thread ─► the newest of each object that waits ─► the loop, a hundred at a time
 
 Of an object that changes again before the loop has come to it only the newest is kept, as in the cache that it is for.
-So what waits is no more than there are objects, however long the loop is held up, and the thread never waits for it.
+So what waits is no more than there are objects, and those that came and went meanwhile, however long the loop is held
+up; and the thread never waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from itertools import islice
 
 from tidemark_operator.kube.client import Body, Resource
 
+LOG = logging.getLogger(__name__)
 AT_ONCE = 100
 """Then it is others' turn on the loop."""
 Observed = Callable[[Resource, Body, bool], None]
@@ -47,5 +50,9 @@ class Handover:
             self._called = more = bool(self._waiting)
         if more:
             self._loop.call_soon(self._take)
-        for (resource, _), (body, deleted) in taken:
-            self._observed(resource, body, deleted)
+        for (resource, uid), (body, deleted) in taken:
+            try:
+                self._observed(resource, body, deleted)
+            except Exception:
+                # the others were taken with it, and nobody gives them again
+                LOG.exception("what was seen of %s with uid %s was lost", resource.kind, uid)
