@@ -18,6 +18,7 @@ from tidemark_operator.errors import GaveWay
 from tidemark_operator.handlers import planners_turn
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.planners_turn import PlannersTurn
+from tidemark_operator.handlers.reconcile_dataflow import GAVE_WAY_SECONDS
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body, Resource
 from tidemark_operator.resources.dataflow_conditions import Planning
@@ -77,14 +78,14 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
         assert planner.asked == ["d00"]
         waiting = somewhere.world.registry.dataflow(key_of(DATAFLOWS, wanted[1]))
         assert waiting is not None
-        assert waiting.plan == Planning("waiting for its turn at the planner, where another plan takes long")
+        assert waiting.plan == Planning("waiting for the planner")
 
         planner.may_answer.set()
         while len(planner.asked) < len(wanted):  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.01)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        assert sorted(planner.asked) == [body["metadata"]["name"] for body in wanted]
+        assert planner.asked == [body["metadata"]["name"] for body in wanted]
         assert planner.most_at_once == 1
         await somewhere.fleet.close()
 
@@ -92,29 +93,73 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
 
 
 def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which they came, and once; who has had its turn since is not told."""
+    """One by one, in the order in which they came; who needs no turn any more passes it on, and nobody takes it from
+    one who has it."""
     monkeypatch.setattr(planners_turn, "PATIENCE_SECONDS", 0.0)
 
     async def scenario() -> None:
         told: list[Key] = []
         turn = PlannersTurn(told.append)
-        keys = [Key(DATAFLOWS, "ns", f"d{n}") for n in range(3)]
+        first, gone, second, third, fourth = (Key(DATAFLOWS, "ns", name) for name in "abcde")
 
         async def fails() -> None:
-            async with turn.taken(keys[0]):
-                for key in (keys[2], keys[1], keys[2]):
+            async with turn.taken(first):
+                for key in (gone, second, third, fourth) * 2:
                     with pytest.raises(GaveWay):
                         async with turn.taken(key):
                             pass
+                turn.leave(gone)
+                turn.pass_on()
                 assert told == []
                 raise RuntimeError("no plan")
 
         with pytest.raises(RuntimeError):
             await fails()
-        assert told == [keys[2], keys[1]]
-        async with turn.taken(keys[1]):
+        assert told == [second]
+        assert [turn.is_in_line(key) for key in (gone, second, third, fourth)] == [False, False, True, True]
+        turn.pass_on()
+        assert told == [second, third]
+        async with turn.taken(third):
             pass
-        assert told == [keys[2], keys[1]]
+        assert told == [second, third, fourth]
+        turn.pass_on()
+        assert told == [second, third, fourth]
+
+    run(scenario)
+
+
+def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a thousand that wait each would be looked at a thousand times. It is when it itself changes."""
+    monkeypatch.setattr(planners_turn, "PATIENCE_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        somewhere, planner = Somewhere(), Thinks()
+        somewhere.put(READABLE, None)
+        somewhere.world.planner = cast(Any, planner)
+        operator = Operator(somewhere.world, asyncio.Event())
+        queued: list[Key] = []
+        cast(Any, operator.queue).add_all = queued.extend
+        bodies = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, name, uid=f"u-{name}") for name in "ab"]
+        first, second = keys = [key_of(DATAFLOWS, body) for body in bodies]
+        for key, body in zip(keys, bodies, strict=True):
+            somewhere.cache.put(key, body)
+        planned = asyncio.create_task(operator._dataflows.reconcile(first, bodies[0]))
+        while not planner.asked:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0)
+        assert await operator._dataflows.reconcile(second, bodies[1]) == GAVE_WAY_SECONDS
+        operator._tell("ns")
+        assert first in queued
+        assert second not in queued
+
+        bodies[1]["spec"]["instance"] = "another"
+        await operator._dataflows.reconcile(second, bodies[1])
+        operator._tell("ns")
+        assert second in queued
+        planner.may_answer.set()
+        await planned
+        await somewhere.fleet.close()
 
     run(scenario)
 

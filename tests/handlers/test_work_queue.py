@@ -136,3 +136,30 @@ def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
     asyncio.run(scenario())
 
     assert seen["flaky"] == 2
+
+
+def test_what_is_added_first_comes_before_all_that_has_been_ready_for_longer() -> None:
+    """Also where it was to come later itself; once."""
+    seen: list[str] = []
+
+    async def scenario() -> None:
+        done = asyncio.Event()
+
+        async def work(key: str) -> None:
+            seen.append(key)
+            if key == "last":
+                done.set()
+
+        queue = WorkQueue(work, workers=1)
+        queue.add_all(["a", "b", "last"])
+        queue.add("c", after_seconds=BOUND)
+        queue.add_first("b")
+        queue.add_first("c")
+        running = asyncio.create_task(queue.run())
+        await asyncio.wait_for(done.wait(), BOUND)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+    assert seen == ["b", "c", "a", "last"]

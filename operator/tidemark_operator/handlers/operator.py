@@ -71,7 +71,7 @@ class Operator:
         self._telling: set[str] = set()
         self._missed = asyncio.Event()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
-        self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add)
+        self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 
     async def start(self) -> None:
@@ -321,7 +321,8 @@ class Operator:
     def _tell(self, namespace: str) -> None:
         self._telling.discard(namespace)
         for resource in OURS:
-            self.queue.add_all(key for key, _ in self._world.cache.all(resource, namespace))
+            keys = [key for key, _ in self._world.cache.all(resource, namespace)]
+            self.queue.add_all(key for key in keys if not self._dataflows.only_waits_to_be_planned(key))
 
     def _enqueue_all(self) -> None:
         for resource in OURS:

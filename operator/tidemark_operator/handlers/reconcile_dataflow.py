@@ -40,17 +40,18 @@ from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 1.0
-GAVE_WAY_SECONDS = 60.0
+GAVE_WAY_SECONDS = 30.0
 """It is told when it is its turn."""
 
 
 class DataflowReconciler:
-    """`again`: looks at a Dataflow again, soon."""
+    """`again`: looks at a Dataflow again, before all others."""
 
     def __init__(self, world: World, publisher: Publisher, deleter: Deleter, again: Callable[[Key], None]) -> None:
         self._world, self._deleter = world, deleter
         self._marks = Marks(world, publisher)
-        self._reviser = Reviser(world, self._marks, deleter, PlannersTurn(again))
+        self._turn = PlannersTurn(again)
+        self._reviser = Reviser(world, self._marks, deleter, self._turn)
         self._take_over = TakeOver(world, self._marks)
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
@@ -125,12 +126,25 @@ class DataflowReconciler:
             install(running, self._world.registry, state)
         self._world.registry.forget(key)
         let_go(self._world, key)
+        self._turn.leave(key)
         forget_stored(self._world.fleet.book(key.namespace), state)
         self._world.revisions.forget(state.uid)
         return True
 
+    def only_waits_to_be_planned(self, key: Key) -> bool:
+        """Nothing serves, and it comes when it is its turn: that others changed is seen then."""
+        state = self._world.registry.dataflow(key)
+        return state is not None and state.active is None and self._turn.is_in_line(key)
+
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Seconds until it must be looked at again, if time alone can change something."""
+        self._turn.leave(key)
+        try:
+            return await self._reconcile(key, body)
+        finally:
+            self._turn.pass_on()
+
+    async def _reconcile(self, key: Key, body: Body) -> float | None:
         state = self.adopt(key, body)
         dataflow = self.read_spec(state, body)
         users = self._world.registry.users(key)
@@ -208,10 +222,14 @@ class DataflowReconciler:
                 # what was said before, of the planner or of the inputs, is over
                 state.plan = Planning(str(waiting))
             return LOOK_AGAIN_SECONDS
-        except (PlannerUnavailable, GaveWay) as error:
+        except PlannerUnavailable as error:
             if state.active is None or state.edited:
                 state.plan = Planning(str(error))
-            return GAVE_WAY_SECONDS if isinstance(error, GaveWay) else LOOK_AGAIN_SECONDS
+            return LOOK_AGAIN_SECONDS
+        except GaveWay:
+            if state.active is None or state.edited:
+                state.plan = Planning()
+            return GAVE_WAY_SECONDS
         except Rejected:
             return None
         return None

@@ -109,6 +109,11 @@ class WorkQueue(Generic[K]):
         self._queue.add(key, asyncio.get_running_loop().time() + after_seconds)
         self._changed.set()
 
+    def add_first(self, key: K) -> None:
+        """At once, and before all that is ready."""
+        self._queue.add(key, -math.inf)
+        self._changed.set()
+
     def add_all(self, keys: Iterable[K]) -> None:
         """Each at once."""
         now = asyncio.get_running_loop().time()

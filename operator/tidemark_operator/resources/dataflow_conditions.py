@@ -28,9 +28,9 @@ TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRES
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The planner has been asked, or cannot be reached, or its plan waits to be stored; `message` tells which."""
+    """The planner is asked, at others, or cannot be reached, or its plan waits to be stored; `message` tells which."""
 
-    message: str = "the planner has been asked"
+    message: str = "waiting for the planner"
 
 
 @dataclass(frozen=True, slots=True)
