@@ -69,8 +69,7 @@ class Workers:
             if useful:
                 self._give_back(worker)
             else:
-                # whoever asked need not wait for its end
-                threading.Thread(target=self._replace, args=(worker,), daemon=True).start()
+                self._replace(worker)
 
     def tidy(self) -> None:
         """Replaces those that ended while nobody asked them, and ends one that nobody needed for long."""
