@@ -8,8 +8,9 @@ What nobody waits for any more when its turn comes, is not planned.
 
 from __future__ import annotations
 
-import itertools
 import logging
+import secrets
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,7 @@ _WAITING_AT_MOST = 16
 _TURN_SECONDS = 2.5
 _LAST_WORDS_SECONDS = 2.0
 _LOOK_SECONDS = 0.2
+_WORKER = "worker-"
 _OPTIONS = (
     ("grpc.max_receive_message_length", MOST_BYTES),
     ("grpc.max_send_message_length", MOST_BYTES),
@@ -79,12 +81,13 @@ def serve(
     stopped: threading.Event | None = None,
     tls: CertificateFolder | None = None,
 ) -> int:
-    """Until `stopped` (0), or until there is no worker and none can be started (1). Raises CertificateUnreadable."""
+    """Until `stopped` (0), or until there is no worker and none can be started (1). Raises CertificateUnreadable.
+    What workers of an earlier process have left in `scratch` goes."""
     credentials = None if tls is None else server_credentials(tls)
-    numbers = itertools.count()
-    workers = Workers(lambda: Worker(scratch / str(next(numbers))), MOST_WORKERS)
+    workers = Workers(lambda: Worker(_folder_in(scratch)), MOST_WORKERS)
     stop = stopped or threading.Event()
     try:
+        _clear(scratch)
         workers.begin()
         while not (stop.is_set() or workers.failed.is_set()):
             if workers.ready.wait(_LOOK_SECONDS):
@@ -92,6 +95,17 @@ def serve(
         return 0 if stop.is_set() else 1
     finally:
         workers.close()
+
+
+def _folder_in(scratch: Path) -> Path:
+    """A name that none had before: a worker that is still ending removes its own folder, and no other's."""
+    return scratch / f"{_WORKER}{secrets.token_hex(8)}"
+
+
+def _clear(scratch: Path) -> None:
+    """Folders of workers that were killed with who served: nobody was left to remove them."""
+    for left in scratch.glob(f"{_WORKER}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _answer(workers: Workers, listen: str, credentials: Any, plan_seconds: float, stop: threading.Event) -> None:

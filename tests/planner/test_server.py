@@ -37,11 +37,13 @@ LARGE = "SELECT * FROM VALUES (sequence(1, 200000000)) AS v(a)"
 class Process:
     """A planner of its own, and a stub that talks to it."""
 
-    def __init__(self, folder: Path, waits: bool = True) -> None:
+    def __init__(self, folder: Path, waits: bool = True, scratch: Path | None = None) -> None:
         address = f"unix://{folder}/planner.sock"
         command = [sys.executable, "-m", "tidemark_planner", "--listen", address, "--plan-timeout", str(BOUND)]
+        if scratch:
+            command += ["--scratch", str(scratch)]
         self.temporary = folder / "tmp"
-        self.temporary.mkdir()
+        self.temporary.mkdir(exist_ok=True)
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
         self.process = subprocess.Popen(command, env=environ)
         self._channel = grpc.insecure_channel(address)
@@ -237,3 +239,23 @@ def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal
             with pytest.raises(grpc.RpcError):
                 slow.result(BOUND)
     planner.close()
+
+
+def test_crash_a_planner_that_was_killed_with_its_workers_starts_again(tmp_path: Path) -> None:
+    """As where a container is out of memory, or the power is: what they left on disk is in nobody's way, and goes."""
+    scratch = tmp_path / "scratch"
+    planner = Process(tmp_path, scratch=scratch)
+    ((worker, jvm),) = planner.workers().items()
+    (left,) = scratch.iterdir()
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # so that nobody sees the others end
+        for pid in (planner.process.pid, worker, jvm):
+            os.kill(pid, number)
+    planner.close()
+    until(lambda: are_gone([worker, jvm]))
+    assert list(left.glob("blockmgr-*"))
+
+    again = Process(tmp_path, scratch=scratch)
+    decode(again.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert not left.exists()
+    assert len(list(scratch.iterdir())) == 1
+    again.close()
