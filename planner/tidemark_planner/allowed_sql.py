@@ -98,10 +98,15 @@ _MOST = {
 _GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FORMATS = frozenset({"format_string", "printf"})
+# A literal text, or several, which are one.
+_TEXT = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 _WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
 # A column, a number, TRUE; a cast of one to a type of fixed width; a struct of such (the text is without spaces).
 _VALUE = r"(?:[a-z_][\w.]*|-?[0-9.]+[a-z]*)"
-_FIXED_TYPE = r"(?!string|binary|array|struct)[^()]*(?:\([0-9,]*\))?"
+_FIXED_TYPE = (
+    r"(?:boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp(?:_[ln]tz)?"
+    r"|(?:decimal|dec|numeric)(?:\([0-9,]+\))?)"
+)
 _PLAIN_START = rf"(?:{_VALUE}|cast\({_VALUE}as{_FIXED_TYPE}\))"
 _START = re.compile(rf"{_PLAIN_START}|(?:named_)?struct\((?:(?:'\w+',)?{_PLAIN_START},?)+\)", re.IGNORECASE)
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
@@ -170,10 +175,15 @@ def _check_sizes(tree: ParseTree) -> None:
 
     for phrase, _, arguments in tree.calls(_FORMATS):
         form = arguments[0].text if arguments else ""
-        if not form.startswith(("'", '"')) or _WIDE.search(form):
+        if not _TEXT.fullmatch(form) or _WIDE.search(_meant(form, tree)):
             name = phrase.text.lower().strip("`")
             message = f"{name} takes a literal format, with widths of at most three digits"
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _meant(form: str, tree: ParseTree) -> str:
+    """A literal format without its escapes and quotes: `'%\\071' '9d'` is `%99d`."""
+    return tree.unescaped(form).replace("'", "").replace('"', "")
 
 
 def _check_folds(tree: ParseTree) -> None:

@@ -190,7 +190,11 @@ class ParseTree:
         for context in self._found("literalType"):
             whole = context.getParent()
             text = whole.singleStringLitWithoutMarker().getText()
-            yield TypedLiteral(_phrase(context), text, self._unescaped(text, False), _phrase(whole).span)
+            yield TypedLiteral(_phrase(context), text, self.unescaped(text), _phrase(whole).span)
+
+    def unescaped(self, literal: str) -> str:
+        """What a literal text means, without the quotes around it."""
+        return str(self._unescaped(literal, False))
 
     def _found(self, name: str) -> list[JavaObject]:
         """Every node of the rule or keyword. (A Java iterator ends by an exception, which is slow to carry over.)"""
