@@ -14,7 +14,7 @@ from tests.handlers.worlds import Somewhere
 from tests.kube.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.handlers import operator as operators
+from tidemark_operator.handlers import kinds
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.kube.client import ApiError, Kube
 
@@ -42,7 +42,7 @@ def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "SURE_SECONDS", 0.0)
+    monkeypatch.setattr(kinds, "SURE_SECONDS", 0.0)
 
 
 def of_dataflows(asked: Asked) -> bool:

@@ -292,9 +292,7 @@ class Instance:
         if collection.dropped:
             return notices + self._reap()
         self.dataflows.compare(now_ms)
-        if not was_hydrated and collection.hydrated:
-            notices.append(DataflowChanged(collection.owner))
-        return notices
+        return [*notices, DataflowChanged(collection.owner)] if collection.hydrated and not was_hydrated else notices
 
     def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
         """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""

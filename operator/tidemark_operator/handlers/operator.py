@@ -24,10 +24,11 @@ from tidemark_operator.controller.notices import (
     ShardRemoved,
 )
 from tidemark_operator.controller.quarantine import Standing
-from tidemark_operator.errors import LeadershipLost, OperatorError, RevisionUnreadable
+from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import installer
 from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.kinds import list_kind
 from tidemark_operator.handlers.marks import roll_forward
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
@@ -53,8 +54,6 @@ from tidemark_protocol.responses import Description
 
 LOG = logging.getLogger(__name__)
 RESYNC_SECONDS = 60.0
-SURE_SECONDS = 3.0
-"""Between two answers that say that there is no such kind: what stands before an API server may say so for a moment."""
 TELL_SECONDS = 0.1
 
 
@@ -87,7 +86,7 @@ class Operator:
 
     async def _load(self) -> None:
         for resource in OURS:
-            self._world.cache.replace_all(resource, await self._list(resource))
+            self._world.cache.replace_all(resource, await list_kind(self._world.kube, resource))
         for key, _ in self._world.cache.all(INSTANCES):
             prepare_instance(self._world, key)
         async with self._world.revisions.listed():
@@ -95,24 +94,6 @@ class Operator:
                 await self._load_source(key, body)
             for key, body in self._world.cache.all(DATAFLOWS):
                 await self._load_dataflow(key, body)
-
-    async def _list(self, resource: Resource) -> list[Body]:
-        """Raises OperatorError where the kind is gone: an API server says so, twice."""
-        kube = self._world.kube
-        try:
-            return await kube.list(resource)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-        await asyncio.sleep(SURE_SECONDS)
-        await kube.version()
-        try:
-            return await kube.list(resource)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            name = f"{resource.plural}.{resource.group}"
-            raise OperatorError(f"CustomResourceDefinition {name} is not installed: kubectl apply -f crds/") from None
 
     async def close(self) -> None:
         """Nothing more is written."""
@@ -140,7 +121,7 @@ class Operator:
     async def _resync(self) -> None:
         for resource in OURS:
             with self._world.cache.news() as news:
-                listed = await self._list(resource)
+                listed = await list_kind(self._world.kube, resource)
             for key in self._world.cache.replace_all(resource, listed, news):
                 self._changed(key)
 
