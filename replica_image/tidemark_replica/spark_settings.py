@@ -20,7 +20,9 @@ SETTINGS = {
     "spark.locality.wait": "0",
     # What follows keeps failing expressions failing where they stand, and nowhere else (docs/rendering.md).
     "spark.sql.subexpressionElimination.enabled": "false",
-    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConstantFolding",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in ("ConstantFolding", "PushDownPredicates")
+    ),
 }
 RELIED_ON = SETTINGS.keys() | {
     "spark.master",

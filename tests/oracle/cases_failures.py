@@ -71,4 +71,18 @@ FAILURES = (
         {"t": T},
         in_files=True,
     ),
+    Case(
+        "a failure in a condition, which a filter simplifies otherwise than a column",
+        f"SELECT a, upper(s) AS z FROM t WHERE CASE WHEN CAST(10 div a AS int) = {_LARGE} THEN 1 ELSE 2 END = 1",
+        {"t": T},
+        lenient="SELECT a, upper(s) AS z FROM t WHERE FALSE",
+        in_files=True,
+    ),
+    Case(
+        "a failure beside a NULL in a condition of a condition",
+        "SELECT a, upper(s) AS z FROM t WHERE if(NULL AND 10 div a > 1, a, a + 1) = 7",
+        {"t": T},
+        lenient="SELECT a, upper(s) AS z FROM t WHERE a + 1 = 7",
+        in_files=True,
+    ),
 )
