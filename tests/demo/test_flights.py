@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_a_stopped_feeder_goes_on_where_it_was(tmp_path: Path, monkeypatch: pyte
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(flights.time, "sleep", stop_after_two)
+    monkeypatch.setattr(flights, "time", SimpleNamespace(sleep=stop_after_two))  # not that of other threads
     with pytest.raises(KeyboardInterrupt):
         flights.feed(tmp_path, 3)
     assert flights.months_arrived(tmp_path) == 2
