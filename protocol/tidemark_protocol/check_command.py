@@ -3,6 +3,7 @@
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
+    refreshes  schedules are some (refresh.py)
 
 Settings are not looked at: a newer operator may have more of them (settings.py). What a plan computes is
 `check.check_dataflow`'s affair: a dataflow that fails there is installed as refused and harms nobody, while a command
@@ -23,9 +24,10 @@ from tidemark_protocol.commands import (
     RunIngestion,
     UpdateConfiguration,
 )
-from tidemark_protocol.dataflow import DataflowDescription, SubscribeSink
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
 from tidemark_protocol.errors import MalformedFrame
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
+from tidemark_protocol.refresh import RefreshSchedule
 
 MAX_ID_LENGTH = 1024
 
@@ -69,10 +71,20 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
     if len(set(dataflow.export_ids)) < len(dataflow.export_ids):
         raise MalformedFrame(f"{what}: it exports an id twice")
     _check_times(what, dataflow.as_of, *_given(dataflow.until, dataflow.initial_storage_as_of, *_ends(dataflow)))
+    for export in dataflow.sink_exports:
+        if isinstance(export.sink, MaterializedViewSink) and export.sink.refresh is not None:
+            _check_refresh(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh)
 
 
 def _ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
     return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
+
+
+def _check_refresh(what: str, refresh: RefreshSchedule) -> None:
+    try:
+        refresh.check()
+    except ValueError as error:
+        raise MalformedFrame(f"{what}: {error}") from None
 
 
 def _given(*times: Time | None) -> Iterator[Time]:

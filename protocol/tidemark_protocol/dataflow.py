@@ -5,7 +5,7 @@
     index_imports ──┘                            └─ sink_exports    a materialized view's shard, subscribes, copies
 
 `plan_digest` is the identity of a dataflow: canonical bytes of what is computed, without the names and times that
-may change while the computation stays the same.
+may change while the computation stays the same. When it ends is part of what it computes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tidemark_protocol.expr import ScalarExpr
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.lir import LIR_VERSION, MapFilterProject, Plan
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 
 
@@ -74,7 +75,10 @@ class IndexExport:
 
 @dataclass(frozen=True)
 class MaterializedViewSink:
+    """`refresh` None: the shard shows every time of the collection; else only what it was at the refreshes."""
+
     shard: ShardMetadata
+    refresh: RefreshSchedule | None = None
 
 
 @dataclass(frozen=True)
@@ -186,4 +190,4 @@ class DataflowDescription:
     def plan_digest(self) -> Digest:
         """The same for two descriptions that compute the same collections under the same ids."""
         zero = Time(0)
-        return digest(replace(self, name="", as_of=zero, until=None, initial_storage_as_of=None))
+        return digest(replace(self, name="", as_of=zero, initial_storage_as_of=None))

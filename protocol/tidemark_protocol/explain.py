@@ -75,11 +75,15 @@ def explain_dataflow(description: DataflowDescription) -> str:
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
         parts.append(f"index on {export.on} by [{key}]\n")
-    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}{_task(sink.sink)}\n" for sink in description.sink_exports]
+    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}{_more(sink.sink)}\n" for sink in description.sink_exports]
+    if description.until is not None:
+        parts.append(f"until {description.until}\n")
     return "".join(parts)
 
 
-def _task(sink: object) -> str:
+def _more(sink: object) -> str:
+    if isinstance(sink, MaterializedViewSink) and sink.refresh is not None:
+        return f", refreshed {sink.refresh}"
     if not isinstance(sink, ContinualTaskSink):
         return ""
     own = "" if sink.own is None else f", reading its own output as {sink.own}"

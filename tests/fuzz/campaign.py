@@ -31,6 +31,7 @@ from tidemark_protocol.ids import Epoch, ShardId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.planning import Finishing
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description, Frontiers
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.server import decode_source
@@ -56,6 +57,14 @@ def _about(dataflow: DataflowDescription) -> list[c.Command]:
 DATAFLOWS = (
     dataflow("revenue"),
     copies("both", 10, source=shard("t"), index="i", view=shard("v")),
+    copies(
+        "hourly",
+        10,
+        source=shard("t"),
+        view=shard("v"),
+        refresh=RefreshSchedule(3_600_000, Time(1), (Time(2),)),
+        until=9,
+    ),
     copies("reader", 10, imports_index="i", index="j"),
     transient("s", SubscribeSink(COLUMNS)),
     transient("c", CopyToSink(COLUMNS, "/out", "csv")),

@@ -16,6 +16,7 @@ from tidemark_protocol.dataflow import (
 )
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.lir import Get
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.types import BIGINT, STRING, Column, ColumnType
 
 COLUMNS = (Column("n", BIGINT), Column("s", STRING))
@@ -34,8 +35,11 @@ def copies(
     index: str | None = None,
     view: ShardMetadata | None = None,
     imports_index: str | None = None,
+    refresh: RefreshSchedule | None = None,
+    until: int | None = None,
 ) -> DataflowDescription:
     """A dataflow that exports its input as it is: as an index on column 0, as a materialized view, or both."""
+    views = () if view is None else (MaterializedViewSink(view, refresh),)
     input_id = GlobalId(imports_index or "t")
     sources = () if source is None else (SourceImport(input_id, source, (0, 1)),)
     imported = () if imports_index is None else (IndexImport(input_id, GlobalId("x"), (), SCHEMA),)
@@ -46,8 +50,9 @@ def copies(
         index_imports=imported,
         objects=(BuildDesc(built, Get(input_id, SCHEMA)),),
         index_exports=() if index is None else (IndexExport(GlobalId(index), built, (0,), COLUMNS),),
-        sink_exports=() if view is None else (SinkExport(GlobalId(f"{name}-view"), built, MaterializedViewSink(view)),),
+        sink_exports=tuple(SinkExport(GlobalId(f"{name}-view"), built, sink) for sink in views),
         as_of=Time(as_of),
+        until=None if until is None else Time(until),
     )
 
 

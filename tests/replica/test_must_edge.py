@@ -32,6 +32,7 @@ from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.planning import Finishing
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import PeekCanceled, PeekResponse
 from tidemark_protocol.settings import LogLevel
 from tidemark_replica import settings as settings_at_work
@@ -85,6 +86,7 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         CreateDataflow(copies("d", 10, source=shard("t"))),
         CreateDataflow(copies("d", 10, source=shard("t"), index="d-view", view=shard("v"))),
         CreateDataflow(copies("d", 2**63 - 1, source=shard("t"), index="i")),
+        CreateDataflow(copies("d", 10, source=shard("t"), view=shard("v"), refresh=RefreshSchedule())),
         UpdateConfiguration(max_result_bytes=-1),
         UpdateConfiguration(stash_above_bytes=-1),
         Hello("n", Epoch(-1, 0)),
@@ -94,6 +96,7 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         "exports nothing",
         "exports an id twice",
         "no time",
+        "refreshed never",
         "less than nothing",
         "less than no stash",
         "no epoch",

@@ -1,0 +1,130 @@
+"""Refresh schedules: which times they are, and which are none that a replica may be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.protocol.samples import DATAFLOW
+from tidemark_protocol import wire
+from tidemark_protocol.codec import encode
+from tidemark_protocol.commands import CreateDataflow
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.errors import MalformedFrame, MalformedPlan
+from tidemark_protocol.explain import explain_dataflow
+from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.refresh import MAX_EVERY_MS, MAX_TIMES, RefreshSchedule
+
+HOURLY = RefreshSchedule(every_ms=3_600_000, aligned_to=Time(1_000), at=(Time(5_000), Time(7_000)))
+FAR = 60
+
+
+def refreshed(schedule: RefreshSchedule | None, until: int | None = None) -> DataflowDescription:
+    """The sample, its view brought up to date by the schedule."""
+    (export,) = DATAFLOW.sink_exports
+    assert isinstance(export.sink, MaterializedViewSink)
+    sink = replace(export, sink=replace(export.sink, refresh=schedule))
+    return replace(DATAFLOW, sink_exports=(sink,), until=None if until is None else Time(until))
+
+
+def times_of(schedule: RefreshSchedule) -> list[int]:
+    """All below FAR, by the words of the definition."""
+    every = schedule.every_ms
+    regular = [t for t in range(FAR) if every is not None and (t - schedule.aligned_to) % every == 0]
+    return sorted({*regular, *schedule.at})
+
+
+@given(
+    every=st.none() | st.integers(1, 20),
+    aligned=st.integers(0, FAR),
+    at=st.sets(st.integers(0, FAR - 1), max_size=4),
+    time=st.integers(0, FAR - 25),
+)
+def test_agree_the_next_and_the_last_are_those_of_all_times(
+    every: int | None, aligned: int, at: set[int], time: int
+) -> None:
+    """Before and after where it is aligned to, and on a refresh itself."""
+    schedule = RefreshSchedule(every, Time(aligned), tuple(map(Time, sorted(at))))
+    times = times_of(schedule)
+
+    assert schedule.last(time) == max((t for t in times if t <= time), default=None)
+    assert schedule.next(time) == min((t for t in times if t >= time), default=None)
+
+
+def test_the_end_of_time_has_no_refresh_after_it() -> None:
+    """Nor one beyond what a time can be."""
+    schedule = RefreshSchedule(every_ms=1_000)
+
+    assert schedule.next(MAX_TIME) is None
+    assert schedule.last(MAX_TIME) is not None
+    assert RefreshSchedule(at=(MAX_TIME,)).next(MAX_TIME) == MAX_TIME
+
+
+def test_a_schedule_survives_the_wire() -> None:
+    """In the description's canonical bytes."""
+    command = CreateDataflow(refreshed(HOURLY, until=9))
+    data = wire.command_to_proto(command).SerializeToString()
+
+    assert wire.command_from_proto(pb.Command.FromString(data)) == command
+
+
+def test_a_view_without_a_schedule_is_what_it_was() -> None:
+    """Digests of plans that are stored, and run, stay."""
+    assert b"refresh" not in encode(refreshed(None))
+    assert refreshed(None).plan_digest == "c3fe882e44ab9733363c8901d7ab96c1d3f551c077463f53806eba5637b0d3ab"
+
+
+def test_what_is_refreshed_otherwise_or_ends_otherwise_is_another_dataflow() -> None:
+    """A replica must not go on with the one for the other."""
+    digests = {
+        refreshed(schedule, until).plan_digest
+        for schedule in (None, HOURLY, replace(HOURLY, every_ms=1_000), replace(HOURLY, at=()))
+        for until in (None, 9, 10)
+    }
+
+    assert len(digests) == 12
+
+
+def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> None:
+    """As an older one does with a schedule: it must not write the view at every time."""
+    data = wire.command_to_proto(CreateDataflow(refreshed(HOURLY))).create_dataflow.description
+    newer = pb.Command(create_dataflow=pb.CreateDataflow(description=data.replace(b'"refresh":', b'"repeats":')))
+
+    with pytest.raises(MalformedPlan, match="no field 'repeats'"):
+        wire.command_from_proto(newer)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        (RefreshSchedule(), "neither an interval nor a time"),
+        (RefreshSchedule(every_ms=999), "every 999 ms"),
+        (RefreshSchedule(every_ms=0), "every 0 ms"),
+        (RefreshSchedule(every_ms=-1_000), "every -1000 ms"),
+        (RefreshSchedule(every_ms=MAX_EVERY_MS + 1), "is outside"),
+        (RefreshSchedule(every_ms=1_000, aligned_to=Time(-1)), "time -1 "),
+        (RefreshSchedule(at=(Time(-1),)), "time -1 "),
+        (RefreshSchedule(at=(Time(2**63 - 1),)), f"time {2**63 - 1} "),
+        (RefreshSchedule(at=(Time(5), Time(5))), "not in ascending order"),
+        (RefreshSchedule(at=(Time(5), Time(4))), "not in ascending order"),
+        (RefreshSchedule(at=tuple(map(Time, range(MAX_TIMES + 1)))), "33 times"),
+    ],
+)
+def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) -> None:
+    """Before anything acts on it."""
+    data = wire.command_to_proto(CreateDataflow(refreshed(schedule))).SerializeToString()
+
+    with pytest.raises(MalformedFrame, match=why):
+        wire.command_from_proto(pb.Command.FromString(data))
+
+
+def test_explain_tells_it() -> None:
+    """With the end."""
+    said = explain_dataflow(refreshed(HOURLY, until=9))
+
+    assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in said
+    assert said.endswith("until 9\n")
