@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import until
+from tidemark_operator.orchestrator import child
 from tidemark_operator.orchestrator.child import HEALTHY_AFTER_MS, Child, Shape, backoff_ms
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.liveness import ProcessId, identify, is_running, session_members
@@ -79,8 +80,28 @@ def test_crash_a_killed_child_is_started_again_after_a_back_off(home: Home) -> N
 
     steps(child, running(child), ahead_ms=backoff_ms(1))
 
-    assert home.record() != first
+    record = home.record()
+    assert record is not None
+    assert record.process != first
     assert child.observe().restarts == 1
+
+
+def test_crash_a_child_that_ends_while_it_is_looked_at_is_reaped(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between asking the system how it ended and whether it runs: it stays no zombie, and how it ended is known."""
+    started, process = start(home, SLEEP)
+
+    def ends_now(asked: ProcessId) -> bool:
+        os.kill(asked.pid, signal.SIGKILL)
+        until(lambda: identify(asked.pid) is None)
+        return is_running(asked)
+
+    monkeypatch.setattr(child, "is_running", ends_now)
+    started.step(now())
+
+    assert not Path(f"/proc/{process.pid}").exists()
+    observed = started.observe()
+    assert observed.last_exit is not None
+    assert observed.last_exit.reason == "Killed"
 
 
 def test_the_back_off_doubles_up_to_a_minute() -> None:

@@ -136,13 +136,19 @@ class Child:
         if session_members(record.process):
             signal_session(record.process, signal.SIGKILL)
             return
-        code = self._popen.returncode if self._popen is not None and self._popen.pid == record.process.pid else None
+        code = self._reaped(record)
         expected = self._asked_to_stop_ms is not None
         self._popen, self._record, self._asked_to_stop_ms = None, None, None
         self._home.forget_process()
         self._home.clear_scratch()
         if self._wanted is not None:
             self._failed(Exit(code, now_ms), now_ms, counts=not expected)
+
+    def _reaped(self, record: Record) -> int | None:
+        """How a leader that was our child ended; None: an earlier operator's was not. It may have ended since the last
+        look at it, and nobody would take it from the system later."""
+        started = self._popen
+        return None if started is None or started.pid != record.process.pid else started.wait()
 
     def _failed(self, exit: Exit, now_ms: int, counts: bool) -> None:
         failures = self._attempts.failures + (1 if counts else 0)
