@@ -22,10 +22,11 @@ from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_operator.planning.shards import Place, free_version, next_term, unless_finished, version_of, view_shard
 from tidemark_operator.resources.meta import Meta, Namespace, Uid
 from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import ContinualTaskSink
+from tidemark_protocol.dataflow import ContinualTaskSink, MaterializedViewSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.planning import Planned, PlannedExport, PlannedTask
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.storage import IngestedTable, IngestionDescription, SourceTable, TpchSource
 from tidemark_protocol.types import STRING, Column
@@ -67,6 +68,25 @@ def test_the_same_plan_has_the_same_ids_and_another_has_others() -> None:
     assert set(moved.export_ids).isdisjoint(description.export_ids)
     assert set(theirs.export_ids).isdisjoint(description.export_ids)
     assert at(description, Time(5)).export_ids == description.export_ids
+
+
+def test_when_it_ends_and_is_refreshed_is_part_of_what_it_is() -> None:
+    """Two revisions that differ in that alone have different ids; without either they are what they always were."""
+    hourly = RefreshSchedule(every_ms=3_600_000)
+    named = [
+        *(NAMED, replace(NAMED, until=Time(9)), replace(NAMED, until=Time(10))),
+        *(replace(NAMED, refresh=hourly), replace(NAMED, refresh=replace(hourly, aligned_to=Time(1)))),
+    ]
+    described = [describe(each, PLANNED, SHARDS) for each in named]
+
+    assert len({identity for _, identity in described}) == len(named)
+    assert len({id for description, _ in described for id in description.export_ids}) == 2 * len(named)
+    assert described[0][1] == "1193a03f06d3120edd7c58556cb90c5871fb6b21639ae2e4ae068c2d286ca4d5"
+    description, _ = describe(replace(NAMED, until=Time(9), refresh=hourly), PLANNED, SHARDS)
+    assert (description.until, [e.sink for e in description.sink_exports]) == (
+        9,
+        [MaterializedViewSink(SHARDS["v"], hourly)],
+    )
 
 
 def test_exports_are_found_by_their_names() -> None:

@@ -7,6 +7,8 @@ import pytest
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.why import Cause, Seen, SeenReplica, why
+from tidemark_protocol.ids import Time
+from tidemark_protocol.refresh import RefreshSchedule
 
 
 def table(name: str, upper: int, obstacle: str = "") -> Seen:
@@ -65,6 +67,44 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
 def test_a_replica_says_what_it_is_at(on: SeenReplica, said: str) -> None:
     """Its own words come first."""
     assert said in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
+
+
+HOURLY = RefreshSchedule(3_600_000, Time(600_000), (Time(5_000_000),))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "write", "read", "said", "replica_says"),
+    [
+        (
+            HOURLY,
+            4_500_000,
+            4_200_001,
+            "has everything that s.t has; refreshes every 1h, the last one planned was at 1970-01-01T01:10:00.000Z, "
+            "the next at 1970-01-01T01:23:20.000Z",
+            "has nothing to do before the next refresh",
+        ),
+        (
+            RefreshSchedule(at=(Time(5_000),)),
+            4_000,
+            3_000,
+            "has everything that s.t has; refreshes at given times, the next at 1970-01-01T00:00:05.000Z",
+            "has nothing to do before the next refresh",
+        ),
+        (HOURLY, 4_200_000, 600_001, "its inputs are further than it is; refreshes every 1h", "has not taken in yet"),
+    ],
+    ids=["between two", "before the first", "while one that is due is computed"],
+)
+def test_a_view_that_is_refreshed_says_when(
+    schedule: RefreshSchedule, write: int, read: int, said: str, replica_says: str
+) -> None:
+    """That its replica has not read on means nothing, unless the table is behind."""
+    upper = write if "everything" in said else write + 300_000
+    on = SeenReplica("r1", at(read), at(read), at(write), True)
+    seen = Seen("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)
+    (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", upper)})
+
+    assert cause.says.startswith(said)
+    assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
 
 
 def test_what_does_not_run_at_all_says_its_condition() -> None:

@@ -66,6 +66,17 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Erroring=False/NoErrors Ready=True/Ready Progressing=False/UpToDate",
     ),
     (
+        "nothing will change any more",
+        replace(SERVING, finished=True),
+        "Scheduled=True/Scheduled Hydrated=True/Hydrated Erroring=False/NoErrors Ready=True/Finished "
+        "Progressing=False/Finished",
+    ),
+    (
+        "nothing will change any more, and it is in error",
+        replace(SERVING, finished=True, exports_in_error=("x: DIVIDE_BY_ZERO",)),
+        "Erroring=True/ErrorRows Ready=False/ErrorRows Progressing=False/UpToDate",
+    ),
+    (
         "no such instance",
         DataflowFacts(MISSING, Planning()),
         "InstanceFound=False/InstanceNotFound Planned=Unknown/InstanceNotFound Scheduled=False/InstanceNotFound "

@@ -49,11 +49,28 @@ def test_labels_and_generation_leave_the_digest() -> None:
         {"sql": "SELECT a, b FROM s.t", "index": {}},
         {"sql": "SELECT a, b FROM s.t", "materializedView": {}},
         BASE | {"asOf": 0},
+        BASE | {"until": 1},
     ],
 )
 def test_what_a_plan_is_made_from_changes_the_digest(spec: dict[str, Any]) -> None:
     """SQL, kind, key and its order, asOf (0 is not absent)."""
     assert digest(spec) != digest(BASE)
+
+
+def test_when_views_are_refreshed_changes_the_digest() -> None:
+    """Each part of a schedule; not how it is written."""
+    view = {"sql": "S", "materializedView": {}}
+    schedules: list[dict[str, Any]] = [
+        {"every": "1h"},
+        {"every": "2h"},
+        {"every": "1h", "alignedTo": "2026-01-01T00:00:00Z"},
+        {"every": "1h", "at": ["2026-01-01T00:00:00Z"]},
+        {"at": ["2026-01-01T00:00:00Z"]},
+    ]
+    digests = [digest(view | {"refresh": schedule}) for schedule in schedules]
+
+    assert len({digest(view), *digests}) == len(schedules) + 1
+    assert digest(view | {"refresh": {"every": "60m", "alignedTo": "1970-01-01T00:00:00Z"}}) == digests[0]
 
 
 def test_order_of_exports_means_nothing_and_order_of_views_does() -> None:

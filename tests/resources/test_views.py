@@ -14,8 +14,10 @@ from tidemark_operator.resources.digest import spec_digest
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_protocol.ids import Time
 from tidemark_protocol.own_folders import OWN_FOLDERS
 from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.settings import LogLevel
 from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
 from tidemark_protocol.types import Column, SqlType
@@ -68,7 +70,7 @@ def test_defaults_are_those_of_the_schema() -> None:
     replica = ComputeReplica.parse(body("ComputeReplica", {"instance": "default"}))
     source = DataSource.parse(data_source({"loadGenerator": {"tpch": {}}}))
 
-    assert (flow.as_of, flow.read_policy, flow.suspend) == (None, None, False)
+    assert (flow.as_of, flow.until, flow.refresh, flow.read_policy, flow.suspend) == (None, None, None, None, False)
     assert flow.deletion_policy is DeletionPolicy.RETAIN
     assert instance.read_policy.lag_ms == 60_000
     assert (instance.hydration_concurrency, instance.log_level) == (4, LogLevel.INFO)
@@ -196,6 +198,29 @@ def test_must_never_read_the_pods_own_files(path: str, below: str, said: str) ->
     assert said in str(error.value)
 
 
+TIME = "2026-01-01T00:00:00Z"
+
+
+def refreshed(refresh: dict[str, Any]) -> dict[str, Any]:
+    return dataflow({"sql": "S", "materializedView": {}, "refresh": refresh})
+
+
+@pytest.mark.parametrize(
+    ("refresh", "schedule"),
+    [
+        ({"every": "1h30m"}, RefreshSchedule(5_400_000)),
+        ({"every": "24h", "alignedTo": "1970-01-02T01:00:00.250+01:00"}, RefreshSchedule(86_400_000, Time(86_400_250))),
+        (
+            {"at": ["1970-01-01T00:00:09Z", "1970-01-01T02:00:07+02:00", "1970-01-01T00:00:07.000Z"]},
+            RefreshSchedule(at=(Time(7_000), Time(9_000))),
+        ),
+    ],
+)
+def test_a_refresh_schedule_is_read_to_the_millisecond(refresh: dict[str, Any], schedule: RefreshSchedule) -> None:
+    """In any zone; times in order, each once, however they were written."""
+    assert Dataflow.parse(refreshed(refresh)).refresh == schedule
+
+
 BAD: list[tuple[type, dict[str, Any], str]] = [
     (Dataflow, dataflow({"sql": 3, "index": {}}), "spec.sql: must be a string, not int 3"),
     (Dataflow, dataflow({"index": {}}), "spec.sql: is required"),
@@ -203,6 +228,16 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (Dataflow, dataflow({"sql": "S", "index": {}, "materializedView": {}}), "spec: exactly one of index"),
     (Dataflow, dataflow({"sql": "S", "index": {}, "dialect": "mysql"}), "spec.dialect: must be one of spark"),
     (Dataflow, dataflow({"sql": "S", "index": {}, "asOf": True}), "spec.asOf: must be an integer"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "until": 0}), "spec.until: must be after 0, not 0"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "until": 5, "asOf": 5}), "spec.until: must be after asOf, not 5"),
+    (Dataflow, dataflow({"sql": "S", "index": {}, "refresh": {"every": "1h"}}), "spec.refresh: goes with"),
+    (Dataflow, refreshed({}), "spec.refresh: every, at, or both must be given"),
+    (Dataflow, refreshed({"every": "999ms"}), "spec.refresh.every: must be from 1s to 8784h"),
+    (Dataflow, refreshed({"at": [TIME], "alignedTo": TIME}), "spec.refresh.alignedTo: goes with every"),
+    (Dataflow, refreshed({"at": [TIME, "2026-01-01"]}), "spec.refresh.at[1]: must be a time from 1970 on"),
+    (Dataflow, refreshed({"at": ["2026-02-30T00:00:00Z"]}), "spec.refresh.at[0]: must be a time from 1970 on"),
+    (Dataflow, refreshed({"at": ["1969-12-31T23:59:59Z"]}), "spec.refresh.at[0]: must be a time from 1970 on"),
+    (Dataflow, refreshed({"at": [f"{year}-01-01T00:00:00Z" for year in range(2000, 2033)]}), "at most 32 times"),
     (Dataflow, dataflow({"sql": "S", "index": {"key": [1]}}), "spec.index.key[0]: must be a string"),
     (
         Dataflow,

@@ -4,9 +4,14 @@
     running since ─┘  a replica that has the dataflow goes on with it from here; earlier, it would start anew
     sink's upper-1    the view's shard is complete before that: nothing to compute again
     inputs' upper-1   else as late as is complete now, so that hydration is one snapshot
+    until-1           never later: there is nothing from `until` on
 
-A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs. Only a continual
-task that goes on must not leave out a time: where its inputs have forgotten what it has not done yet, it is refused.
+A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs. Two do not, and it
+is refused: the end; and a continual task that goes on must not leave out a time, so where its inputs have forgotten
+what it has not done yet, it cannot.
+
+What is sealed, its tables being finished and all that it exports, is computed nowhere (left_out.py): whatever its
+inputs have forgotten since, it is there.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ class Input:
 class AsOfRequest:
     """`sinks`: uppers of the views' shards that hold something already. `stored`: what a stored revision says.
     `running`: since of each export on a replica that has it. `requested`: spec.asOf. `exact`: nothing between what the
-    sinks hold and the as_of may be left out."""
+    sinks hold and the as_of may be left out. `until`: spec.until. `sealed`: all that it exports is finished."""
 
     inputs: tuple[Input, ...]
     sinks: tuple[Frontier, ...] = ()
@@ -42,12 +47,16 @@ class AsOfRequest:
     running: tuple[Frontier, ...] = ()
     requested: Time | None = None
     exact: bool = False
+    until: Time | None = None
+    sealed: bool = False
 
 
 def select_as_of(request: AsOfRequest) -> Time:
     """The as_of; raises Waiting while an input is unknown or empty, Rejected for a requested time that is gone, or one
-    that must not be left out."""
-    as_of = _select(request)
+    that must not be left out, or where all that can be read is after the end."""
+    if request.sealed:
+        return _sealed(request)
+    as_of = _before_the_end(request, _select(request))
     reached = meet(request.sinks)
     if request.exact and reached.time is not None and as_of >= reached.time:
         raise Rejected(
@@ -72,6 +81,26 @@ def _select(request: AsOfRequest) -> Time:
         return _time(max(lower, Frontier.at(request.stored)))
     complete = before(meet(i.frontiers.upper for i in request.inputs if i.frontiers))
     return _time(lower if complete.is_empty else max(lower, complete))
+
+
+def _before_the_end(request: AsOfRequest, as_of: Time) -> Time:
+    """Not from `until` on, where all would be said to be complete that never was computed."""
+    until, lower = request.until, _lower_if_known(request.inputs)
+    if until is None or as_of < until:
+        return as_of
+    if lower.less_equal(until - 1):
+        return Time(until - 1)
+    raise Rejected(
+        "UntilNotReadable",
+        f"spec.until is {until}, but the inputs can be read from {lower.time} on, and so nothing before it: give a "
+        "later time, or none",
+    )
+
+
+def _sealed(request: AsOfRequest) -> Time:
+    """Nobody begins there, unless a replica finds that it is not finished: then best where the inputs can be read."""
+    stored, lower = request.stored or MIN_TIME, _time(_lower_if_known(request.inputs))
+    return max(stored, lower) if request.until is None or lower < request.until else stored
 
 
 def _known(inputs: Iterable[Input], first: bool) -> list[Frontier]:

@@ -31,15 +31,22 @@ _KINDS = ("write", "input", "output")
 @dataclass
 class OnReplica:
     """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
-    for it was there already."""
+    for it was there already; `left_out`: it is not told of it, as it is finished (left_out.py)."""
 
     as_of: Frontier
     write: Frontier | None = None
     input: Frontier | None = None
     output: Frontier | None = None
     earlier: bool = False
+    left_out: bool = False
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @staticmethod
+    def done(as_of: Frontier) -> OnReplica:
+        """Where the replica has nothing of it, and nothing to do for it."""
+        end = Frontier.empty()
+        return OnReplica(as_of, end, end, end, left_out=True)
 
     @property
     def hydrated(self) -> bool:
@@ -141,6 +148,11 @@ class Collection:
         """How far the furthest replica is, before one has hydrated."""
         known = [h for r in self.replicas.values() if (h := r.hydrating) is not None]
         return max(known, default=None) if not self.hydrated else None
+
+    @property
+    def computing(self) -> list[tuple[ReplicaId, OnReplica]]:
+        """Replicas that have it, in order of name."""
+        return sorted((name, on) for name, on in self.replicas.items() if not on.left_out)
 
     @property
     def input(self) -> Frontier | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
+from tidemark_operator.controller.end_times import end_of
 from tidemark_operator.controller.read_policy import before, bounded, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
@@ -27,16 +28,16 @@ from tidemark_protocol.commands import (
     Peek,
     Schedule,
 )
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink, SubscribeSink
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 
 
 @dataclass
 class Dataflow:
     """One installed dataflow; `owner` is the revision of a resource, or the query, that it is there for. `target`: of a
     subscribe, the one replica whose stream is told. `level_ms`: when it was last as far as the one that it is to
-    succeed."""
+    succeed. `stays`: it is of a resource, also where it has but one time; `finished`: so were all of its tables."""
 
     owner: str
     description: DataflowDescription
@@ -46,6 +47,8 @@ class Dataflow:
     dropped: bool = False
     target: ReplicaId | None = None
     level_ms: int | None = None
+    stays: bool = False
+    finished: bool = False
 
     @property
     def inputs(self) -> tuple[ShardId, ...]:
@@ -56,13 +59,6 @@ class Dataflow:
         """Whether it is a continual task that reads its own output."""
         export = self.description.continual_task
         return export is not None and isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None
-
-    @property
-    def until(self) -> Time | None:
-        """When it ends, if its inputs do not end before; None where it goes on."""
-        sinks = (export.sink for export in self.description.sink_exports)
-        ends = [self.description.until, *(sink.up_to for sink in sinks if isinstance(sink, SubscribeSink))]
-        return min((time for time in ends if time is not None), default=None)
 
     @property
     def read_only(self) -> frozenset[GlobalId]:
@@ -131,6 +127,7 @@ class Dataflows:
                 dataflow.reads_own,
             )
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
+            collection.write = Frontier.empty() if dataflow.finished else None
             self._collections[id] = collection
             self.hold_inputs(collection)
         if dataflow.succession is not None:
@@ -160,7 +157,8 @@ class Dataflows:
         subscribes that read shards which are over: they would wait for changes for ever."""
         dataflow = self._by_owner.get(owner)
         exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
-        passing = (d for d in self._by_owner.values() if d.description.is_one_shot or d.description.is_transient)
+        all_there = (d for d in self._by_owner.values() if not d.stays)
+        passing = (d for d in all_there if d.description.is_one_shot or d.description.is_transient)
         gone = frozenset(over)
 
         def is_met(d: Dataflow) -> bool:
@@ -278,20 +276,26 @@ class Dataflows:
         return on is not None and on.hydrated
 
     def may_reach(self, owner: str, upper: Frontier, now_ms: int) -> bool:
-        """Whether an export of it can be that far: the clock vouches for a time. The end comes with `until`, or with
-        that of all inputs, as far as they are known."""
+        """Whether an export of it can be that far: the clock vouches for a time."""
         if not upper.is_empty:
             return is_vouched(upper, now_ms)
-        dataflow = self._by_owner[owner]
-        if dataflow.until is not None and is_vouched(Frontier.at(dataflow.until), now_ms):
+        return self.may_end(self._by_owner[owner].description, now_ms)
+
+    def may_end(self, description: DataflowDescription, now_ms: int) -> bool:
+        """The end comes with that of its times, or with that of all inputs, as far as they are known."""
+        end = end_of(description)
+        if end is not None and is_vouched(Frontier.at(end), now_ms):
             return True
-        shards = (known.upper if (known := self._shards.frontiers(id)) else None for id in dataflow.inputs)
-        indexes = (index.write if (index := self._collections.get(id)) else None for id in dataflow.imports)
+        sources = (i.shard.shard_id for i in description.source_imports)
+        shards = (known.upper if (known := self._shards.frontiers(id)) else None for id in sources)
+        indexes = (c.write if (c := self._collections.get(i.id)) else None for i in description.index_imports)
         return all(upper is not None and upper.is_empty for upper in (*shards, *indexes))
 
     def waits_for(self, dataflow: Dataflow) -> list[ShardId | GlobalId]:
         """Inputs that are not complete at the as_of yet: shards, and indexes. An index that its own dataflow waits for
         cannot be complete, so exporters are scheduled, and admitted to hydrate, before their importers."""
+        if dataflow.finished:
+            return []
         shards: Iterator[tuple[ShardId | GlobalId, Frontier | None]]
         shards = ((id, f.upper if (f := self._shards.frontiers(id)) else None) for id in dataflow.inputs)
         indexes = ((id, c.write if (c := self.index(id)) else None) for id in dataflow.imports)

@@ -15,6 +15,7 @@ from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.hydration import HydrationGate
 from tidemark_operator.controller.ingestions import Ingestions
+from tidemark_operator.controller.left_out import LeftOut
 from tidemark_operator.controller.link import Link
 from tidemark_operator.controller.notices import (
     QUIET,
@@ -25,6 +26,7 @@ from tidemark_operator.controller.notices import (
     ShardAppeared,
     ShardRemoved,
 )
+from tidemark_operator.controller.peek_reads import hold, why_unreadable
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.said import makes_sense
@@ -32,7 +34,7 @@ from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.subscribes import May, NotCredible
 from tidemark_operator.controller.transients import Transients
 from tidemark_operator.controller.troubles import Troubles
-from tidemark_protocol.commands import CancelPeek, Command, IndexTarget, InitializationComplete, Peek
+from tidemark_protocol.commands import CancelPeek, Command, InitializationComplete, Peek
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.history import History
 from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
@@ -55,7 +57,7 @@ class Instance:
         """`storage`: what its replicas reach; the shards are those of a namespace."""
         self.shards, self.precautions, self._storage = shards, precautions or Precautions(), storage
         self.dataflows = Dataflows(shards)
-        self.absences = Absences(self.dataflows, shards)
+        self.absences, self.left_out = Absences(self.dataflows, shards), LeftOut(self.dataflows)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self.ingestions = Ingestions(shards, self.send_to)
@@ -90,6 +92,8 @@ class Instance:
         created = self.dataflows.create(dataflow, term, self.replicas)
         self.absences.created(dataflow.owner)
         self._transients.add(dataflow.description, dataflow.target)
+        for replica, link in self._links.items():
+            link.leave_out(self.left_out.ids(replica, [dataflow.owner]))
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
@@ -130,6 +134,8 @@ class Instance:
         gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
         link = self._links[replica] = Link(connection, gate)
         self.absences.connected(replica, begins)
+        self.left_out.described(replica, has, now_ms)
+        link.leave_out(self.left_out.ids(replica, self.dataflows.owners()))
         *commands, complete = self._history.replay(begins)
         self.peeks.connected(replica, commands)
         link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
@@ -148,6 +154,7 @@ class Instance:
         """`lost_ms`: when it was lost, where it may come back and go on."""
         self._links.pop(replica, None)
         self.troubles.forget(replica)
+        self.left_out.left(replica)
         self.absences.left(replica) if lost_ms is None else self.absences.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._links), *self._reap()]
@@ -191,9 +198,9 @@ class Instance:
         forget."""
         if target is not None and target not in self._links:
             return [PeekAnswer(peek.uuid, PeekError(f"replica {target}, which is to answer, is not connected"))]
-        if why := self._unreadable(peek):
+        if why := why_unreadable(peek, self.dataflows):
             return [PeekAnswer(peek.uuid, PeekError(why))]
-        self._hold(peek, Frontier.at(peek.timestamp))
+        hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
         self.peeks.add(peek, self._links if target is None else [target], target)
         if target is None:
             self._broadcast([peek])
@@ -212,7 +219,7 @@ class Instance:
         self._history.push(cancel)
         for replica in asked.replicas:
             self.send_to(replica, cancel)
-        self._hold(asked.peek, Frontier.empty())
+        hold(asked.peek, Frontier.empty(), self.dataflows, self.shards)
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
         """A command for one replica. Whether it is connected."""
@@ -250,7 +257,7 @@ class Instance:
                 link.send([command])
 
     def _reap(self) -> list[Notice]:
-        answers = self._tell(self.peeks.unanswerable(lambda peek: self._unreadable(peek) is None))
+        answers = self._tell(self.peeks.unanswerable(lambda peek: why_unreadable(peek, self.dataflows) is None))
         gone = self.dataflows.reap()
         if gone:
             self._transients.prune(lambda id: self.dataflows.collection(id) is not None)
@@ -297,6 +304,7 @@ class Instance:
     def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
         """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""
         self.absences.heard(replica, said.id, said.since)
+        self.left_out.heard(replica, said.id, said.upper)
         is_open = said.upper.is_empty and self.dataflows.is_being_written(said.id)
         upper = Frontier.minimum() if is_open else said.upper
         return [ShardAppeared(said.id)] if self.shards.observe(said.id, upper, said.since, now_ms, replica) else []
@@ -329,21 +337,3 @@ class Instance:
             return []
         self.cancel_peek(response.uuid)
         return [answer]
-
-    def _unreadable(self, peek: Peek) -> str | None:
-        if not isinstance(peek.target, IndexTarget):
-            return None
-        index = self.dataflows.index(peek.target.id)
-        if index is None:
-            return f"{peek.target.id} is not there any more: it was dropped, or replaced, while it was asked"
-        if not index.since.less_equal(peek.timestamp):
-            return f"{peek.target.id} can be read from {index.since} on, not at {peek.timestamp} any more"
-        return None
-
-    def _hold(self, peek: Peek, frontier: Frontier) -> None:
-        if isinstance(peek.target, IndexTarget):
-            collection = self.dataflows.collection(peek.target.id)
-            if collection is not None:
-                collection.hold(f"peek {peek.uuid}", frontier)
-        else:
-            self.shards.hold(peek.target.shard.shard_id, f"peek {peek.uuid}", frontier)

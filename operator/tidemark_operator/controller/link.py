@@ -3,9 +3,9 @@
     replay of the history ─┐
     later commands ────────┴► hydration gate ──► outbox ──► the connection takes it
 
-A link lives as long as one connection. Its outbox is bounded: a replica that takes nothing is cut off, at the next
-command or the next probe, and gets the reduced history when it comes back. So is one that says what cannot be
-(`refused`: what).
+What is not for the replica (`leave_out`) goes nowhere. A link lives as long as one connection. Its outbox is bounded:
+a replica that takes nothing is cut off, at the next command or the next probe, and gets the reduced history when it
+comes back. So is one that says what cannot be (`refused`: what).
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidemark_operator.controller.hydration import HydrationGate
+from tidemark_operator.controller.left_out import export_of
 from tidemark_operator.controller.notices import HydratedAsSuspect, HydrationRanOut, Notice
 from tidemark_operator.errors import OperatorError
-from tidemark_protocol.commands import Command
+from tidemark_protocol.commands import AllowCompaction, Command
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import Response
 
@@ -25,6 +26,7 @@ MAX_OUTBOX = 100_000
 class Link:
     def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:
         self.connection = connection
+        self._left_out: set[GlobalId] = set()
         self._gate = gate or HydrationGate()
         self._outbox: list[Command] = []
         self.refused: str | None = None
@@ -33,8 +35,16 @@ class Link:
         """The replica has said what cannot be: nothing more is believed on this connection, which is to end."""
         self.refused = why
 
+    def leave_out(self, ids: Iterable[GlobalId]) -> None:
+        """The replica is told nothing of these exports, to the end of them."""
+        self._left_out |= set(ids)
+
     def send(self, commands: Iterable[Command]) -> None:
         for command in commands:
+            if self._left_out and export_of(command) in self._left_out:
+                if isinstance(command, AllowCompaction) and command.frontier.is_empty:
+                    self._left_out.discard(command.id)
+                continue
             self._outbox += self._gate.absorb(command)
 
     def observe(self, response: Response) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.collection import Collection
-from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 
 LATELY_MS = 10_000
@@ -39,5 +38,6 @@ def _is_level(succession: Succession, export: Collection, known: Mapping[GlobalI
     reached = export.output if export.id in succession.read_only else export.write
     if not export.hydrated or reached is None:
         return False
-    goal = Frontier.minimum() if before is None or before.write is None or not before.hydrated else before.write
-    return reached >= goal
+    if before is None or before.write is None or not before.hydrated or before.write.is_empty:
+        return True  # what is finished is not a time behind which another revision, of other inputs, could be
+    return reached >= before.write

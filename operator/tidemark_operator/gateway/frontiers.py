@@ -67,7 +67,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers
 
 
 def _replicas(collection: Collection) -> list[ReplicaFrontiers]:
-    return [_replica(name, on) for name, on in sorted(collection.replicas.items())]
+    return [_replica(name, on) for name, on in collection.computing]
 
 
 def _replica(name: ReplicaId, on: OnReplica) -> ReplicaFrontiers:

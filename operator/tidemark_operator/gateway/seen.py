@@ -12,6 +12,7 @@ from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.statuses import status_of
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
+from tidemark_protocol.dataflow import MaterializedViewSink
 
 # conditions in the order in which each needs those before it
 _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
@@ -49,6 +50,8 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
     names = import_names(world.registry, state.key.namespace, description)
     by_shard = {i.shard.shard_id: names.get(i.id, i.shard.location) for i in description.source_imports}
     inputs = (*by_shard.values(), *(names.get(i.id, str(i.id)) for i in description.index_imports))
+    sinks = ((e.id, e.sink) for e in description.sink_exports)
+    refreshes = {id: sink.refresh for id, sink in sinks if isinstance(sink, MaterializedViewSink)}
     for export in active.revision.exports:
         id = active.revision.export_id(export.name)
         collection = running.core.dataflows.collection(id) if running and id else None
@@ -59,6 +62,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
             inputs,
             tuple(_replicas(collection)) if collection else (),
             obstacle,
+            refresh=refreshes.get(id) if id else None,
         )
 
 

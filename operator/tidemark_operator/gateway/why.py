@@ -17,7 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.errors import QueryRefused
+from tidemark_operator.resources.durations import duration_text
+from tidemark_operator.resources.frontier import date
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.refresh import RefreshSchedule
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class SeenReplica:
 @dataclass(frozen=True)
 class Seen:
     """A relation: how far it is, what it is computed from, and on which replicas. `obstacle`: the condition of its
-    object that does not hold, if one keeps it from running at all; `runs`: where it does, in words."""
+    object that does not hold, if one keeps it from running at all; `runs`: where it does, in words. `refresh`: when it
+    is brought up to date, where that is not at every time."""
 
     name: str
     kind: str
@@ -44,6 +48,7 @@ class Seen:
     replicas: tuple[SeenReplica, ...] = ()
     obstacle: str = ""
     runs: str = ""
+    refresh: RefreshSchedule | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def _relation(of: Seen, seen: Mapping[str, Seen], *, holds: bool, path: tuple[st
         return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
     below = [_relation(i, seen, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
     lead = max(of.replicas, key=lambda r: _key(r.write), default=None)
-    below += [_replica(r, slowest, holds=holds and not waits and r is lead) for r in of.replicas]
+    below += [_replica(r, of, slowest, holds=holds and not waits and r is lead) for r in of.replicas]
     return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), holds, tuple(below))
 
 
@@ -89,19 +94,32 @@ def _says(of: Seen, slowest: Seen | None, waits: bool) -> str:
     if not of.replicas:
         return "no replica has it"
     if waits and slowest is not None:
-        return f"has everything that {slowest.name} has"
-    return "its inputs are further than it is"
+        return f"has everything that {slowest.name} has{_refreshes(of)}"
+    return f"its inputs are further than it is{_refreshes(of)}"
 
 
-def _replica(on: SeenReplica, slowest: Seen | None, *, holds: bool) -> Cause:
-    return Cause(f"replica {on.name}", "replica", on.write, _replica_says(on, slowest), holds)
+def _refreshes(of: Seen) -> str:
+    """How often, and the refreshes before and after where the table is complete; empty where it always is."""
+    if of.refresh is None:
+        return ""
+    complete = 0 if of.write is None or of.write.time is None else of.write.time
+    every, last, ahead = of.refresh.every_ms, of.refresh.last(complete - 1), of.refresh.next(complete)
+    said = "refreshes" + (f" every {duration_text(every)}" if every is not None else " at given times")
+    said += f", the last one planned was at {date(last)}" if last is not None else ""
+    return f"; {said}, " + (f"the next at {date(ahead)}" if ahead is not None else "and not again")
 
 
-def _replica_says(on: SeenReplica, slowest: Seen | None) -> str:
+def _replica(on: SeenReplica, of: Seen, slowest: Seen | None, *, holds: bool) -> Cause:
+    return Cause(f"replica {on.name}", "replica", on.write, _replica_says(on, of, slowest), holds)
+
+
+def _replica_says(on: SeenReplica, of: Seen, slowest: Seen | None) -> str:
     if on.trouble:
         return on.trouble
     if not on.hydrated:
         return "hydrates: it computes the beginning"
+    if of.refresh is not None and slowest is not None and _key(on.write) >= _reach(slowest):
+        return "has nothing to do before the next refresh"
     if slowest is not None and _key(on.input) < _reach(slowest):
         return "has not taken in yet what its inputs have: its steps are slower, or wait for their turn"
     if _key(on.write) < _key(on.output):

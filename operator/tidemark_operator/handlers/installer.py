@@ -20,9 +20,10 @@ from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.early import FrontierPair
+from tidemark_operator.controller.left_out import tables_of
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.replacement import cannot_run_beside, succession
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import ActiveRevision
@@ -85,6 +86,7 @@ def choose_as_of(
         readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
         inputs.append(Input(known.get(index.id, index.id), readable))
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
+    sealed = not first and is_sealed(running, description)
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
     exact = description.continual_task is not None and goes_on
@@ -99,8 +101,17 @@ def choose_as_of(
             running=tuple(running_sinces(description, descriptions)),
             requested=None if state.requested_as_of is None else Time(state.requested_as_of),
             exact=exact,
+            until=description.until,
+            sealed=sealed,
         )
     )
+
+
+def is_sealed(running: RunningInstance, description: DataflowDescription) -> bool:
+    """Whether all that it exports is tables that are finished, by what is known: nobody computes it again."""
+    found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
+    are_finished = bool(found) and all(known is not None and known.upper.is_empty for known in found)
+    return are_finished and running.core.dataflows.may_end(description, now_ms())
 
 
 def install(running: RunningInstance, registry: Registry, state: DataflowState, edited: str | None = None) -> None:
@@ -218,7 +229,14 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
         book.register(shard.shard_id, shard.location, state.lag_ms)
     as_of = choose_as_of(running, registry, state, revision.description, first=False)
     beside = None if state.active is None or mark is state.active else succession(state.active.revision, revision)
-    dataflow = Dataflow(state.installation(mark), at(revision.description, as_of), state.lag_ms, beside)
+    dataflow = Dataflow(
+        state.installation(mark),
+        at(revision.description, as_of),
+        state.lag_ms,
+        beside,
+        stays=True,
+        finished=is_sealed(running, revision.description),
+    )
     running.core.create(dataflow, WriterTerm(revision.writer_term))
     running.core.dataflows.seed(state.reached)
     book.release(_stored(state, mark))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.troubles import EXECUTORS
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.replica_specs import replica_spec
@@ -63,8 +64,13 @@ def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[in
         return 0, 0
     dataflows = running.core.dataflows
     there = [dataflows.collections_of(o) for o in dataflows.owners()]
-    there = [cs for cs in there if all(replica in c.replicas and not c.dropped for c in cs)]
+    there = [cs for cs in there if all(_is_there(c, replica) for c in cs)]
     return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
+
+
+def _is_there(collection: Collection, replica: ReplicaId) -> bool:
+    on = collection.replicas.get(replica)
+    return on is not None and not on.left_out and not collection.dropped
 
 
 def _process(

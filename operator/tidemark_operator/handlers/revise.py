@@ -93,14 +93,15 @@ class Reviser:
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
         shards = await self._view_shards(state, dataflow, outcome, running, given)
-        description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
+        named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
+        description, identity = describe(named, outcome, shards)
         if active is not None and active.revision.identity == identity:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return
         if active is not None:
             shards = await self._unless_finished(state, outcome, shards, running, given)
-            description, identity = describe(Named(state.key.name, state.uid), outcome, shards)
+            description, identity = describe(named, outcome, shards)
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
         state.claims = reads
         try:

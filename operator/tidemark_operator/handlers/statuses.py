@@ -24,7 +24,7 @@ from tidemark_operator.resources import data_source_conditions, dataflow_conditi
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.data_source_conditions import DataSourceFacts
 from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Replacement, Stored
+from tidemark_operator.resources.dataflow_conditions import ERRORING, DataflowFacts, Replacement, Stored
 from tidemark_operator.resources.errors import ResourceError
 from tidemark_operator.resources.instance import ComputeInstance
 from tidemark_operator.resources.instance_conditions import READY, instance_conditions, invalid_spec
@@ -131,7 +131,8 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
-        exports_in_error=tuple(text for c in exports for text in _errors(c)),
+        finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
+        exports_in_error=_in_error(exports, state, now),
         replacement=replacement,
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
         resting=why_waiting(running, shown) if running and shown and not all(c.hydrated for c in exports) else "",
@@ -200,7 +201,7 @@ def _exports(mark: ActiveRevision | None, collections: list[Collection], book: S
                 hydrated=c.hydrated if c else False,
                 replicas=tuple(
                     status.ReplicaExport(name, on.hydrated, on.write, on.hydrating.percent if on.hydrating else None)
-                    for name, on in sorted(c.replicas.items())
+                    for name, on in c.computing
                 )
                 if c
                 else (),
@@ -241,6 +242,16 @@ def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str
     alone = [(name_of(o), r) for r, owners in slots.items() for o in owners if standing(o) is Standing.SUSPECT]
     told = [f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone]
     return "; ".join(["waits for its turn", *told])
+
+
+def _in_error(exports: Sequence[Collection], state: DataflowState, now: status.Now) -> tuple[str, ...]:
+    """By what replicas say. Where none has it, as it is finished, nothing has changed since one did."""
+    if exports and all(c.replicas and not c.computing for c in exports):
+        stored = (now.old.get("revision") or {}).get("name")
+        same = state.active is not None and stored == state.active.name
+        before = (c for c in now.old.get("conditions") or () if c["type"] == ERRORING and c["status"] == "True")
+        return tuple(c["message"] for c in before) if same else ()
+    return tuple(text for c in exports for text in _errors(c))
 
 
 def _errors(collection: Collection) -> list[str]:

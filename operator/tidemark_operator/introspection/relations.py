@@ -57,7 +57,7 @@ def _frontiers(world: World, namespace: str) -> Iterator[Row]:
 def _replica_frontiers(world: World, namespace: str) -> Iterator[Row]:
     now = now_ms()
     for running, name, collection in _collections(world, namespace):
-        for replica, on in sorted(collection.replicas.items()):
+        for replica, on in collection.computing:
             times = [None if f is None else f.time for f in (on.input, on.output, on.write)]
             lag = None if times[2] is None else max(now - times[2], 0)
             yield name, running.name, replica, *times, lag, on.hydrated, on.refused_reports
@@ -82,7 +82,7 @@ def _peeks(world: World, namespace: str) -> Iterator[Row]:
 
 def _errors(world: World, namespace: str) -> Iterator[Row]:
     for _, name, collection in _collections(world, namespace):
-        for replica, on in sorted(collection.replicas.items()):
+        for replica, on in collection.computing:
             erroring = on.statuses.get("erroring", {})
             if (count := int(erroring.get("errors", "0"))) > 0:
                 yield name, replica, erroring.get("code"), count, erroring.get("expression")
@@ -92,7 +92,7 @@ def _errors(world: World, namespace: str) -> Iterator[Row]:
 
 def _statuses(world: World, namespace: str) -> Iterator[Row]:
     for _, name, collection in _collections(world, namespace):
-        for replica, on in sorted(collection.replicas.items()):
+        for replica, on in collection.computing:
             for kind, fields in sorted(on.statuses.items()):
                 for field, value in sorted(fields.items()):
                     yield name, replica, kind, field, value
@@ -103,7 +103,7 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Itera
 
     def read(world: World, namespace: str) -> Iterator[Row]:
         for _, name, collection in _collections(world, namespace):
-            for replica, on in sorted(collection.replicas.items()):
+            for replica, on in collection.computing:
                 if said := on.statuses.get(kind):
                     yield name.partition(".")[0], replica, *(int(said.get(field, "0")) for field in fields)
 
@@ -115,7 +115,7 @@ def _operators(world: World, namespace: str) -> Iterator[Row]:
     told: set[tuple[str, str, str]] = set()
     for running, name, collection in _collections(world, namespace):
         dataflow = name.partition(".")[0]
-        for replica, on in sorted(collection.replicas.items()):
+        for replica, on in collection.computing:
             if (hydrating := on.hydrating) is not None:
                 there = (running.name, collection.owner, replica)
                 if there in told:

@@ -3,7 +3,8 @@
     identity   = digest of the description without as_of, its exports named <uid>/<export>
     compute id = <uid>/<export>/<first 16 of identity>
 
-So the same plan of the same Dataflow always has the same ids, and another plan has others.
+So the same plan of the same Dataflow always has the same ids, and another plan has others; so has one that ends at
+another time, or is refreshed at others.
 """
 
 from __future__ import annotations
@@ -21,16 +22,19 @@ from tidemark_protocol.dataflow import (
 )
 from tidemark_protocol.ids import Digest, GlobalId, Time
 from tidemark_protocol.planning import Planned, PlannedExport
+from tidemark_protocol.refresh import RefreshSchedule
 
 ID_DIGITS = 16
 
 
 @dataclass(frozen=True)
 class Named:
-    """The Dataflow that the plan is of."""
+    """The Dataflow that the plan is of; when it ends, and when its views are refreshed."""
 
     name: str
     uid: str
+    until: Time | None = None
+    refresh: RefreshSchedule | None = None
 
     @property
     def id_prefix(self) -> str:
@@ -61,13 +65,14 @@ def _description(
         index_imports=planned.index_imports,
         objects=planned.objects,
         index_exports=tuple(IndexExport(ids[e.name], e.on, e.key, e.columns) for e in indexes),
-        sink_exports=tuple(_sink(e, ids[e.name], shards[e.name]) for e in views),
+        sink_exports=tuple(_sink(e, ids[e.name], shards[e.name], named.refresh) for e in views),
         as_of=Time(0),
+        until=named.until,
         settings=planned.settings,
     )
 
 
-def _sink(export: PlannedExport, id: GlobalId, shard: ShardMetadata) -> SinkExport:
+def _sink(export: PlannedExport, id: GlobalId, shard: ShardMetadata, refresh: RefreshSchedule | None) -> SinkExport:
     if export.task is None:
-        return SinkExport(id, export.on, MaterializedViewSink(shard))
+        return SinkExport(id, export.on, MaterializedViewSink(shard, refresh))
     return SinkExport(id, export.on, ContinualTaskSink(shard, export.task.watches, export.task.own))

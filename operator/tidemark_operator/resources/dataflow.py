@@ -18,8 +18,10 @@ from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_operator.resources.instance import ReadPolicy
 from tidemark_operator.resources.meta import InstanceName, Meta, spec_of
-from tidemark_protocol.ids import Time
+from tidemark_operator.resources.refresh import parse_refresh
+from tidemark_protocol.ids import MIN_TIME, Time
 from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
+from tidemark_protocol.refresh import RefreshSchedule
 
 KIND = "Dataflow"
 PLURAL = "dataflows"
@@ -45,6 +47,10 @@ class Dataflow:
     dialect: Dialect
     as_of: Time | None
     """None: the controller chooses."""
+    until: Time | None
+    """Results are complete before it, and then finished; None: they go on."""
+    refresh: RefreshSchedule | None
+    """None: the views follow their inputs at every time."""
     read_policy: ReadPolicy | None
     """None: the instance's."""
     suspend: bool
@@ -57,13 +63,16 @@ class Dataflow:
         meta, spec = Meta.parse(body), spec_of(body)
         views, exports = _long_form(spec) if spec.has("exports") else _short_form(spec, meta.name)
         _check_sources(spec, views, exports)
+        as_of = Time(spec.integer("asOf")) if spec.has("asOf") else None
         return cls(
             meta=meta,
             instance=InstanceName(spec.text("instance")),
             views=views,
             exports=exports,
             dialect=spec.choice("dialect", Dialect, Dialect.SPARK),
-            as_of=Time(spec.integer("asOf")) if spec.has("asOf") else None,
+            as_of=as_of,
+            until=_until(spec, as_of),
+            refresh=_refresh(spec, exports),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")) if spec.has("readPolicy") else None,
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
@@ -99,6 +108,23 @@ def _export(fields: Fields, name: str, view: str | None) -> ExportRequest:
     delete = child.text("delete") if child.has("delete") else None
     columns = parse_columns(child) if child.has("columns") else None
     return ExportRequest(name, kind, source, task=TaskRequest(child.text("watch"), delete, columns))
+
+
+def _until(spec: Fields, as_of: Time | None) -> Time | None:
+    if not spec.has("until"):
+        return None
+    until = Time(spec.integer("until"))
+    if until <= (MIN_TIME if as_of is None else as_of):
+        raise InvalidValue(spec.at("until"), f"must be after {'0' if as_of is None else 'asOf'}, not {until}")
+    return until
+
+
+def _refresh(spec: Fields, exports: tuple[ExportRequest, ...]) -> RefreshSchedule | None:
+    if not spec.has("refresh"):
+        return None
+    if any(export.kind != MATERIALIZED_VIEW for export in exports):
+        raise InvalidValue(spec.at("refresh"), "goes with materialized views alone")
+    return parse_refresh(spec.child("refresh"))
 
 
 def _check_sources(spec: Fields, views: tuple[ViewRequest, ...], exports: tuple[ExportRequest, ...]) -> None:

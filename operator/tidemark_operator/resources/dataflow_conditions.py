@@ -84,6 +84,8 @@ class DataflowFacts:
     exports_hydrated: int = 0
     hydration: str = ""
     """How far the furthest hydration is, in words."""
+    finished: bool = False
+    """No export will change any more."""
     exports_in_error: tuple[str, ...] = ()
     """Exports that hold errors: `name: code` for each."""
     quarantined: str = ""
@@ -165,7 +167,7 @@ def _ready(facts: DataflowFacts, *needed: Verdict) -> Verdict:
         return _still_serving(no(READY, "Replacing", facts.replacement.waits), facts)
     if facts.exports_in_error:
         return no(READY, "ErrorRows", "; ".join(facts.exports_in_error))
-    return yes(READY, "Ready")
+    return yes(READY, "Finished" if facts.finished else "Ready")
 
 
 def _still_serving(ready: Verdict, facts: DataflowFacts) -> Verdict:
@@ -188,6 +190,8 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
         return yes(PROGRESSING, "Replacing", facts.replacement.waits)
     if ready.reason in (QUARANTINED, INPUT_QUARANTINED):
         return because(PROGRESSING, ready)
+    if ready.holds and facts.finished:
+        return no(PROGRESSING, "Finished", "its results are complete for all times")
     if ready.holds or ready.reason == "ErrorRows":
         return no(PROGRESSING, "UpToDate", "the revision of this spec serves")
     return yes(PROGRESSING, ready.reason, ready.message)

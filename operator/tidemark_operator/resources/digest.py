@@ -26,7 +26,8 @@ def spec_digest(dataflow: Dataflow) -> SpecDigest:
 
 
 def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
-    return {
+    """What came later is left out where it is absent: digests that are stored stay as they are."""
+    fields: dict[str, Any] = {
         "format": _FORMAT,
         "dialect": dataflow.dialect.value,
         "asOf": dataflow.as_of,
@@ -35,6 +36,11 @@ def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
         # exports by name: their order means nothing
         "exports": {export.name: _export(export) for export in dataflow.exports},
     }
+    if dataflow.until is not None:
+        fields["until"] = dataflow.until
+    if (refresh := dataflow.refresh) is not None:
+        fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
+    return fields
 
 
 def _export(export: ExportRequest) -> dict[str, Any]:

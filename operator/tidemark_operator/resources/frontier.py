@@ -50,11 +50,17 @@ def meet(reported: Iterable[Reported]) -> Reported:
 def moment(frontier: Frontier) -> str:
     """A time of a frontier as options such as `--as-of` take it, and as people read it."""
     time = frontier.encode()
+    shown = date(time)
+    return shown if shown == str(time) else f"{time} ({shown})"
+
+
+def date(ms: int) -> str:
+    """A time as people read it: UTC, to the millisecond."""
     try:
-        date = datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds")
+        found = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError):  # past the year 9999
-        return str(time)
-    return f"{time} ({date.replace('+00:00', 'Z')})"
+        return str(ms)
+    return found.replace("+00:00", "Z")
 
 
 def timestamp(ms: int) -> str:

@@ -1,0 +1,22 @@
+"""When a dataflow ends, if what it reads does not end before.
+
+until 50                      50     nothing is produced from there on
+a subscribe up to 40          40
+refreshed at 10 and 30        30     the last refresh; none of `every` is the last
+"""
+
+from __future__ import annotations
+
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.ids import Time
+
+
+def end_of(description: DataflowDescription) -> Time | None:
+    """Before that it cannot have come to its end; None where it goes on. Views are all refreshed at the same times."""
+    ends = [description.until]
+    for sink in (export.sink for export in description.sink_exports):
+        if isinstance(sink, SubscribeSink):
+            ends.append(sink.up_to)
+        elif isinstance(sink, MaterializedViewSink) and sink.refresh is not None and sink.refresh.every_ms is None:
+            ends.append(sink.refresh.at[-1])
+    return min((time for time in ends if time is not None), default=None)
