@@ -21,7 +21,7 @@ from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.sqltext import to_sql
-from tidemark_protocol.types import BIGINT, BOOLEAN
+from tidemark_protocol.types import BIGINT, BOOLEAN, SqlType
 from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.render import catalyst
@@ -99,6 +99,7 @@ ONE, LESS, MOST = Literal("1", BIGINT), Literal("-1", BIGINT), Literal(str(2**63
 SIMPLIFIED = [
     call("+", (call("+", (A, MOST), BIGINT), LESS), BIGINT),
     call("*", (LESS, call("*", (MOST, call("*", (A, B), BIGINT)), BIGINT)), BIGINT),
+    call("+", (call("+", (A, ONE), BIGINT), B), BIGINT),
     call(
         "if",
         (call(">", (call("+", (A, B), BIGINT), ONE), BOOLEAN), *(call("*", p, BIGINT) for p in ((A, B), (B, A)))),
@@ -109,7 +110,8 @@ SIMPLIFIED = [
 
 @pytest.mark.parametrize("expr", SIMPLIFIED, ids=to_sql)
 def test_what_catalyst_would_shorten_is_left_to_it(expr: ScalarExpr) -> None:
-    """Constants put together, and equal branches, take failures away that a batch would not have either."""
+    """Constants put together, or behind all else, and equal branches take failures away that a batch would not have
+    either."""
     assert not admits_expression(expr)
 
 
@@ -119,6 +121,11 @@ def test_a_list_that_holds_columns_is_admitted_unless_they_fail() -> None:
     assert not admits_expression(call("in", (A, call("div", (ONE, B), BIGINT)), BOOLEAN))
 
 
-def test_one_constant_in_a_chain_is_admitted() -> None:
-    """There is nothing to put together."""
-    assert admits_expression(call("+", (call("+", (A, ONE), BIGINT), B), BIGINT))
+def test_a_constant_at_the_end_of_a_chain_is_admitted() -> None:
+    """There Catalyst would put it. Of two it does not matter; decimals it leaves as they are."""
+    assert admits_expression(call("+", (call("+", (A, B), BIGINT), ONE), BIGINT))
+    assert admits_expression(call("+", (ONE, A), BIGINT))
+    money, more = SqlType("decimal", 15, 2), SqlType("decimal", 16, 2)
+    price = ColumnRef(0, money)
+    once = call("+", (price, Literal("1.50", money)), more)
+    assert admits_expression(call("+", (once, price), SqlType("decimal", 17, 2)))

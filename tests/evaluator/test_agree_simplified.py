@@ -6,13 +6,14 @@ F is  b AND 1 div n > 0            if(F, c, c) is c     if(F, 1, 2) IS NULL is f
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any
 
 import pytest
 
 from tests.evaluator.at_once import FAILED, Asked, by_catalyst, check, rows_of
-from tests.evaluator.test_agree_failing import DEPTH, FLAG, IN_PARTS, NUMBER, OF, connects_failures
+from tests.evaluator.test_agree_failing import DEPTH, FLAG, IN_PARTS, NUMBER, OF, connects_failures, failing
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
 from tests.oracle.seeds import seeds
 from tests.planner.every_call import ROW
@@ -78,6 +79,24 @@ def test_agree_with_a_batch_that_simplifies(spark: Any) -> None:
         rows = zip(failing, answers, strict=True)
         assert not admits_expression(expr)
         assert any(f is FAILED and a is not FAILED for f, a in rows), to_sql(expr)
+
+
+def chains(of: SqlType) -> Iterator[ScalarExpr]:
+    """Of three, one of them a literal or none; the last one also computed in parts."""
+    first, last, literal = ColumnRef(OF[str(of)], of), ColumnRef(OF[str(of)] + 1, of, False), Literal("3", of)
+    for end in (last, failing(IN_PARTS, of)):
+        for a, b, c in ((literal, first, end), (first, literal, end), (first, end, literal), (first, last, end)):
+            for operator in ("+", "*"):
+                yield call(operator, (call(operator, (a, b), of), c), of)
+                yield call(operator, (a, call(operator, (b, c), of)), of)
+
+
+@pytest.mark.parametrize("of", [SqlType("tinyint"), SqlType("smallint"), INT, BIGINT], ids=str)
+def test_agree_on_chains_whose_order_catalyst_changes(spark: Any, of: SqlType) -> None:
+    """It adds up what is no constant first, where other rows overflow."""
+    asked = list(map(Asked, chains(of)))
+    assert check(spark, ROW, asked, rows_of(ROW, 2)) > len(asked)
+    assert 0 < sum(a.is_admitted(len(ROW)) for a in asked) < len(asked)
 
 
 def is_simplified(expr: ScalarExpr) -> bool:

@@ -4,6 +4,7 @@
     is_null(c0 + c1)         is false where neither may be NULL, and the sum is never computed
     CASE WHEN 1 div c0 > 0 THEN c1 ELSE c1 END         is c1, and so it is with c1 + c2 and c2 + c1
     (c0 + 2147483647) + -1                             is c0 + 2147483646, which more values of c0 survive
+    (c0 * 3) * c1                                      is (c0 * c1) * 3, whole numbers, and fails for others than before
     c0 AND (c0 OR 1 div c1 > 0)                        is c0, whatever c1 is
     struct(c0, 1 div c1).c0, array(c0, 1 div c1)[0]    is c0: what is not taken out is never computed
     cast(coalesce(cast(1 div c0 AS int), 0) AS bigint) < 3000000000     is true, as of any int that is never NULL
@@ -81,7 +82,7 @@ def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     if node.function in _NULLNESS or node.function in _TAKING_OUT:
         return False
     if node.function in _CHAINS:
-        return sum(not columns_of(operand) for operand in _operands(node)) < 2
+        return _keeps_its_order(node)
     if node.function in _CONNECTIVES:
         return _all_differ(_connected(node))
     if node.function in _COMPARISONS:
@@ -91,6 +92,22 @@ def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     if node.function in ("case", "if", "coalesce"):
         return _all_differ(node.arguments)
     return True
+
+
+def _keeps_its_order(chain: Call) -> bool:
+    """Catalyst puts the constants of a chain together. In one of whole numbers it puts them behind all else, which it
+    adds up, or multiplies, from the left."""
+    operands = _operands(chain)
+    constants = sum(not columns_of(operand) for operand in operands)
+    if constants == 0 or len(operands) == 2 or not chain.type.is_integral:
+        return constants < 2
+    return constants == 1 and not columns_of(operands[-1]) and _is_from_the_left(chain)
+
+
+def _is_from_the_left(chain: Call) -> bool:
+    first, second = (isinstance(a, Call) and a.function == chain.function for a in chain.arguments)
+    before = chain.arguments[0]
+    return not second and (not first or (isinstance(before, Call) and _is_from_the_left(before)))
 
 
 def _is_beyond(call: Call, fails: Fails) -> bool:
