@@ -2,6 +2,7 @@
 
     start_ratio         from the creation of a ComputeReplica until it is Online with two executors, over the same with
                         JVMs that have their own defaults, and no archive of classes
+    hydrated_ratio      likewise until its view is hydrated: executors have registered and done a job
     step_ratio          a step of some 100 rows that is a Spark job, with two executor pods, over the same in the
                         driver's pod without executors
     small_step_ratio    likewise a step that a replica takes beside its driver, executors or not
@@ -89,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @contextmanager
 def place(node: OneNode, images: Mapping[str, Image], said: Progress) -> Iterator[Place]:
     """The node with its images, those with other JVMs among them, and with an object store."""
-    nodes.load(node, {**images, "plain": _plain(images["replica"], said)})
+    nodes.load(node, images)
+    node.load(_plain(images["replica"], said))
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
         packed, home = Path(folder) / "image.tar", Path(folder) / "helm"
         home.mkdir()
@@ -97,7 +99,8 @@ def place(node: OneNode, images: Mapping[str, Image], said: Progress) -> Iterato
         yield Place(node, Helm(ensure_helm(os.environ, said), node, home), store)
 
 
-def _plain(replica: Image, said: Progress) -> Image:
+def _plain(replica: Image, said: Progress) -> Path:
+    """The archive of the image with other JVMs."""
     name = f"{replica.name.rpartition(':')[0]}:{PLAIN}"
     with workshop(BuildOptions(python=image_name("operator")), os.environ, said) as shop:
         return shop.build(name, "replica-plain", "plain", DOCKERFILE, [f"--build-arg=REPLICA={replica.name}"])
@@ -143,29 +146,43 @@ def _sizes(images: Mapping[str, Image]) -> Figures:
 
 def _starts(systems: Mapping[str, System], rounds: int) -> Figures:
     """In turns. The first of each, which reads everything from the disk and checks the view, does not count."""
-    took: dict[str, list[float]] = {name: [] for name in systems}
+    took: dict[tuple[str, str], list[float]] = {}
     for number in range(rounds + 1):
         for name, system in systems.items():
-            seconds = _start(system, REPLICA)
+            seconds = _timed_start(system)
             if number == 0:
                 system.right_at_a_new_frontier("first", SMALL_STEP, "lineitem")
             else:
-                took[name].append(seconds)
-                progress(f"{name}: Online with two executors after {seconds:.1f} s")
+                for until, value in seconds.items():
+                    took.setdefault((until, name), []).append(value)
+                progress(f"{name}: " + ", ".join(f"{until} {value:.1f} s" for until, value in seconds.items()))
             _end(system)
-    ours, plain = p50(took["ours"]), p50(took["plain"])
-    return {"start_ratio": ours / plain, "start_s": ours, "start_plain_s": plain}
+    found = Figures()
+    for until in ("start", "hydrated"):
+        ours, plain = p50(took[until, "ours"]), p50(took[until, "plain"])
+        found |= {f"{until}_ratio": ours / plain, f"{until}_s": ours, f"{until}_plain_s": plain}
+    return found
 
 
-def _start(system: System, spec: Mapping[str, Any]) -> float:
-    """Seconds until it is Online, with all the executors that it should have."""
-    conditions = ("Online", "ExecutorsReady") if "executors" in spec else ("Online",)
+def _timed_start(system: System) -> dict[str, float]:
+    """Seconds until it is Online with all its executors, and until its view is hydrated."""
     began = time.perf_counter()
+    _start(system, REPLICA)
+    _wait(system, "ExecutorsReady")
+    start = time.perf_counter() - began
+    _wait(system, "Ready")
+    return {"start": start, "hydrated": time.perf_counter() - began}
+
+
+def _start(system: System, spec: Mapping[str, Any]) -> None:
+    """Until it is Online. Its executors come with the first view."""
     system.apply("ComputeReplica", "r1", dict(spec))
-    for condition in conditions:
-        asked = (f"--for=condition={condition}", f"--timeout={ONLINE_SECONDS:.0f}s")
-        system.node.kubectl("-n", system.team, "wait", "computereplica/r1", *asked, seconds=ONLINE_SECONDS + 30)
-    return time.perf_counter() - began
+    _wait(system, "Online")
+
+
+def _wait(system: System, condition: str) -> None:
+    asked = (f"--for=condition={condition}", f"--timeout={ONLINE_SECONDS:.0f}s")
+    system.node.kubectl("-n", system.team, "wait", "computereplica/r1", *asked, seconds=ONLINE_SECONDS + 30)
 
 
 def _end(system: System) -> None:
@@ -185,7 +202,7 @@ def _steps(system: System, rounds: int, steps: int) -> Figures:
             _start(system, spec)
             for kind, sql in {"step": JOB, "small_step": SMALL_STEP}.items():
                 name = f"{kind}-{way}-{number}".replace("_", "-")
-                took.setdefault((kind, way), []).extend(_timed(system, name, sql, steps))
+                took.setdefault((kind, way), []).extend(_timed(system, name, sql, steps, spec))
                 progress(f"{name}: {p50(took[kind, way]):.1f} ms a step")
             _end(system)
     found = Figures()
@@ -195,11 +212,13 @@ def _steps(system: System, rounds: int, steps: int) -> Figures:
     return found
 
 
-def _timed(system: System, name: str, sql: str, steps: int) -> list[float]:
-    """Milliseconds of so many steps of one view, once it is right."""
+def _timed(system: System, name: str, sql: str, steps: int, spec: Mapping[str, Any]) -> list[float]:
+    """Milliseconds of so many steps of one view, once it is right and all executors are there."""
     system.apply("Dataflow", name, {"instance": "default", "sql": sql, "materializedView": {}})
     system.wait_condition("dataflow", name, "Hydrated")
     system.right_at_a_new_frontier(name, sql, "lineitem")
+    if "executors" in spec:
+        _wait(system, "ExecutorsReady")
     took: list[float] = []
     with forwarded(system.node, system.team, f"pod/{system.driver()}", METRICS_PORT) as port:
         before = Steps.asked(port)
