@@ -19,7 +19,13 @@ from tests.runbooks.guides import Shell
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_persist import open_shard
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),  # whole runbooks, with a namespace lost and restored
+]
 REVENUE = """SELECT c.c_nationkey, count(*) AS orders, sum(o.o_totalprice) AS total
     FROM tpch.orders o JOIN tpch.customer c ON c.c_custkey = o.o_custkey GROUP BY c.c_nationkey"""
 
