@@ -10,16 +10,19 @@ from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM,
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.controller.end_times import end_of
 from tidemark_operator.controller.left_out import tables_of
+from tidemark_operator.controller.notices import ShardAppeared
 from tidemark_operator.controller.read_policy import BELIEVED_AHEAD_MS
+from tidemark_operator.controller.succession import Succession
 from tidemark_operator.handlers.replica_statuses import _is_there
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import DataflowDescription, IndexImport, MaterializedViewSink
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import ReplicaId, Time, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import DescribedShard, Description, ShardFrontiers
+from tidemark_protocol.responses import DescribedShard, Description, Frontiers, Response, ShardFrontiers
 
 UNTIL = 400
 OWNER = "ns/d"
@@ -170,14 +173,51 @@ def test_after_the_last_refresh_a_view_may_be_finished() -> None:
 
 
 def test_a_dataflow_of_one_time_is_no_query() -> None:
-    """Who created it stays: it is not dropped with the index that it reads."""
+    """Who created it stays: it is not dropped with the index that it reads, and it waits for its turn to hydrate."""
     world = World()
     world.install()
     reader = replace(dataflow("reader", 300), source_imports=(), until=Time(301))
     importing = replace(reader, index_imports=(IndexImport(INDEX, INDEX, (), ROW),))
     for owner, stays in (("query", False), ("ns/reader", True)):
-        export = replace(importing.index_exports[0], id=c.GlobalId(owner))
+        export = replace(importing.index_exports[0], id=GlobalId(owner))
         description = replace(importing, index_exports=(export,), sink_exports=())
         world.instance.create(Dataflow(owner, description, LAG, stays=stays), TERM)
 
     assert [d.owner for d in world.instance.dataflows.visitors("ns/d")] == ["query"]
+    world.connect(R1)
+    world.report(R1, at(400))
+    world.maintain()
+    assert world.instance.occupants(R1) == ("ns/reader",)
+
+
+@pytest.mark.parametrize("table_first", [True, False], ids=["the table is heard of first", "the export is"])
+def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_first: bool) -> None:
+    """Who reads it begins there: what was never seen to move forward can be read from one time on alone."""
+    world = installed(view())
+    connect(world, R1, at(0), exists=False)
+    said: list[Response] = [ShardFrontiers(VIEW_SHARD, EMPTY, at(350)), Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
+    news, known = [], []
+    for each in said if table_first else said[::-1]:
+        news += world.hear(R1, each)
+        known.append(world.shards.frontiers(VIEW_SHARD))
+
+    assert ShardAppeared(VIEW_SHARD) in news
+    assert known[-1] == FrontierPair(EMPTY, at(350))
+    assert known[0] == (FrontierPair(at(350), at(350)) if table_first else FrontierPair(at(0), at(0)))
+
+
+def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() -> None:
+    """Its inputs may go on for ever, or end later: it would never be as far."""
+    world = installed(view())
+    connect(world, R1, EMPTY)
+    other = replace(dataflow("e", 300), index_exports=())
+    (export,) = other.sink_exports
+    world.shards.register(ShardId("e/v"), "file:///data/e", LAG)
+    beside = Succession({export.id: VIEW})
+    world.instance.create(Dataflow("ns/d/2", other, LAG, beside, stays=True), TERM)
+    coming = world.instance.dataflows.get("ns/d/2")
+    assert coming is not None
+    world.report(R1, at(300), export.id)
+    assert coming.level_ms is None
+    world.report(R1, at(350), export.id)
+    assert coming.level_ms == world.now

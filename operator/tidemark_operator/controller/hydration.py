@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_operator.controller.said import DIGITS
 from tidemark_protocol.commands import AllowCompaction, Command, CreateDataflow, Schedule
+from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.responses import Frontiers, Response, Status
@@ -89,15 +90,18 @@ class _Group:
 
 
 class HydrationGate:
-    """`owner_of` tells whose an export is. `inside`: owners that this process of the replica is hydrating already."""
+    """`owner_of` tells whose an export is. `inside`: owners that this process of the replica is hydrating already.
+    `stays`: whether it is of a resource, whatever it looks like: one that ends may have but one time."""
 
     def __init__(
         self,
         precautions: Precautions | None = None,
         owner_of: Callable[[GlobalId], str] = str,
         inside: Collection[str] = (),
+        stays: Callable[[GlobalId], bool] = lambda id: False,
     ) -> None:
         self._precautions, self._owner_of, self._inside = precautions or Precautions(), owner_of, frozenset(inside)
+        self._stays = stays
         self._groups: dict[GlobalId, _Group] = {}
         self._admitted: dict[_Group, None] = {}  # in order, both
         self._waiting: dict[_Group, None] = {}
@@ -145,7 +149,7 @@ class HydrationGate:
     def absorb(self, command: Command) -> list[Command]:
         """A command on its way to the replica."""
         match command:
-            case CreateDataflow(dataflow) if not (dataflow.is_one_shot or dataflow.is_transient):
+            case CreateDataflow(dataflow) if not self._is_awaited(dataflow):
                 owner = self._owner_of(dataflow.export_ids[0])
                 as_of, imports = Frontier.at(dataflow.as_of), frozenset(i.id for i in dataflow.index_imports)
                 group = _Group(owner, as_of, imports, set(dataflow.export_ids))
@@ -221,6 +225,10 @@ class HydrationGate:
             if not self._precautions.recorded:
                 released += self._release(group)
         return released
+
+    def _is_awaited(self, dataflow: DataflowDescription) -> bool:
+        """Whether somebody waits for it: it is there for a client."""
+        return dataflow.is_transient or (dataflow.is_one_shot and not self._stays(dataflow.export_ids[0]))
 
     def _schedule(self, group: _Group, command: Schedule) -> list[Command]:
         if group.released:

@@ -131,7 +131,7 @@ class Instance:
         notices = self.disconnect(replica)
         compacted, begins = self.absences.described(has, now_ms)
         self._broadcast(compacted)
-        gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating)
+        gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating, self._stays)
         link = self._links[replica] = Link(connection, gate)
         self.absences.connected(replica, begins)
         self.left_out.described(replica, has, now_ms)
@@ -269,6 +269,10 @@ class Instance:
             self.cancel_peek(answer.uuid)
         return answers
 
+    def _stays(self, id: GlobalId) -> bool:
+        dataflow = self.dataflows.get(self.dataflows.owner_of(id))
+        return dataflow is not None and dataflow.stays
+
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
         may = self._may(response.id, now_ms)
         try:
@@ -306,15 +310,18 @@ class Instance:
         self.absences.heard(replica, said.id, said.since)
         self.left_out.heard(replica, said.id, said.upper)
         is_open = said.upper.is_empty and self.dataflows.is_being_written(said.id)
-        upper = Frontier.minimum() if is_open else said.upper
+        upper = said.since if is_open else said.upper
+        if (shard := self.shards.get(said.id)) is not None:
+            shard.found = True
         return [ShardAppeared(said.id)] if self.shards.observe(said.id, upper, said.since, now_ms, replica) else []
 
     def _view_advanced(self, shard: ShardId, write: Frontier | None, now_ms: int) -> list[Notice]:
-        """A view's write frontier is its shard's upper."""
-        if write is None:
+        """A view's write frontier is its shard's upper. Where it began has to be heard first of one that is finished:
+        who reads it begins there, not where it ends."""
+        known = self.shards.get(shard)
+        if write is None or known is None or (write.is_empty and not known.found):
             return []
-        known = self.shards.frontiers(shard)
-        since = known.since if known else Frontier.minimum()
+        since = known.frontiers.since if known.frontiers else Frontier.minimum()
         return [ShardAppeared(shard)] if self.shards.observe(shard, write, since, now_ms) else []
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:

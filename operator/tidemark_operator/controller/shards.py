@@ -37,7 +37,8 @@ def is_below(storage: str, location: str) -> bool:
 
 @dataclass
 class Shard:
-    """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished."""
+    """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
+    a replica has seen it there, and said from when on it can be read."""
 
     id: ShardId
     location: str
@@ -50,6 +51,7 @@ class Shard:
     asked_at_ms: int | None = None
     asks: int = 0
     endless: bool = False
+    found: bool = False
     early: Early = field(default_factory=Early)
 
     @property
@@ -140,6 +142,7 @@ class ShardBook:
         if shard.error is not None:
             own.error = shard.error
             return False
+        own.found |= shard.exists
         if not shard.exists:
             return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms, replica)
         return self.observe(shard.id, shard.upper, shard.since, now_ms, replica)
