@@ -108,6 +108,6 @@ def test_a_path_that_only_looks_like_the_pods_own_is_taken(path: str, kubectl: K
 
 def test_as_of_is_exact_to_the_last_millisecond(kubectl: Kubectl) -> None:
     """Times are 64 bits wide: none may pass through a float."""
-    completed = kubectl.create(bent("Dataflow", {"asOf": 2**63 - 2}))
+    completed = Dataflow.parse(kubectl.create(bent("Dataflow", {"asOf": 2**63 - 3, "until": 2**63 - 2})))
 
-    assert Dataflow.parse(completed).as_of == 2**63 - 2
+    assert (completed.as_of, completed.until) == (2**63 - 3, 2**63 - 2)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tidemark_operator.handlers.statuses import _files, _first_error
-from tidemark_operator.resources.status import FileCounters
+from tests.protocol.samples import DATAFLOW
+from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.controller.collection import Collection, OnReplica
+from tidemark_operator.handlers.statuses import _files, _first_error, _in_error
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_operator.resources.status import FileCounters, Now
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.storage import FilesSource
 from tidemark_replica.storage.files.source import FilesIngestion
 
@@ -33,3 +41,21 @@ def test_sources_without_files_show_none() -> None:
 def vars_of(counters: FileCounters | None) -> list[int]:
     assert counters is not None
     return [counters.read, counters.waiting, counters.changed, counters.refused]
+
+
+def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last() -> None:
+    """A finished table holds what it held, and nobody tells of its errors. Those of another revision are not its."""
+    revision = DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 1, "")
+    state = DataflowState(Key(DATAFLOWS, "ns", "d"), "u", "default", ActiveRevision("d-r2", 2, 1, "", revision))
+    condition = {"type": "Erroring", "status": "True", "message": "v: DIVIDE_BY_ZERO"}
+    finished = Collection(GlobalId("u/v"), "d", Time(3), (), 0, ShardId("v"), write=Frontier.empty())
+    finished.replicas[ReplicaId("r1")] = OnReplica.done(Frontier.at(3))
+
+    def shown(stored: str, status: str = "True") -> tuple[str, ...]:
+        old = {"revision": {"name": stored}, "conditions": [{**condition, "status": status}]}
+        return _in_error([finished], state, Now(old, 1, 0))
+
+    assert shown("d-r2") == ("v: DIVIDE_BY_ZERO",)
+    assert shown("d-r1") == shown("d-r2", "False") == ()
+    finished.replicas[ReplicaId("r2")] = OnReplica(Frontier.at(3), statuses={"erroring": {"errors": "0"}})
+    assert shown("d-r2") == ()
