@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,20 @@ def test_examples_are_taken_and_understood(path: Path, kubectl: Kubectl) -> None
     """As they stand, by the API server and by the operator's views."""
     for document in yaml.safe_load_all(path.read_text()):
         VIEWS[document["kind"]].parse(kubectl.create(document))
+
+
+def test_scratch_in_a_bucket_as_the_page_has_it_is_taken(dry_kubectl: Kubectl) -> None:
+    """Its kinds and fields are known, and the replica names the claim, whose class has the Secret."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    (text,) = re.findall(r"## Scratch in a bucket\n.*?```yaml\n(.*?)```", page, re.DOTALL)
+    documents = {document["kind"]: document for document in yaml.safe_load_all(text)}
+    for document in documents.values():
+        document["metadata"].pop("namespace", None)
+        dry_kubectl.create(document, dry_run=True)
+    claim, storage, secret = (documents[k] for k in ("PersistentVolumeClaim", "StorageClass", "Secret"))
+    assert documents["ComputeReplica"]["spec"]["scratch"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["storageClassName"] == storage["metadata"]["name"]
+    assert secret["metadata"]["name"] in storage["parameters"].values()
 
 
 def test_a_continual_task_at_its_limits_is_taken(kubectl: Kubectl) -> None:
