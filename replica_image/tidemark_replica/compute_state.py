@@ -99,7 +99,9 @@ class ComputeState:
         self._store.retell()
         self._executors.retell()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
-        verdicts = self._dataflows.reconcile([c.dataflow for c in commands if isinstance(c, CreateDataflow)], allowed)
+        terms = {c.id: c.term for c in commands if isinstance(c, AllowWrites)}
+        wanted = [c.dataflow for c in commands if isinstance(c, CreateDataflow)]
+        verdicts = self._dataflows.reconcile(wanted, allowed, terms)
         for verdict in verdicts:
             self._metrics.reconciled(verdict.reason)
             LOG.info("dataflow %s: %s", verdict.wanted.name, verdict.reason or "reused")

@@ -29,7 +29,7 @@ from tidemark_protocol.responses import (
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.reconcile import Candidate, Verdict, export_set, reconcile
+from tidemark_replica.reconcile import NO_TERMS, Candidate, Terms, Verdict, export_set, reconcile
 
 LOG = logging.getLogger(__name__)
 FEW = 16
@@ -174,17 +174,20 @@ class Dataflows:
         return any(driver is not None and driver.is_stepping for driver in self._installed.values())
 
     def reconcile(
-        self, wanted: Sequence[DataflowDescription], allowed: Mapping[GlobalId, Frontier]
+        self,
+        wanted: Sequence[DataflowDescription],
+        allowed: Mapping[GlobalId, Frontier],
+        terms: Terms = NO_TERMS,
     ) -> tuple[Verdict, ...]:
-        """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`: how far
-        the client says that exports may be compacted. Raises StageViolation, with nothing done, where an id is created
-        twice."""
+        """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`, `terms`:
+        how far the client says that exports may be compacted, and under which they may be written. Raises
+        StageViolation, with nothing done, where an id is created twice."""
         ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
-        here = [Candidate(d.description, d.sinces, d.reads_from) for d in kept.values()]
-        verdicts = reconcile(here, wanted, allowed)
+        here = [Candidate(d.description, d.sinces, d.reads_from, d.terms) for d in kept.values()]
+        verdicts = reconcile(here, wanted, allowed, terms)
         for verdict in verdicts:
             if verdict.reused:
                 dataflow = kept.pop(export_set(verdict.wanted))

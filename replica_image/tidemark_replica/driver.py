@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tidemark_protocol.dataflow import ClientSink as ClientExport
-from tidemark_protocol.dataflow import ContinualTaskSink as ContinualTaskExport
-from tidemark_protocol.dataflow import SinkExport
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Response, Status
+from tidemark_replica.countdown import after
 from tidemark_replica.erroring import Erroring, Errors, changes, may_be_in_error, standing, total
 from tidemark_replica.errors import DataflowRefused, ReplicaError
 from tidemark_replica.export_state import ExportState
@@ -35,15 +33,15 @@ from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome, Pool, WakingJobs
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.own_output import OwnOutput
+from tidemark_replica.pace import Pace
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.build import build_sink
 from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.sinks.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.copy_to import CopyToSink
-from tidemark_replica.sinks.interface import Sink
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 from tidemark_replica.sinks.subscribe import SubscribeSink
 from tidemark_replica.working import Working
@@ -88,9 +86,13 @@ class DataflowDriver:
         self._hydrating = Hydrating(dataflow.exports, around.io_jobs, around.respond)
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        self._sinks = {e.id: self._sink(e) for e in dataflow.description.sink_exports}
+        shared = around.clients, around.handles, around.watch, self._io_jobs, around.respond, dataflow.wake
+        of = dataflow.description
+        self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
+        self._pace, self._over = Pace(dataflow.description, self._sinks), False
 
     def advance(self) -> None:
+        goal = self._pace.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
         if self._rendered is not None:
             self._working.tell(self._rendered.arrangements, self._rendered.operators)
         for id, sink in self._sinks.items():
@@ -101,8 +103,9 @@ class DataflowDriver:
             self._hydrating.look(self._rendered.progress)
         if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
             return
-        upper = self.input_frontier()
-        if upper <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
+        if self._over or self._is_over():
+            return
+        if goal <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
             return
         if self._own is not None and not self._has_written(self._own):
             return
@@ -110,7 +113,20 @@ class DataflowDriver:
             render = self._around.renderer.render
             self._submit(self._spark_jobs, "render", lambda: render(self._dataflow.description), self._rendering_done)
         else:
-            self._step(self._rendered, upper)
+            self._step(self._rendered, goal)
+
+    def _is_over(self) -> bool:
+        """Whether nothing is left to do, or nothing can be: what it held and kept from being compacted goes."""
+        if self._pace.is_over:
+            self._over = True
+            self._around.watch.unfollow(self)
+            self._free()
+            if not self._dataflow.hydrated:
+                self._hydrating.ended()
+            self._dataflow.progress(Frontier.empty())
+        elif not self._dataflow.hydrated and (reason := self._pace.never_began):
+            self._refused(reason)
+        return self._over or bool(self._dataflow.refusal)
 
     def input_frontier(self) -> Frontier:
         """How far all inputs are complete; empty for a dataflow of constants."""
@@ -161,13 +177,6 @@ class DataflowDriver:
             self._free()
         else:
             self._job.cancel()
-
-    def _sink(self, export: SinkExport) -> Sink:
-        a, sink, as_of, wake = self._around, export.sink, self._dataflow.as_of, self._dataflow.wake
-        if isinstance(sink, ClientExport):
-            return a.clients.build(export.id, sink, as_of, self._io_jobs, wake)
-        kind = ContinualTaskSink if isinstance(sink, ContinualTaskExport) else MaterializedViewSink
-        return kind(export.id, sink.shard, as_of, a.handles, a.watch, self._io_jobs, a.respond, wake)
 
     def _has_written(self, own: OwnOutput) -> bool:
         """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""
@@ -263,7 +272,7 @@ class DataflowDriver:
     def _take(self, outcome: StepOutcome, reached: Frontier, errors: Mapping[GlobalId, dict[int, Errors]]) -> None:
         """The step has happened: its output goes to the sinks, the frontier moves."""
         lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
-        release = _after(len(self._sinks), lambda: self._release(outcome))
+        release = after(len(self._sinks), lambda: self._release(outcome))
         for id, sink in self._sinks.items():
             sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
         self._dataflow.progress(reached)
@@ -330,18 +339,3 @@ def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[G
 def _freed(outcome: Outcome[None]) -> None:
     if isinstance(outcome, Failed):
         LOG.warning("a dropped dataflow left files in scratch: %s", outcome.error)
-
-
-def _after(count: int, release: Callable[[], None]) -> Callable[[], None]:
-    """Something that does `release` when it has been called `count` times; at once for 0."""
-    left = count
-
-    def one_less() -> None:
-        nonlocal left
-        left -= 1
-        if left <= 0:
-            release()
-
-    if count == 0:
-        release()
-    return one_less

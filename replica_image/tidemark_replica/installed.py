@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.responses import Frontiers
 from tidemark_replica.export_state import ExportState
 from tidemark_replica.reporting import Observed
@@ -77,6 +77,11 @@ class InstalledDataflow:
     def sinces(self) -> dict[GlobalId, Frontier]:
         """How far each export was compacted; empty if dropped."""
         return {id: export.since for id, export in self.exports.items()}
+
+    @property
+    def terms(self) -> dict[GlobalId, WriterTerm]:
+        """Under which its exports may be written, of those that may."""
+        return {id: export.term for id, export in self.exports.items() if export.term is not None}
 
     def reuse_for(self, wanted: DataflowDescription) -> None:
         """The same computation goes on for a new client, which knows it from a later as_of on."""

@@ -7,7 +7,9 @@ A dataflow is reused, nothing of it computed anew, if
        this export may be compacted so far: of an index and a view, the view's since runs ahead;
     3. it still reads nothing before the wanted as_of: only from there on does the controller hold its inputs;
     4. it exports no subscribe and no copy-to: their output belongs to the client that asked;
-    5. every index it imports is itself reused.
+    5. every index it imports is itself reused;
+    6. its views with a refresh schedule may go on under the term that they have: under another, another revision may
+       have written their tables meanwhile.
 
 Else it is dropped, silently, and the wanted one is created.
 """
@@ -15,23 +17,26 @@ Else it is dropped, silently, and the wanted one is created.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tidemark_protocol.dataflow import ClientSink, DataflowDescription
+from tidemark_protocol.dataflow import ClientSink, DataflowDescription, MaterializedViewSink
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, WriterTerm
 
 ExportIds = frozenset[GlobalId]
+Terms = Mapping[GlobalId, WriterTerm]
+NO_TERMS: Terms = {}
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A dataflow that is here: `since` is how far each of its exports was compacted, empty if dropped; `reads_from` the
-    earliest time of its inputs that it still needs."""
+    earliest time of its inputs that it still needs; `terms` those under which it may write."""
 
     description: DataflowDescription
     since: Mapping[GlobalId, Frontier]
     reads_from: Frontier
+    terms: Terms = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,15 +56,19 @@ def export_set(description: DataflowDescription) -> ExportIds:
 
 
 def reconcile(
-    installed: Iterable[Candidate], wanted: Sequence[DataflowDescription], allowed: Mapping[GlobalId, Frontier]
+    installed: Iterable[Candidate],
+    wanted: Sequence[DataflowDescription],
+    allowed: Mapping[GlobalId, Frontier],
+    terms: Terms = NO_TERMS,
 ) -> tuple[Verdict, ...]:
     """A verdict per wanted dataflow, in their order; an installed one that no verdict reuses is to be dropped.
-    `allowed`: how far the client says that exports may be compacted, where that is beyond their as_of."""
+    `allowed`: how far the client says that exports may be compacted, where that is beyond their as_of. `terms`: under
+    which it says that they may be written."""
     old = {export_set(i.description): i for i in installed}
     reused: set[GlobalId] = set()
     verdicts = []
     for new in wanted:
-        reason = _obstacle(old.get(export_set(new)), new, reused, allowed)
+        reason = _obstacle(old.get(export_set(new)), new, reused, allowed, terms)
         if reason is None:
             reused |= export_set(new)
         verdicts.append(Verdict(new, reason))
@@ -67,7 +76,11 @@ def reconcile(
 
 
 def _obstacle(
-    old: Candidate | None, new: DataflowDescription, reused: set[GlobalId], allowed: Mapping[GlobalId, Frontier]
+    old: Candidate | None,
+    new: DataflowDescription,
+    reused: set[GlobalId],
+    allowed: Mapping[GlobalId, Frontier],
+    terms: Terms,
 ) -> str | None:
     if old is None:
         return "missing"
@@ -82,4 +95,7 @@ def _obstacle(
         return "subscribe"
     if not {i.id for i in new.index_imports} <= reused:
         return "dependency"
+    refreshed = (e.id for e in new.sink_exports if isinstance(e.sink, MaterializedViewSink) and e.sink.refresh)
+    if any(id in old.terms and terms.get(id, old.terms[id]) != old.terms[id] for id in refreshed):
+        return "term"
     return None

@@ -208,13 +208,17 @@ class ShardWatch:
         watched = self._watched.get(id)
         return None if watched is None else watched.seen
 
-    def noticed(self, id: ShardId, upper: Frontier, since: Frontier | None = None) -> None:
-        """Someone here moved the shard: no need to look for now. A look that is under way may have seen it before."""
+    def noticed(
+        self, id: ShardId, upper: Frontier, since: Frontier | None = None, term: WriterTerm | None = None
+    ) -> None:
+        """Someone here moved the shard, or saw it moved: no need to look for now. A look that is under way may have
+        seen it before. `term`: under which it was written when it was there."""
         watched = self._watched.get(id)
         if watched is None or watched.seen is None or watched.seen.error is not None or upper <= watched.seen.upper:
             return
         since = join((since or Frontier.minimum(), watched.seen.since))
-        watched.seen = replace(watched.seen, exists=True, upper=upper, since=since)
+        term = watched.seen.term if term is None else term
+        watched.seen = replace(watched.seen, exists=True, upper=upper, since=since, term=term)
         watched.overtaken = watched.looking
         watched.due = time.monotonic() + NOTICED_SECONDS
         self._tell(watched)

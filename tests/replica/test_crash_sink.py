@@ -72,8 +72,11 @@ class View:
         self.folder, self.updates, self.frontier, self.as_of, self.loop = folder, updates, as_of, as_of, loop
         folder.mkdir(exist_ok=True)
         shard = ShardMetadata(ShardId("v"), str(location), (Column("n", BIGINT), Column("s", STRING)))
-        at = Frontier.at(as_of)
-        self.sink = MaterializedViewSink(VIEW, shard, at, loop.handles, loop.watch, loop.jobs, loop.said.append)
+        self.sink = self.made(shard)
+
+    def made(self, shard: ShardMetadata) -> MaterializedViewSink:
+        at, loop = Frontier.at(self.as_of), self.loop
+        return MaterializedViewSink(VIEW, shard, at, loop.handles, loop.watch, loop.jobs, loop.said.append)
 
     def step(self, upper: int) -> None:
         first = self.frontier == self.as_of

@@ -9,7 +9,8 @@ import pytest
 from tests.replica.plans import COLUMNS, copies, shard, transient
 from tidemark_protocol.dataflow import DataflowDescription, SubscribeSink
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Time
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_replica.reconcile import Candidate, reconcile
 
 INDEX = copies("a", 10, source=shard("t"), index="i")
@@ -18,6 +19,7 @@ READER = copies("b", 10, imports_index="i", index="j")
 
 
 AHEAD = Frontier.at(1000)
+HOURLY, ID = RefreshSchedule(3_600_000), GlobalId("v-view")
 
 
 def verdict(
@@ -31,7 +33,8 @@ def verdict(
     ("old", "new", "since", "reason"),
     [
         (INDEX, INDEX, None, None),
-        (INDEX, replace(INDEX, as_of=Time(25), name="renamed", until=Time(99)), None, None),
+        (INDEX, replace(INDEX, as_of=Time(25), name="renamed"), None, None),
+        (INDEX, replace(INDEX, until=Time(99)), None, "incompatible"),
         (INDEX, replace(INDEX, as_of=Time(25)), Frontier.at(25), None),
         (INDEX, replace(INDEX, as_of=Time(25)), Frontier.at(26), "compacted"),
         (INDEX, INDEX, Frontier.empty(), "compacted"),
@@ -45,7 +48,7 @@ def verdict(
 def test_reuse_or_the_reason_why_not(
     old: DataflowDescription, new: DataflowDescription, since: Frontier | None, reason: str | None
 ) -> None:
-    """Names and `until` do not count; plan, exports, as_of, compaction and what is imported do."""
+    """Names do not count; plan, exports, `until`, as_of, compaction and what is imported do."""
     assert verdict(old, new, since) == reason
 
 
@@ -55,6 +58,26 @@ def test_reuse_or_the_reason_why_not(
 def test_one_that_fell_behind_begins_anew(reads_from: Frontier, reason: str | None) -> None:
     """While nobody knew it, its inputs were held for others, from the wanted as_of on."""
     assert verdict(INDEX, replace(INDEX, as_of=Time(25)), reads_from=reads_from) == reason
+
+
+@pytest.mark.parametrize(
+    ("refresh", "had", "wanted", "reason"),
+    [
+        (HOURLY, {ID: 3}, {ID: 3}, None),
+        (HOURLY, {ID: 3}, {}, None),
+        (HOURLY, {}, {ID: 3}, None),
+        (HOURLY, {ID: 3}, {ID: 5}, "term"),
+        (None, {ID: 3}, {ID: 5}, None),
+    ],
+)
+def test_a_refreshed_view_goes_on_under_its_own_term_alone(
+    refresh: RefreshSchedule | None, had: dict[GlobalId, WriterTerm], wanted: dict[GlobalId, WriterTerm], reason: object
+) -> None:
+    """What another revision has written meanwhile, it would take for its own."""
+    view = copies("v", 10, source=shard("t"), view=shard("out"), refresh=refresh)
+    here = Candidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
+
+    assert reconcile([here], [view], {}, wanted)[0].reason == reason
 
 
 def test_a_chain_is_reused_only_from_its_root_on() -> None:

@@ -37,11 +37,10 @@ class TaskProgress(SinkProgress):
         super().stage(staged)
         self._errors.update(staged.errors)
 
-    def observe(self, upper: int) -> tuple[Staged, ...]:
+    def observe(self, upper: int, term: int) -> None:
         """Times before the upper are written, by an earlier revision where this one fails."""
-        gone = super().observe(upper)
+        super().observe(upper, term)
         self._errors = {time: errors for time, errors in self._errors.items() if time >= (self.upper or 0)}
-        return gone
 
     @property
     def reach(self) -> int:

@@ -19,26 +19,26 @@ from tidemark_persist import Shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_replica.render.contract import SinkDelta
-from tidemark_replica.sinks.progress import Comparison, Staged
-from tidemark_replica.sinks.updates import Rows, at_least, consolidated, staged_bytes
+from tidemark_replica.sinks.progress import Gathered, Staged
+from tidemark_replica.sinks.updates import Rows, consolidated, gathered, staged_bytes
 
 
 @dataclass(frozen=True)
 class Folded:
     """One for all that was staged, and those that are needed no more: all but the one whose files it is beside."""
 
-    whole: Comparison
+    whole: Gathered
     staged: Staged
     gone: tuple[Staged, ...]
 
 
-def fold(shard: Shard, whole: Comparison) -> Folded:
-    """At times from `whole.at` on. Something of it has files."""
+def fold(shard: Shard, whole: Gathered) -> Folded:
+    """Something of it has files."""
     first, last = whole.staged[0], whole.staged[-1]
     home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
     assert home.delta is not None
     rows, folder = Rows.of(shard), home.delta.files[0].parent
-    tables = (at_least(table, whole.at) for table in rows.read(whole.deltas))
+    tables = (gathered(table, whole) for table in rows.read(whole.deltas))
     path, count = folder / f"folded-{uuid.uuid4().hex}.arrow", 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         for table in consolidated(rows, tables, staged_bytes(whole), folder):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tidemark_persist import (
     Appended,
@@ -25,8 +26,6 @@ from tidemark_persist import (
     ShardDeleted,
     ShardMismatch,
     ShardNotFound,
-    Time,
-    UpperMismatch,
 )
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
@@ -37,12 +36,21 @@ from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.fold import Folded, fold
-from tidemark_replica.sinks.progress import Append, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.progress import Append, Comparison, Gathered, SinkProgress, Staged
 from tidemark_replica.sinks.updates import equal, stage
 
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
 """Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an append, and how far the shard is since, under which term: both of one version of its table."""
+
+    won: bool
+    upper: int
+    term: int
 
 
 class MaterializedViewSink:
@@ -78,6 +86,11 @@ class MaterializedViewSink:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
 
     @property
+    def is_seen(self) -> bool:
+        """Whether it is known how far the shard is, or that there is none yet."""
+        return self._progress.upper is not None
+
+    @property
     def term(self) -> WriterTerm | None:
         """Under which it may write; None: not yet, or no more."""
         return None if self._stopped else self._term
@@ -92,6 +105,7 @@ class MaterializedViewSink:
         """A newer term than the one that was fenced may write again."""
         if self._term is None or term > self._term:
             self._term, self._stopped = term, False
+            self._progress.term = term
 
     def stage(self, staged: Staged) -> None:
         """A committed step's output; the files are the sink's from now on."""
@@ -101,9 +115,10 @@ class MaterializedViewSink:
         """Called at every maintenance."""
         seen = self._watch.seen(self._shard.shard_id)
         if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
-            _release(self._progress.observe(seen.upper.encode()))
+            self._progress.observe(seen.upper.encode(), seen.term)
         if self._job is not None or self._stopped:
             return
+        _release(self._progress.release())
         append = None if self._term is None else self._progress.next()
         if append is not None and self._term is not None:
             if self._backoff.over:
@@ -134,7 +149,7 @@ class MaterializedViewSink:
             f"compare {self._id}", lambda: equal(self._existing(), comparison), self._compared
         )
 
-    def _submit_fold(self, whole: Comparison) -> None:
+    def _submit_fold(self, whole: Gathered) -> None:
         self._job = self._jobs.submit(f"fold {self._id}", lambda: fold(self._existing(), whole), self._folded)
 
     def _folded(self, outcome: Outcome[Folded]) -> None:
@@ -151,11 +166,11 @@ class MaterializedViewSink:
         """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
-            _release(self._progress.found_equal())
+            self._progress.found_equal()
         else:
             self._compare_backoff.failed()
 
-    def _append(self, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
+    def _append(self, append: Append, term: WriterTerm) -> Verdict:
         """On the pool. Raises PersistError and OSError."""
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         try:
@@ -189,7 +204,7 @@ class MaterializedViewSink:
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
 
-    def _appended(self, append: Append, term: WriterTerm, outcome: Outcome[Appended | UpperMismatch]) -> None:
+    def _appended(self, append: Append, term: WriterTerm, outcome: Outcome[Verdict]) -> None:
         self._job = None
         if isinstance(outcome, Failed):
             if not (isinstance(outcome.error, Fenced) and self._term is not None and self._term > term):
@@ -197,12 +212,12 @@ class MaterializedViewSink:
             return
         self._backoff.reset()
         self._written = True
-        won = isinstance(outcome.value, Appended)
-        upper = outcome.value.upper if isinstance(outcome.value, Appended) else outcome.value.current_upper
-        _release(self._progress.resolved(append, won=won, upper=upper))
-        since = None if append.since is None or not won else Frontier.at(append.since)
-        self._watch.noticed(self._shard.shard_id, Frontier.decode(upper), since)
-        if won and self._tidying is None and not self._stopped:
+        now = outcome.value
+        self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
+        _release(self._progress.release())
+        since = None if append.since is None or not now.won else Frontier.at(append.since)
+        self._watch.noticed(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
+        if now.won and self._tidying is None and not self._stopped:
             self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
 
     def _failed(self, error: Exception) -> None:
@@ -216,13 +231,13 @@ class MaterializedViewSink:
         self._respond(Status(self._id, kind, {"message": told_of(error), "retrying": str(not self._stopped).lower()}))
 
 
-def append_to(shard: Shard, append: Append, term: WriterTerm) -> Appended | UpperMismatch:
+def append_to(shard: Shard, append: Append, term: WriterTerm) -> Verdict:
     """On the pool. Raises PersistError and OSError."""
     upper = shard.refresh().upper
     # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
     files = stage(shard, append) if upper == append.expected_upper else None
     try:
-        return shard.compare_and_append(
+        ended = shard.compare_and_append(
             files,
             expected_upper=append.expected_upper,
             new_upper=append.new_upper,
@@ -230,8 +245,10 @@ def append_to(shard: Shard, append: Append, term: WriterTerm) -> Appended | Uppe
             commit_id=append.commit_id,
             since=append.since,
         )
-    except CommitForgotten as forgotten:
-        return UpperMismatch(Time(forgotten.current_upper))
+    except CommitForgotten:
+        ended = None
+    now = shard.state()
+    return Verdict(isinstance(ended, Appended), now.upper, now.term)
 
 
 def new_commit_id() -> str:

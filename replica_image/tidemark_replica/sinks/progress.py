@@ -17,8 +17,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_replica.erroring import Errors
 from tidemark_replica.render.contract import SinkDelta
+from tidemark_replica.sinks.refreshes import Refreshes
 
 STAGED_MOST = 1000
 
@@ -44,6 +46,13 @@ class Append:
 
     Updates are moved up to `no_earlier`, at or beyond the expected upper: with `correct`, by comparing with what is
     persisted; without, nothing before the expected upper is appended.
+
+    `since`: where it leaves out times that nobody knows the contents of, the first one that it does not: nobody may
+    ever read those before, so they are given up with the append itself. Where it begins at the expected upper there are
+    none, and what is there stays readable.
+
+    `refreshes` (refresh_progress.py): updates are then moved up to those, and left for later where these are not before
+    the new upper. Those at times before `written` are in the shard already.
     """
 
     expected_upper: int
@@ -52,33 +61,56 @@ class Append:
     correct: bool
     staged: tuple[Staged, ...]
     commit_id: str
+    since: int | None = None
+    refreshes: Refreshes | None = None
+    written: int = 0
 
     @property
     def deltas(self) -> tuple[SinkDelta, ...]:
-        return tuple(staged.delta for staged in self.staged if staged.delta is not None)
+        return _deltas(self.staged)
 
     @property
-    def since(self) -> int | None:
-        """Where it leaves out times that nobody knows the contents of, the first one that it does not: nobody may ever
-        read those before, so they are given up with the append itself. Where it begins at the expected upper there are
-        none, and what is there stays readable."""
-        return self.no_earlier if self.no_earlier > self.expected_upper else None
+    def first(self) -> int:
+        """The first time of which it may say anything."""
+        return self.no_earlier if self.refreshes is None else self.refreshes.next(self.no_earlier)
+
+    @property
+    def settles(self) -> bool:
+        """Whether the shard is what the view is, once it has landed; else it only moves the upper."""
+        return self.first < self.new_upper
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Is the shard at time `at` what the view was then? `staged` is everything up to there, and perhaps beyond."""
+    """Is the shard at time `read_at` what the view was at time `at`? `staged` is everything up to there, and perhaps
+    beyond."""
 
     at: int
+    read_at: int
     staged: tuple[Staged, ...]
 
     @property
     def deltas(self) -> tuple[SinkDelta, ...]:
-        return tuple(staged.delta for staged in self.staged if staged.delta is not None)
+        return _deltas(self.staged)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What is staged, to be put together (fold.py): no time before `at` need be told from it, but those up to `apart`
+    from those after it. What is at times before `written` is needed no more."""
+
+    at: int
+    staged: tuple[Staged, ...]
+    apart: int = -1
+    written: int = 0
+
+    @property
+    def deltas(self) -> tuple[SinkDelta, ...]:
+        return _deltas(self.staged)
 
 
 class SinkProgress:
-    """Times here are encoded frontiers: 2^63-1 is the empty one."""
+    """Times here are encoded frontiers: 2^63-1 is the empty one. `term`: under which it may write; None: not yet."""
 
     def __init__(self, as_of: int, new_commit_id: Callable[[], str], *, synced: bool = False) -> None:
         """`synced`: what is written is never in question."""
@@ -87,6 +119,7 @@ class SinkProgress:
         self._pending: Append | None = None
         self.frontier = as_of
         self.upper: int | None = None
+        self.term: int | None = None
         self.synced = synced
 
     @property
@@ -105,66 +138,82 @@ class SinkProgress:
         self._staged.append(staged)
         self.frontier = staged.upper
 
-    def observe(self, upper: int) -> tuple[Staged, ...]:
-        """The shard's upper as seen; returns what is needed no more."""
+    def observe(self, upper: int, term: int) -> None:
+        """The shard's upper as seen, and the term under which it was written then."""
         self.upper = upper if self.upper is None else max(self.upper, upper)
-        return self._release()
 
     def next(self) -> Append | None:
         """What to append now, if anything. The same answer until it is `resolved`."""
-        reach = self.reach
-        if self._pending is None and self.upper is not None and reach > max(self.upper, self._no_earlier):
-            staged = tuple(s for s in self._staged if s.upper > self.upper or not self.synced)
-            self._pending = Append(self.upper, reach, self._no_earlier, not self.synced, staged, self._new_commit_id())
+        if self._pending is None and self.upper is not None:
+            self._pending = self._next(self.upper)
         return self._pending
 
-    def resolved(self, append: Append, *, won: bool, upper: int) -> tuple[Staged, ...]:
-        """The attempt ended: it is in the shard, or another came first. Returns what is needed no more."""
+    def _next(self, upper: int) -> Append | None:
+        start = max(upper, self._as_of)  # not before the as_of, where our knowledge begins
+        if self.reach <= start:
+            return None
+        staged = tuple(s for s in self._staged if s.upper > upper or not self.synced)
+        since = start if start > upper else None
+        return Append(upper, self.reach, start, not self.synced, staged, self._new_commit_id(), since)
+
+    def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
+        """The attempt ended: it is in the shard, or another came first."""
         self._pending = None
-        self.synced = self.synced or won
-        return self.observe(upper)
+        self.synced = self.synced or (won and append.settles)
+        self.observe(upper, term)
 
     def comparison(self) -> Comparison | None:
         """What to compare while others write and this one never wins: files must not gather for ever."""
+        whole = self.gathered()
+        return None if whole is None or self.upper == EMPTY_SENTINEL else Comparison(whole.at, whole.at, whole.staged)
+
+    def gathered(self) -> Gathered | None:
+        """All that is staged, where it can be put together."""
         if self.synced or self.upper is None or min(self.frontier, self.upper) <= self._as_of:
             return None
-        return Comparison(min(self.frontier, self.upper) - 1, tuple(self._staged))
+        return Gathered(min(self.frontier, self.upper) - 1, tuple(self._staged))
 
     @property
     def base_rows(self) -> int:
         """Of the updates staged, those that are not made fewer by folding; 0 where nothing can be folded."""
-        if self.comparison() is None or self._staged[0].delta is None:
+        whole = self.gathered()
+        if whole is None or not whole.staged or whole.staged[0].delta is None:
             return 0
-        return self._staged[0].delta.rows
+        return whole.staged[0].delta.rows
 
-    def to_fold(self, rows: int) -> Comparison | None:
+    def to_fold(self, rows: int) -> Gathered | None:
         """All that is staged, where beyond its base so much has gathered, and as much as the base, or many steps."""
-        whole = self.comparison()
+        whole = self.gathered()
         if whole is None or not whole.deltas or len(whole.staged) == 1:
             return None
         many = self.waiting_rows - self.base_rows >= max(rows, self.base_rows)
         return whole if many or len(whole.staged) > STAGED_MOST else None
 
-    def folded(self, whole: Comparison, into: Staged) -> None:
+    def folded(self, whole: Gathered, into: Staged) -> None:
         """`into` takes the place of what was staged then."""
         for _ in whole.staged:
             self._staged.popleft()
         self._staged.appendleft(into)
 
-    def found_equal(self) -> tuple[Staged, ...]:
-        """The comparison found no difference. Returns what is needed no more."""
+    def found_equal(self) -> None:
+        """The comparison found no difference."""
         self.synced = True
-        return self._release()
 
-    @property
-    def _no_earlier(self) -> int:
-        """The first time that may be written: not before the as_of, where our knowledge begins."""
-        return max(self.upper or 0, self._as_of)
-
-    def _release(self) -> tuple[Staged, ...]:
-        if not self.synced or self.upper is None or self._pending is not None:
+    def release(self) -> tuple[Staged, ...]:
+        """What is needed no more, while nothing is being done with it. For a shard that is finished nothing is."""
+        over = self.upper == EMPTY_SENTINEL
+        if self.upper is None or self._pending is not None or not (self.synced or over):
             return ()
         gone = []
-        while self._staged and self._staged[0].upper <= self.upper:
+        while self._staged and (over or self._staged[0].upper <= self._written):
             gone.append(self._staged.popleft())
         return tuple(gone)
+
+    @property
+    def _written(self) -> int:
+        """What is staged for times before is in the shard."""
+        return self.upper or 0
+
+
+def _deltas(staged: tuple[Staged, ...]) -> tuple[SinkDelta, ...]:
+    return tuple(each.delta for each in staged if each.delta is not None)

@@ -13,13 +13,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, ERROR, TIME, Part, Shard, StagedFile, consolidate, read_part, write_staged
 from tidemark_persist.spill import divide
 from tidemark_replica.render.contract import SinkDelta
-from tidemark_replica.sinks.progress import Append, Comparison
+from tidemark_replica.sinks.progress import Append, Comparison, Gathered
+from tidemark_replica.sinks.refreshes import Refreshes
 
 SHARE_BYTES = 64 * 1024 * 1024
 Table = Any
@@ -46,23 +48,47 @@ class Rows:
 def stage(shard: Shard, append: Append) -> list[StagedFile]:
     """Files beside the shard that hold what is to be appended; none if that is nothing."""
     rows = Rows.of(shard)
+    if not append.settles:
+        return []
     wanted = (moved(table, append) for table in rows.read(append.deltas))
     if append.correct and append.expected_upper > 0:
         return corrected(shard, rows, wanted, append)
     return written(shard, rows, wanted, staged_bytes(append))
 
 
-def staged_bytes(append: Append | Comparison) -> int:
+def staged_bytes(append: Append | Comparison | Gathered) -> int:
     return sum(file.stat().st_size for delta in append.deltas for file in delta.files)
 
 
 def moved(table: Table, append: Append) -> Table:
     """Only what is still to be written, at times that may still be written."""
+    if append.refreshes is not None:
+        return refreshed(table, append, append.refreshes)
     if not append.correct:
         time = table.column(TIME)
         wanted = pc.and_(pc.greater_equal(time, append.expected_upper), pc.less(time, append.new_upper))
         return table.filter(wanted)
     return at_least(table, append.no_earlier)
+
+
+def refreshed(table: Table, append: Append, refreshes: Refreshes) -> Table:
+    """At the refreshes before the new upper."""
+    times = table.column(TIME).to_numpy()
+    when = refreshes.round_up(np.maximum(times, append.no_earlier))
+    return with_times(table, when).filter(pa.array((times >= append.written) & (when < append.new_upper)))
+
+
+def gathered(table: Table, whole: Gathered) -> Table:
+    """At two times at most of those before `whole.at`."""
+    times = table.column(TIME).to_numpy()
+    apart = min(whole.apart, whole.at)
+    when = np.where(times <= apart, apart, np.maximum(times, whole.at))
+    return with_times(table, when).filter(pa.array(times >= whole.written))
+
+
+def with_times(table: Table, times: np.ndarray) -> Table:
+    index = table.schema.get_field_index(TIME)
+    return table.set_column(index, table.schema.field(index), pa.chunked_array([pa.array(times, pa.int64())]))
 
 
 def at_least(table: Table, time: int) -> Table:
@@ -76,14 +102,14 @@ def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append)
     with shard.lease():
         parts = shard.snapshot_parts(append.expected_upper - 1)
         size = sum(part.size for part in parts) + staged_bytes(append)
-        return written(shard, rows, chain(wanted, persisted(rows, parts, append.no_earlier)), size)
+        return written(shard, rows, chain(wanted, persisted(rows, parts, append.first)), size)
 
 
 def equal(shard: Shard, comparison: Comparison) -> bool:
-    """Whether the shard holds what was staged, at that time. Raises NotReadable."""
+    """Whether the shard holds what was staged, at those times. Raises NotReadable."""
     rows, at = Rows.of(shard), comparison.at
     with shard.lease():
-        parts = shard.snapshot_parts(at)
+        parts = shard.snapshot_parts(comparison.read_at)
         size = sum(part.size for part in parts) + staged_bytes(comparison)
         until = (t.filter(pc.less_equal(t.column(TIME), at)) for t in rows.read(comparison.deltas))
         wanted = (at_least(table, at) for table in until)

@@ -1,0 +1,41 @@
+"""The sink for an export: of a client, of a continual task, of a view, of one that is refreshed now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_protocol.dataflow import ClientSink as ClientExport
+from tidemark_protocol.dataflow import ContinualTaskSink as ContinualTaskExport
+from tidemark_protocol.dataflow import DataflowDescription, SinkExport
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.responses import Response
+from tidemark_replica.jobs import Pool
+from tidemark_replica.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.clients import ClientSinks
+from tidemark_replica.sinks.continual_task import ContinualTaskSink
+from tidemark_replica.sinks.interface import Sink
+from tidemark_replica.sinks.materialized_view import MaterializedViewSink
+from tidemark_replica.sinks.refreshed_view import RefreshedViewSink
+from tidemark_replica.sinks.refreshes import Refreshes
+
+
+def build_sink(
+    export: SinkExport,
+    of: DataflowDescription,
+    clients: ClientSinks,
+    handles: ShardHandles,
+    watch: ShardWatch,
+    jobs: Pool,
+    respond: Callable[[Response], None],
+    wake: Callable[[], None],
+) -> Sink:
+    """`wake`: called when there is something for it to do."""
+    sink, as_of = export.sink, Frontier.at(of.as_of)
+    if isinstance(sink, ClientExport):
+        return clients.build(export.id, sink, as_of, jobs, wake)
+    if isinstance(sink, ContinualTaskExport):
+        return ContinualTaskSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
+    if sink.refresh is None:
+        return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
+    refreshes = Refreshes(sink.refresh, of.until)
+    return RefreshedViewSink(export.id, sink.shard, refreshes, as_of, handles, watch, jobs, respond, wake)

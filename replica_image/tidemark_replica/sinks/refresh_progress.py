@@ -1,0 +1,139 @@
+"""What a view that is refreshed now and then still has to append to its shard.
+
+    refreshes   ······R1··········R2·········R3······          the schedule
+    changes     ··x·x····y··x··y·······x···z·│                 staged up to the dataflow's frontier
+    written     ──────┴──────[U                                the shard's upper, between two refreshes
+    an append                [U ──┴──────────│)                x, y, y, x at R2; z waits for R3
+
+The upper follows the inputs: up to the next refresh nothing can change, so the shard is complete as far as they are,
+and no step is needed for it (`step_to`). What changes at a time is written at the first refresh at or after it.
+
+A revision's first write is a refresh too: when the shard was last written under an older term, or never. Else an edit
+would show at its first planned refresh, and a new view be empty until then. Whether it is so is the table's own word,
+of one version: its upper and its term. A term comes with an append and moves the upper, so who appends at an upper
+that is as expected has seen the term that goes with it, and all replicas of a revision agree.
+
+That refresh is at a time which only its writer knows. Another replica that never wins finds the shard to be what it
+should only after a planned one: so it compares what the view was then with what the shard holds since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_replica.sinks.progress import Append, Comparison, Gathered, SinkProgress, Staged
+from tidemark_replica.sinks.refreshes import NEVER, Refreshes
+
+
+class RefreshProgress(SinkProgress):
+    """Times here are encoded frontiers: 2^63-1 is the empty one."""
+
+    def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: Refreshes) -> None:
+        super().__init__(as_of, new_commit_id)
+        self._refreshes, self._inputs = refreshes, as_of
+        self._seen_term = 0
+        self._unplanned = -1
+
+    def inputs_at(self, upper: int) -> None:
+        """All inputs of the view are complete so far."""
+        self._inputs = max(self._inputs, upper)
+
+    def step_to(self, upper: int) -> int:
+        """Up to where to step where all inputs are complete up to `upper`: to the last refresh before, and over it.
+        Before the shard is the revision's own anything may be needed of it."""
+        if not self.is_own or upper == EMPTY_SENTINEL:
+            return upper
+        return self._refreshes.last(upper - 1) + 1
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the shard was written under the present term."""
+        return bool(self.upper) and self.term is not None and self._seen_term == self.term
+
+    @property
+    def is_lost(self) -> bool:
+        """It let go of what it had staged, as that was in the shard; and then another revision wrote there."""
+        return self.synced and self.term is not None and self._seen_term < self.term
+
+    def stage(self, staged: Staged) -> None:
+        """What changes nothing need not be kept until the next refresh."""
+        super().stage(staged)
+        if staged.delta is None or not staged.delta.files:
+            self._staged.pop()
+            staged.release()
+
+    def observe(self, upper: int, term: int) -> None:
+        if self.upper is None or upper > self.upper:
+            self._seen_term = term
+        elif upper == self.upper:
+            self._seen_term = max(self._seen_term, term)
+        super().observe(upper, term)
+
+    @property
+    def reach(self) -> int:
+        """Up to where it is known what the shard is to hold: until the next refresh that is not staged."""
+        ahead = self._refreshes.next(self.frontier) if self.frontier != EMPTY_SENTINEL else NEVER
+        if ahead != NEVER:
+            return max(self.frontier, min(self._inputs, ahead))
+        until = self._refreshes.until
+        return EMPTY_SENTINEL if until is None or self._inputs >= until else max(self.frontier, self._inputs)
+
+    def _next(self, upper: int) -> Append | None:
+        start, refreshes = self._begin(upper)
+        first = refreshes.next(start)
+        planned = refreshes.unplanned is None and start == upper
+        if self.is_lost or (self.reach if planned else self.frontier) <= (upper if planned else first):
+            return None
+        staged = tuple(self._staged) if first < self.reach else ()
+        since = first if start > upper else None
+        commit = self._new_commit_id()
+        return Append(
+            upper,
+            self.reach,
+            start,
+            not self.synced,
+            staged,
+            commit,
+            since,
+            refreshes,
+            self._written if self.synced else 0,
+        )
+
+    def _begin(self, upper: int) -> tuple[int, Refreshes]:
+        """From when on it knows what to write, and at which refreshes. Where the one that is due is before the as_of,
+        what would have been written then is not known: the times up to the next one are left out."""
+        start = max(upper, self._as_of)
+        if not self.is_own:
+            return start, self._refreshes.and_at(start)
+        if self._refreshes.next(upper) >= self._as_of:
+            return upper, self._refreshes
+        known = self._refreshes.next(start) != NEVER
+        return start, self._refreshes if known else self._refreshes.and_at(start)
+
+    def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
+        if won and append.refreshes is not None and append.refreshes.unplanned is not None:
+            self._unplanned = append.first
+        super().resolved(append, won=won, upper=upper, term=term)
+
+    def comparison(self) -> Comparison | None:
+        """Of the last refresh, with what the shard has held since."""
+        if self.synced or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
+            return None
+        last = self._refreshes.last(self.upper - 1)
+        if not self._as_of <= last < self.frontier:
+            return None
+        return Comparison(last, self.upper - 1, tuple(self._staged))
+
+    def gathered(self) -> Gathered | None:
+        """Also of what it waits with for the next refresh. What was before the last one is told apart, to be
+        compared."""
+        if not self.upper or min(self.frontier, self.upper) <= self._as_of:
+            return None
+        at, last = min(self.frontier, self.upper) - 1, self._refreshes.last(self.upper - 1)
+        return Gathered(at, tuple(self._staged), last, self._written if self.synced else 0)
+
+    @property
+    def _written(self) -> int:
+        """What changed up to the last refresh."""
+        return max(self._refreshes.last((self.upper or 0) - 1), self._unplanned) + 1

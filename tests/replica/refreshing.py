@@ -1,0 +1,223 @@
+"""A table, replicas of revisions that compete for it, and what it must hold (test_refresh_progress.py).
+
+The table stands in for a shard, with its rules (upper, term, commit ids); what decides, and what moves times, is the
+code at work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_replica.sinks.progress import Append, Gathered, Staged
+from tidemark_replica.sinks.refresh_progress import RefreshProgress
+from tidemark_replica.sinks.refreshes import NEVER, Refreshes
+from tidemark_replica.sinks.updates import Rows, gathered, moved
+
+Update = tuple[int, int, int]
+"""Row, time, diff."""
+ROWS = Rows(
+    pa.schema([("n", pa.int64()), (TIME, pa.int64()), (DIFF, pa.int64()), (ERROR, pa.string())]),
+)
+COMMITS = count()
+
+
+def contents(updates: Iterable[Update], at: int) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for row, time, diff in updates:
+        if time <= at:
+            found[row] += diff
+    return Counter({row: n for row, n in found.items() if n})
+
+
+@dataclass(frozen=True)
+class Delta:
+    """As a step's files hold it."""
+
+    updates: tuple[Update, ...]
+    files: tuple[str, ...] = ("some",)
+
+    @property
+    def rows(self) -> int:
+        return len(self.updates)
+
+    def batches(self) -> Iterator[Any]:
+        columns = [pa.array([u[i] for u in self.updates], pa.int64()) for i in range(3)]
+        yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(self.updates), pa.string())], schema=ROWS.schema)
+
+
+def updates_of(table: Any) -> list[Update]:
+    return [(r["n"], r[TIME], r[DIFF]) for r in table.to_pylist()]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A view's whole history (rows, each at its time), when it is refreshed, and the term that it may write under."""
+
+    history: tuple[Update, ...]
+    refreshes: Refreshes
+    term: int
+
+    @property
+    def produced(self) -> list[Update]:
+        until = self.refreshes.until
+        return [u for u in self.history if until is None or u[1] < until]
+
+
+@dataclass
+class Table:
+    """A shard, and by its own log of first writes, what it must hold."""
+
+    upper: int = 0
+    since: int = 0
+    term: int = 0
+    updates: list[Update] = field(default_factory=list)
+    commits: dict[int, str] = field(default_factory=dict)
+    reigns: list[tuple[int, Revision]] = field(default_factory=list)
+    """From when on a revision shows, beginning with an unplanned refresh."""
+
+    def append(self, append: Append, updates: list[Update], by: Replica) -> bool:
+        """Whether it has landed, now or before."""
+        if self.upper > append.expected_upper and self.commits.get(append.expected_upper) == append.commit_id:
+            return True
+        if by.revision.term < self.term or self.upper != append.expected_upper:
+            return False
+        assert all(self.upper <= time < append.new_upper for _, time, _ in updates)
+        first = self.upper == 0 or self.term < by.revision.term
+        planned = by.revision.refreshes
+        last_is_missed = planned.next(self.upper) < by.as_of and planned.next(by.as_of) == NEVER
+        if first or last_is_missed:
+            self.reigns.append((max(self.upper, by.as_of), by.revision))
+        elif updates:
+            assert all(planned.next(t) == t for _, t, _ in updates)
+        if append.since is not None:
+            assert by.as_of > self.upper, "history is given up that is known"
+            self.since = max(self.since, append.since)
+        self.commits[append.expected_upper] = append.commit_id
+        self.updates += updates
+        self.upper, self.term = append.new_upper, by.revision.term
+        return True
+
+    def check(self) -> None:
+        """Every time that can be read shows the query at the last refresh."""
+        for at in range(self.since, min(self.upper, 70)):
+            began, revision = [(s, r) for s, r in self.reigns if s <= at][-1]
+            refreshed = max(began, revision.refreshes.last(at))
+            assert contents(self.updates, at) == contents(revision.produced, refreshed), f"at {at}"
+
+
+class Replica:
+    """One sink of a revision and its dataflow; what is in flight has been computed, and not tried yet."""
+
+    def __init__(self, revision: Revision, as_of: int, table: Table) -> None:
+        self.revision, self.as_of, self.table = revision, as_of, table
+        self.progress = RefreshProgress(as_of, lambda: f"c{next(COMMITS)}", revision.refreshes)
+        self.processed, self.hydrated, self.steps = as_of, False, 0
+        self.in_flight: tuple[Append, list[Update]] | None = None
+
+    def step(self, inputs: int) -> None:
+        if inputs <= self.as_of:
+            return
+        self.progress.inputs_at(inputs)
+        until = self.revision.refreshes.until
+        goal = self.progress.step_to(inputs) if self.hydrated else inputs
+        if goal <= self.processed:
+            return
+        if until is not None and goal >= until:
+            goal = EMPTY_SENTINEL
+        beyond = -1 if not self.hydrated else self.processed
+        moved = [(n, max(t, self.as_of), d) for n, t, d in self.revision.produced if beyond <= t < goal]
+        delta = Delta(tuple(moved), ("some",) if moved else ())
+        self.progress.stage(Staged(self.processed, goal, delta))  # type: ignore[arg-type]
+        self.processed, self.hydrated, self.steps = goal, True, self.steps + 1
+
+    def observe(self) -> None:
+        self.progress.observe(self.table.upper, self.table.term)
+        self.release()
+
+    def allow(self) -> None:
+        self.progress.term = self.revision.term
+
+    def release(self) -> None:
+        if self.in_flight is None:
+            self.progress.release()
+
+    def begin(self, inputs: int) -> None:
+        """An append, as a job does: the rows are made, if the upper is as expected."""
+        self.progress.inputs_at(inputs if inputs > self.as_of else self.as_of)
+        append = self.progress.next() if self.progress.term is not None and self.in_flight is None else None
+        if append is None:
+            return
+        self.in_flight = append, self._rows(append) if self.table.upper == append.expected_upper else []
+
+    def end(self, *, reply: bool) -> None:
+        """The append in flight is tried; without a reply nobody here knows."""
+        if self.in_flight is None:
+            return
+        (append, rows), self.in_flight = self.in_flight, None
+        if self.table.upper == append.expected_upper:
+            rows = self._rows(append)
+        won = self.table.append(append, rows, self)
+        if reply:
+            if self.revision.term < self.table.term:
+                self.progress.term = None  # fenced
+            else:
+                self.progress.resolved(append, won=won, upper=self.table.upper, term=self.table.term)
+                self.release()
+
+    def compare(self) -> None:
+        comparison = self.progress.comparison()
+        if comparison is None or self.in_flight is not None or comparison.read_at < self.table.since:
+            return
+        staged = [u for table in ROWS.read(comparison.deltas) for u in updates_of(table)]
+        if contents(staged, comparison.at) == contents(self.table.updates, comparison.read_at):
+            self.progress.found_equal()
+            self.release()
+
+    def fold(self) -> None:
+        whole = self.progress.gathered()
+        if whole is None or self.in_flight is not None or not whole.deltas or self.progress._pending is not None:
+            return
+        self.progress.folded(whole, self._folded(whole))
+
+    @staticmethod
+    def _folded(whole: Gathered) -> Staged:
+        summed: Counter[tuple[int, int]] = Counter()
+        for table in ROWS.read(whole.deltas):
+            for row, time, diff in updates_of(gathered(table, whole)):
+                summed[row, time] += diff
+        updates = tuple((row, time, diff) for (row, time), diff in sorted(summed.items()) if diff)
+        first, last = whole.staged[0], whole.staged[-1]
+        return Staged(first.lower, last.upper, Delta(updates))  # type: ignore[arg-type]
+
+    def _rows(self, append: Append) -> list[Update]:
+        if not append.settles:
+            return []
+        wanted = [u for table in ROWS.read(append.deltas) for u in updates_of(moved(table, append))]
+        if append.correct and append.expected_upper > 0:
+            held = contents(self.table.updates, append.expected_upper - 1)
+            wanted += [(row, append.first, -n) for row, n in held.items()]
+        return wanted
+
+
+def settle(replica: Replica, inputs: int) -> None:
+    """Alone, and with all replies: until it has nothing more to do."""
+    for _ in range(20):
+        replica.end(reply=True)
+        replica.observe()
+        replica.step(inputs)
+        replica.begin(inputs)
+
+
+def reached(replica: Replica, inputs: int) -> int:
+    """How far the table must be then."""
+    ended = replica.revision.refreshes.next(inputs) == NEVER
+    until = replica.revision.refreshes.until
+    return EMPTY_SENTINEL if ended and (until is None or inputs >= until) else inputs

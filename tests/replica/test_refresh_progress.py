@@ -1,0 +1,225 @@
+"""Views with a refresh schedule, in all orders of what can happen: at every time of the table the query at the last
+refresh, whoever wrote it, whichever replies were lost, and whoever died when."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.replica.refreshing import Replica, Revision, Table, Update, reached, settle
+from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_replica.sinks.refreshes import NEVER, Refreshes
+
+LAST = 48
+TIMES = st.integers(0, LAST)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Refreshes:
+    every = draw(st.none() | st.integers(2, 15))
+    at = tuple(map(Time, sorted(draw(st.sets(TIMES, min_size=int(every is None), max_size=3)))))
+    return Refreshes(RefreshSchedule(every, Time(draw(TIMES)), at), draw(st.none() | st.none() | st.integers(8, LAST)))
+
+
+HISTORIES = st.lists(st.tuples(st.integers(0, 2), TIMES, st.sampled_from([1, 1, -1])), max_size=25).map(tuple)
+ACTIONS = ("tick", "step", "observe", "begin", "end", "lost", "compare", "fold", "crash", "another", "edit", "allow")
+DONE = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 12))
+
+
+class World:
+    """One table; inputs that are complete up to `inputs`; replicas of revisions, each allowed under its own term."""
+
+    def __init__(self, revisions: list[tuple[tuple[Update, ...], Refreshes]]) -> None:
+        self.table, self.inputs = Table(), 1
+        self._revisions = [Revision(h, r, term) for term, (h, r) in enumerate(revisions, 1)]
+        self.replicas = [Replica(self._revisions[0], 0, self.table)]
+        self.replicas[0].allow()
+
+    def do(self, action: str, which: int, number: int) -> None:
+        place = which % len(self.replicas)
+        replica = self.replicas[place]
+        match action:
+            case "tick":
+                self.inputs += number
+            case "step":
+                replica.step(self.inputs)
+            case "observe":
+                replica.observe()
+            case "begin":
+                replica.begin(self.inputs)
+            case "end" | "lost":
+                replica.end(reply=action == "end")
+            case "compare":
+                replica.compare()
+            case "fold":
+                replica.fold()
+            case "allow":
+                replica.allow()
+            case "crash":
+                self.replicas[place] = self._new(replica.revision, number)
+                self.replicas[place].allow()
+            case "another":
+                self.replicas.append(self._new(replica.revision, number))
+                self.replicas[-1].allow()
+            case "edit" if replica.revision.term < len(self._revisions):
+                self.replicas.append(self._new(self._revisions[replica.revision.term], number))
+        self.table.check()
+
+    def _new(self, revision: Revision, number: int) -> Replica:
+        """From about where the table is on, mostly before it; now and then beyond, as what was before is gone."""
+        upper = min(self.table.upper, self.inputs)
+        until = revision.refreshes.until
+        most = self.inputs - 1 if until is None else min(self.inputs, until) - 1
+        return Replica(revision, max(0, min(upper - 8 + number, most)), self.table)
+
+
+@settings(max_examples=400)
+@given(
+    revisions=st.lists(st.tuples(HISTORIES, schedules()), min_size=1, max_size=3),
+    done=st.lists(DONE, min_size=10, max_size=80),
+)
+def test_crash_the_table_shows_the_last_refresh_at_every_time(
+    revisions: list[tuple[tuple[Update, ...], Refreshes]], done: list[tuple[str, int, int]]
+) -> None:
+    """Looked at after everything that happens; and in the end whoever is left goes on to where its inputs are."""
+    world = World(revisions)
+    for action, which, number in done:
+        world.do(action, which, number)
+
+    newest = max(world.replicas, key=lambda r: r.revision.term)
+    newest.allow()
+    world.inputs += 1
+    settle(newest, world.inputs)
+    world.table.check()
+    gap = newest.as_of > min(world.table.upper, world.inputs)
+    if world.inputs > newest.as_of and not gap and world.table.term <= newest.revision.term:
+        assert world.table.upper >= reached(newest, world.inputs)
+
+
+def hourly(every: int = 10, until: int | None = None) -> Refreshes:
+    return Refreshes(RefreshSchedule(every), until)
+
+
+def busy(start: int = 0) -> tuple[Update, ...]:
+    """Something changes at every time."""
+    return tuple((t % 3, t, 1) for t in range(start, LAST))
+
+
+def one(refreshes: Refreshes, as_of: int = 3, inputs: int = 5) -> tuple[Replica, Table]:
+    """A view that has been created, and written for the first time."""
+    table = Table()
+    replica = Replica(Revision(busy(), refreshes, 1), as_of, table)
+    replica.allow()
+    settle(replica, inputs)
+    return replica, table
+
+
+def test_a_new_view_has_contents_and_then_follows_its_inputs_without_a_step() -> None:
+    """Between refreshes the upper alone moves; at a refresh there is one step, over all that has come."""
+    replica, table = one(hourly())
+    assert (table.upper, table.since, replica.steps) == (5, 3, 1)
+    for inputs in range(6, 31):
+        settle(replica, inputs)
+        assert table.upper == inputs
+        table.check()
+
+    assert replica.steps == 3, "at 0 it was not there; then over 10 and over 20"
+    assert {time for _, time, _ in table.updates} == {3, 10, 20}
+
+
+def test_a_catch_up_over_several_refreshes_is_one_step() -> None:
+    """Each of them is there as if nobody had been away."""
+    replica, table = one(hourly())
+    settle(replica, 37)
+    table.check()
+
+    assert replica.steps == 2
+    assert {time for _, time, _ in table.updates} == {3, 10, 20, 30}
+
+
+def test_crash_one_that_begins_again_between_refreshes_changes_nothing_before_the_next() -> None:
+    """The table is its revision's own already: it is no first write."""
+    _, table = one(hourly(), inputs=15)
+    again = Replica(Revision(busy(), hourly(), 1), 12, table)
+    again.allow()
+    before = len(table.updates)
+    settle(again, 19)
+    assert (table.upper, len(table.updates)) == (19, before)
+    settle(again, 21)
+    table.check()
+
+    assert table.upper == 21
+    assert len(table.updates) > before
+
+
+def test_an_edit_takes_effect_at_once() -> None:
+    """A newer term: what is there is corrected at the table's upper, refresh or not."""
+    _, table = one(hourly(), inputs=15)
+    edited = Replica(Revision(tuple((7, t, 1) for t in range(LAST)), hourly(), 2), 12, table)
+    edited.allow()
+    settle(edited, 17)
+    table.check()
+
+    assert table.reigns[-1][0] == 15
+
+
+def test_an_older_term_beside_a_newer_upper_makes_no_first_write() -> None:
+    """Whoever looked before another replica's first write, and tries then, is told of it, upper and term together."""
+    table = Table()
+    first, second = (Replica(Revision(busy(), hourly(), 1), 3, table) for _ in range(2))
+    for replica in (first, second):
+        replica.allow()
+        replica.observe()
+        replica.step(5)
+        replica.begin(5)
+    first.end(reply=True)
+    second.end(reply=True)
+    before = len(table.updates)
+    settle(second, 9)
+
+    assert (table.upper, len(table.updates)) == (9, before)
+    assert second.progress.is_own
+
+
+def test_the_last_refresh_seals_the_table() -> None:
+    """Where there are times alone, all of them over, nothing can ever change."""
+    replica, table = one(Refreshes(RefreshSchedule(at=(Time(10), Time(20)))))
+    settle(replica, 20)
+    assert table.upper == 20
+    settle(replica, 21)
+    table.check()
+
+    assert (table.upper, replica.steps) == (EMPTY_SENTINEL, 3)
+
+
+def test_a_view_whose_refreshes_are_all_over_is_what_it_is_when_it_is_created() -> None:
+    """The first write is the only one."""
+    _, table = one(Refreshes(RefreshSchedule(at=(Time(1),))), inputs=8)
+    table.check()
+
+    assert (table.upper, {time for _, time, _ in table.updates}) == (EMPTY_SENTINEL, {3})
+
+
+def test_no_refresh_is_at_the_end_or_after_it() -> None:
+    """The table is sealed once its inputs are as far as `until`, with what the last refresh before showed."""
+    replica, table = one(hourly(until=20))
+    settle(replica, 19)
+    assert table.upper == 19
+    settle(replica, 20)
+    table.check()
+
+    assert table.upper == EMPTY_SENTINEL
+    assert {time for _, time, _ in table.updates} == {3, 10}
+
+
+@given(refreshes=schedules(), times=st.lists(st.integers(0, 60), min_size=1))
+@example(refreshes=hourly(), times=[MAX_TIME, MAX_TIME - 9, 0])
+def test_agree_columns_of_times_and_the_schedule_itself(refreshes: Refreshes, times: list[int]) -> None:
+    """Up to the end of time."""
+    found = refreshes.round_up(np.array(times, np.int64)).tolist()
+    planned = [refreshes.schedule.next(time) for time in times]
+
+    assert found == [NEVER if p is None or p >= (refreshes.until or NEVER) else p for p in planned]

@@ -1,0 +1,184 @@
+"""Whole dataflows of refreshed views, and of views that end: what they step, hold, report and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.oracle.in_process import without_jobs
+from tests.replica.loop import Loop
+from tests.replica.plans import copies, shard
+from tests.replica.tables import Table, persisted
+from tidemark_persist import open_shard
+from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.ids import WriterTerm
+from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_replica.driver import DataflowDriver
+from tidemark_replica.installed import InstalledDataflow
+from tidemark_replica.rendering import Renderer
+from tidemark_replica.spark_session import SparkHolder
+
+SELDOM = RefreshSchedule(every_ms=2000)
+OFTEN = RefreshSchedule(every_ms=10)
+
+
+class OneView:
+    """A replica with one dataflow, without Spark's jobs; `steps`: how many that did anything it has been asked for."""
+
+    def __init__(self, folder: Path, dataflow: DataflowDescription, term: int = 1) -> None:
+        self.loop, self.folder, self.refusals = Loop(), folder, list[str]()
+        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
+        self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
+        around = self.loop.surroundings(self.renderer, session, folder)
+        self.installed = InstalledDataflow(dataflow, {})
+        (export,) = self.installed.exports.values()
+        self.id = export.id
+        export.scheduled = True
+        export.allow_writes(WriterTerm(term))
+        self.driver = DataflowDriver(self.installed, around, self._refuse)
+        self.driver.allow_writes(export)
+
+    @property
+    def write(self) -> Frontier:
+        return self.driver.write_frontier(self.id)
+
+    @property
+    def steps(self) -> int:
+        return self.driver._working._steps
+
+    def reach(self, upper: Frontier) -> None:
+        self.loop.run_until(lambda: self.write >= upper, self.driver.advance)
+
+    def end(self) -> None:
+        self.driver.stop()
+        self.loop.run_until(lambda: not self.driver.is_stepping)
+        self.loop.jobs.shutdown()
+        self.renderer.close()
+
+    def _refuse(self, why: str) -> None:
+        self.refusals.append(why)
+        self.installed.refusal = why
+
+
+@pytest.fixture
+def views() -> Iterator[list[OneView]]:
+    made: list[OneView] = []
+    with without_jobs():
+        yield made
+        for view in made:
+            view.end()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1), ((2, None), 5, 1), ((1, "a"), 7, -1))
+    return table
+
+
+def test_hundreds_of_ticks_between_two_refreshes_are_one_step(
+    tmp_path: Path, table: Table, views: list[OneView]
+) -> None:
+    """The table is as far as its inputs all the while, which are held where they were last read. It shows what was at
+    its as_of, where it was written first."""
+    out = shard("v", str(tmp_path))
+    views.append(view := OneView(tmp_path, copies("d", 6, source=table.metadata, view=out, refresh=SELDOM)))
+    view.reach(Frontier.at(10))
+    assert view.steps == 1
+    for tick in range(200):
+        table.append(11 + tick, ((tick, "x"), 10 + tick, 1))
+        if tick % 20 == 19:
+            view.reach(Frontier.at(table.upper))
+    (reported,) = view.installed.reports({view.id: view.write})
+    assert (view.steps, view.installed.processed) == (1, Frontier.at(10))
+    assert (reported.write, reported.input) == (Frontier.at(210), Frontier.at(10))
+    assert persisted(out.location, 209) == table.at(6)
+
+    table.append(2005, ((-1, "y"), 2003, 1))
+    view.reach(Frontier.at(2005))
+    assert (view.steps, view.installed.processed) == (2, Frontier.at(2001))
+    assert persisted(out.location, 1999) == table.at(6)
+    assert persisted(out.location, 2004) == table.at(2000)
+
+
+def test_two_replicas_and_one_that_comes_later_agree(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    """At every time that can be read the table is what its input was at the last refresh."""
+    out = shard("v", str(tmp_path))
+    views += [OneView(tmp_path / name, copies("d", 6, source=table.metadata, view=out, refresh=OFTEN)) for name in "ab"]
+    for upper in (14, 19, 26, 44):
+        table.append(upper, ((upper, "x"), upper - 1, 1))
+        for view in views:
+            view.reach(Frontier.at(upper))
+    views.append(OneView(tmp_path / "c", copies("d", 43, source=table.metadata, view=out, refresh=OFTEN)))
+    for upper in (47, 63):
+        table.append(upper, ((upper, "x"), upper - 1, 1))
+        for view in reversed(views):
+            view.reach(Frontier.at(upper))
+
+    assert open_shard(out.location).state().since == 6
+    for at in range(6, 63):
+        assert persisted(out.location, at) == table.at(max(6, at - at % 10)), f"at {at}"
+
+
+@pytest.mark.parametrize("refresh", [None, OFTEN], ids=["a view", "refreshed"])
+def test_a_view_that_ends_is_sealed_and_leaves_nothing(
+    tmp_path: Path, table: Table, views: list[OneView], refresh: RefreshSchedule | None
+) -> None:
+    """With what held just before `until`. Its files go, and it holds nothing of its inputs. It says that it is
+    finished, and so does one that begins anew, from wherever: it computes nothing."""
+    out = shard("v", str(tmp_path))
+    ends = copies("d", 6, source=table.metadata, view=out, refresh=refresh, until=25)
+    views.append(view := OneView(tmp_path, ends))
+    view.reach(Frontier.at(10))
+    table.append(40, ((3, "c"), 18, 1), ((4, "d"), 24, 1), ((5, "e"), 25, 1), ((6, "f"), 31, 1))
+    view.reach(Frontier.empty())
+    view.loop.run_until(lambda: not view.loop.watch.is_followed(table.metadata.shard_id), view.driver.advance)
+    view.loop.run_until(lambda: not list((tmp_path / "scratch").glob("*/dataflows/*")), view.driver.advance)
+    assert view.installed.processed.is_empty
+    assert open_shard(out.location).state().upper == EMPTY_SENTINEL
+    for at in range(6, 40):
+        shown = min(at, 24) if refresh is None else max(6, min(at, 24) - min(at, 24) % 10)
+        assert persisted(out.location, at) == table.at(shown), f"at {at}"
+    (reported,) = view.installed.reports({view.id: view.write})
+    assert {reported.write, reported.input, reported.output} == {Frontier.empty()}
+
+    for as_of in (20, 35):
+        ends = copies("d", as_of, source=table.metadata, view=out, until=25)
+        views.append(again := OneView(tmp_path / str(as_of), ends))
+        again.reach(Frontier.empty())
+        again.driver.advance()
+        assert (again.steps, again.refusals, again.installed.reads_from) == (0, [], Frontier.empty())
+
+
+@pytest.mark.parametrize("refresh", [None, OFTEN], ids=["a view", "refreshed"])
+def test_crash_one_that_died_before_the_seal_is_sealed_by_the_next(
+    tmp_path: Path, table: Table, views: list[OneView], refresh: RefreshSchedule | None
+) -> None:
+    """From the last complete time on, where the inputs are past the end already."""
+    out = shard("v", str(tmp_path))
+    for name, upper, complete in (("a", 22, Frontier.at(22)), ("b", 40, Frontier.empty())):
+        as_of = 6 if name == "a" else 21
+        dataflow = copies("d", as_of, source=table.metadata, view=out, refresh=refresh, until=25)
+        table.append(upper, ((upper, "x"), upper - 1, 1), ((7, "y"), min(24, upper - 2), 1))
+        views.append(view := OneView(tmp_path / name, dataflow))
+        view.reach(complete)
+        view.driver.stop()
+
+    for at in range(6, 40):
+        shown = min(at, 24) if refresh is None else max(6, min(at, 24) - min(at, 24) % 10)
+        assert persisted(out.location, at) == table.at(shown), f"at {at}"
+
+
+def test_one_that_would_begin_after_its_end_is_refused(tmp_path: Path, table: Table, views: list[OneView]) -> None:
+    """Its table was not finished, and what it should hold cannot be known."""
+    table.append(40)
+    out = shard("v", str(tmp_path))
+    views.append(view := OneView(tmp_path, copies("d", 30, source=table.metadata, view=out, until=25)))
+    view.loop.run_until(lambda: view.refusals, view.driver.advance)
+
+    assert "it ends before 25, and begins at 30" in view.refusals[0]
+    assert not (tmp_path / "v").exists()
