@@ -3,7 +3,7 @@
 driver (node a) ── <folder>/shared/... ── executors (node b)
 
 disk     the dataflow with its state on this machine's disk       how long its steps take there
-volume   all of it on the volume: every file is written on one    the same updates, and those of batch engines
+volume   all of it on the volume: every file is written on one    the same updates, and Spark's batch answers
          node and read on the other
 
 Before some steps it waits for a line of its standard input, so that what goes wrong goes wrong then. What it says:
@@ -58,7 +58,7 @@ def main(local: Path, shared: Path, waits: bool) -> None:
 def run(
     oracle: Oracle, history: History, folder: Path, place: str, waits: tuple[int, ...] = (), *, check: bool = False
 ) -> Updates:
-    """The updates of all steps; `check`: they are those that batch engines come to."""
+    """The updates of all steps; `check`: they are what Spark answers as a batch."""
     with world(oracle.spark, folder, CASE.tables, history) as of:
         say(f"incarnations {len(list((folder / 'arrangements').glob('incarnation-*')))}")
         description = oracle.describe(CASE, of)
