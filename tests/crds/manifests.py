@@ -56,7 +56,12 @@ def files_in(path: str) -> dict[str, Any]:
     return document
 
 
-def long_form(views: list[str], exports: list[dict[str, Any]]) -> dict[str, Any]:
+def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
-    spec = {"instance": "default", "views": [{"name": v, "sql": "SELECT 1 AS a"} for v in views], "exports": exports}
-    return manifest("Dataflow", spec)
+    named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]
+    return manifest("Dataflow", {"instance": "default", "views": named, "exports": exports, **spec})
+
+
+def refreshed(refresh: dict[str, Any]) -> dict[str, Any]:
+    """A Dataflow with a materialized view, brought up to date at these times."""
+    return bent("Dataflow", {"index": ABSENT, "materializedView": {}, "refresh": refresh})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, SPECS, bent, files, files_in, long_form, manifest
+from tests.crds.manifests import ABSENT, SPECS, bent, files, files_in, long_form, manifest, refreshed
 from tidemark_operator.resources.data_source import DataSource
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.instance import ComputeInstance
@@ -119,6 +120,22 @@ def test_values_at_the_edge_are_taken(changes: dict[str, Any], kubectl: Kubectl)
 def test_a_path_that_only_looks_like_the_pods_own_is_taken(path: str, kubectl: Kubectl) -> None:
     """By schema and view alike."""
     DataSource.parse(kubectl.create(files_in(path)))
+
+
+def test_every_form_of_a_refresh_schedule_is_taken_and_read(kubectl: Kubectl) -> None:
+    """To the millisecond, at its limits, in the short form and in the long one; the order of times means nothing."""
+    times = [f"2026-{month:02}-{day:02}T23:00:00.007+02:00" for month in range(1, 9) for day in range(1, 5)]
+    refresh = {"every": "8784h", "alignedTo": "1970-01-01T00:00:01Z", "at": times[::-1]}
+    completed = kubectl.create(refreshed(refresh))
+    long = long_form(["a"], [{"name": f"e{i}", "materializedView": {"from": "a"}} for i in range(32)], refresh=refresh)
+    long["metadata"]["name"] = "long"
+
+    first = int(datetime(2026, 1, 1, 21, tzinfo=UTC).timestamp() * 1000) + 7
+    found = Dataflow.parse(completed).refresh
+    assert found is not None
+    found.check()
+    assert (found.every_ms, found.aligned_to, found.at[0], len(found.at)) == (8784 * 3_600_000, 1000, first, 32)
+    assert Dataflow.parse(kubectl.create(long)).refresh == found
 
 
 def test_as_of_is_exact_to_the_last_millisecond(kubectl: Kubectl) -> None:

@@ -52,7 +52,7 @@ EDITABLE: list[tuple[str, dict[str, Any]]] = [
     ("ComputeReplica", {"volumes": [{"claimName": "c", "mountPath": "/data"}], "resources.requests.cpu": "500m"}),
     ("DataSource", {"suspend": True, "deletionPolicy": "Delete", "adopt": True}),
     ("Dataflow", {"sql": "SELECT 2 AS b", "index": ABSENT, "materializedView": {}, "asOf": 7}),
-    ("Dataflow", {"until": 7}),
+    ("Dataflow", {"index": ABSENT, "materializedView": {}, "until": 7, "refresh.every": "1h"}),
     ("Dataflow", {"readPolicy.lag": "0s", "suspend": True, "deletionPolicy": "Delete", "adopt": True}),
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, files, files_in, long_form, manifest
+from tests.crds.manifests import ABSENT, bent, files, files_in, long_form, manifest, refreshed
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -102,6 +102,8 @@ SOURCES = [
     (files(columns=[{"name": "a"}]), r"columns\[0\].type: Required value"),
 ]
 INDEX_OF_A = {"name": "e", "index": {"from": "a"}}
+VIEW_OF_A = {"name": "v", "materializedView": {"from": "a"}}
+TIME = "2026-01-01T00:00:00Z"
 
 
 def task(**fields: Any) -> dict[str, Any]:
@@ -122,7 +124,24 @@ FLOWS = [
     (bent("Dataflow", {"until": 2**63 - 1}), "spec.until: .* at most 9223372036854775806"),
     (bent("Dataflow", {"until": 5, "asOf": 5}), "spec.until: .* must be after asOf"),
     (bent("Dataflow", {"until": "2026-01-01T00:00:00Z"}), "spec.until: "),
-    (bent("Dataflow", {"refresh": {}}), 'unknown field "spec.refresh"'),
+    (bent("Dataflow", {"refresh": {"every": "1h"}}), "spec.refresh: .* goes with materialized views alone"),
+    (bent("Dataflow", {"index": ABSENT, "continualTask": {"watch": "s.t"}, "refresh.every": "1h"}), "spec.refresh: "),
+    (long_form(["a"], [VIEW_OF_A, INDEX_OF_A], refresh={"every": "1h"}), "spec.refresh: .* views alone"),
+    (refreshed({}), "spec.refresh: .* every, at, or both"),
+    (refreshed({"at": []}), "spec.refresh.at: "),
+    (refreshed({"at": [TIME], "alignedTo": TIME}), "spec.refresh.alignedTo: .* goes with every"),
+    (refreshed({"every": "999ms"}), "spec.refresh.every: .* from 1s to 8784h"),
+    (refreshed({"every": "8784h1s"}), "spec.refresh.every: .* from 1s to 8784h"),
+    (refreshed({"every": "1d"}), "spec.refresh.every: .* should match"),
+    (refreshed({"every": 60}), "spec.refresh.every: "),
+    (refreshed({"every": "1h", "alignedTo": "yesterday"}), "spec.refresh.alignedTo: "),
+    (refreshed({"every": "1h", "alignedTo": "1969-12-31T23:59:59Z"}), "spec.refresh.alignedTo: .* from 1970 on"),
+    (refreshed({"at": ["2026-02-30T00:00:00Z"]}), r"spec.refresh.at\[0\]: "),
+    (refreshed({"at": ["2026-01-01T00:00:00"]}), r"spec.refresh.at\[0\]: .* should match"),
+    (refreshed({"at": ["2026-01-01T00:00:00.1234Z"]}), r"spec.refresh.at\[0\]: .* should match"),
+    (refreshed({"at": [1]}), r"spec.refresh.at\[0\]: "),
+    (refreshed({"at": [TIME] * 33}), "spec.refresh.at: Too many"),
+    (refreshed({"every": "1h", "jitter": "1s"}), 'unknown field "spec.refresh.jitter"'),
     (bent("Dataflow", {"asOf": -1}), "spec.asOf: "),
     (bent("Dataflow", {"asOf": 2**63 - 1}), "spec.asOf: .* at most 9223372036854775806"),
     (bent("Dataflow", {"readPolicy": {}}), "spec.readPolicy.lag: Required value"),

@@ -1,0 +1,134 @@
+"""Views that are refreshed now and then: at every time they hold what their query gave at the last refresh."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.e2e.oracle import Rows, by_duckdb, expanded, rows_of
+from tests.e2e.system import System, wait_for
+from tidemark_protocol.ids import Time
+from tidemark_protocol.refresh import RefreshSchedule
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+BY_STATUS = "SELECT o_orderstatus, count(*) AS orders, sum(o_totalprice) AS total FROM tpch.orders GROUP BY 1"
+EVERY = {"every": "7s", "alignedTo": "2026-01-01T00:00:01Z"}
+SCHEDULE = RefreshSchedule(7_000, Time(int(datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC).timestamp() * 1000)))
+SELDOM = {"every": "8784h", "alignedTo": "1970-01-01T00:00:00Z"}
+NAME = "refreshed"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def refreshed(system: System) -> int:
+    """The view, and one over it; the first time at which it was refreshed by plan."""
+    apply(system, EVERY)
+    system.dataflow("over", f"SELECT sum(orders) AS orders FROM {NAME}")
+    system.wait_hydrated(NAME, "over")
+    first = SCHEDULE.next(upper(system))
+    assert first is not None
+    return first
+
+
+def apply(system: System, refresh: dict[str, Any], name: str = NAME) -> None:
+    spec = {"instance": "default", "sql": BY_STATUS, "materializedView": {}, "refresh": refresh}
+    system.apply("Dataflow", name, spec)
+
+
+def upper(system: System, name: str = NAME) -> int:
+    return system.upper(name, name)
+
+
+def wait_upper(system: System, beyond: int, name: str = NAME) -> int:
+    wait_for(f"{name} to be beyond {beyond}", lambda: upper(system, name) > beyond, system.log)
+    return upper(system, name)
+
+
+def wanted(system: System, at: int) -> Rows:
+    return by_duckdb(BY_STATUS, {"tpch.orders": expanded(system.contents("tpch", "orders", at))})
+
+
+def shown(system: System, at: int) -> Rows:
+    return rows_of(expanded(system.contents(NAME, NAME, at)))
+
+
+def last_refresh(at: int) -> int:
+    found = SCHEDULE.last(at)
+    assert found is not None
+    return found
+
+
+def is_right(system: System, first: int, end: int) -> None:
+    """At each refresh from the first to the end, just before it, and in between."""
+    for planned in range(last_refresh(end - 1), first - 1, -7_000):
+        expected = wanted(system, planned)
+        for at in (planned, planned + 1_500, planned + 6_999):
+            assert at >= end or shown(system, at) == expected, f"at {at}, refreshed at {planned}"
+
+
+def test_oracle_a_view_holds_what_was_at_its_last_refresh(system: System, refreshed: int) -> None:
+    """Its frontier follows its inputs meanwhile, and so does that of a view over it. A replica that is killed between
+    two refreshes leaves no trace, and an operator computes nothing anew."""
+    end = wait_upper(system, refreshed + 15_000)
+    is_right(system, refreshed, end)
+    assert len({tuple(shown(system, at)) for at in range(refreshed, end, 7_000)}) > 1, "nothing ever changed"
+
+    system.kill_replica()
+    back = wait_upper(system, end + 8_000)
+    wait_for("both views to be hydrated there", lambda: system.replica_says().hydrations == 2, system.log)
+    system.kill_operator()
+    system.start_operator()
+    wait_for("the operator to hear of it", lambda: live(system) > back, system.log)
+    end = wait_upper(system, back + 8_000)
+    is_right(system, max(refreshed, back - 30_000), end)
+    assert system.replica_says().hydrations == 2
+    system.wait_condition("dataflow", NAME, "Ready")
+
+    wait_upper(system, end, "over")
+    at = end - 1
+    sums = expanded(system.contents("over", "over", at)).to_pylist()
+    assert sums == [{"orders": sum(int(row[1]) for row in shown(system, at))}]
+    said = system.tidemark("why", NAME, "-n", system.namespace).stdout
+    assert "refreshes every 7s, the last one planned was at" in said
+    assert ", the next at" in said
+
+
+def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system: System, refreshed: int) -> None:
+    """The same table: what it holds then is of a time of the edit, and from then on as the schedule says."""
+    before = upper(system)
+    apply(system, SELDOM)
+    system.wait_condition("dataflow", NAME, "Ready")
+    after = wait_upper(system, wait_upper(system, upper(system)) + 8_000)
+
+    still = shown(system, after - 1)
+    assert still in [wanted(system, at) for at in range(after - 1, before - 2_000, -250)]
+    assert shown(system, after - 7_000) == still
+    assert all(shown(system, at) for at in range(before - 1, after, 500))
+    assert not system.shard(NAME, NAME, version=2).exists()
+
+    apply(system, EVERY)
+    system.wait_condition("dataflow", NAME, "Ready")
+    again = wait_upper(system, wait_upper(system, after))
+    end = wait_upper(system, last_refresh(again) + 14_000)
+    is_right(system, last_refresh(again) + 7_000, end)
+    wait_upper(system, end, "over")
+
+
+def test_a_view_whose_last_refresh_has_come_is_finished(system: System) -> None:
+    """It holds what its query gave then."""
+    at = (int(time.time()) + 20) * 1000
+    apply(system, {"at": [datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")]}, "once")
+    system.wait_condition("dataflow", "once", "Ready", reason="Finished")
+
+    orders = expanded(system.contents("tpch", "orders", at))
+    assert rows_of(expanded(system.contents("once", "once", at + 10**9))) == by_duckdb(
+        BY_STATUS, {"tpch.orders": orders}
+    )
+
+
+def live(system: System) -> int:
+    """As the operator knows it."""
+    return int(system.live_frontiers().get(f"{NAME}.{NAME}", {}).get("write", -1))
