@@ -5,6 +5,7 @@ A backup is restored into a namespace that was deleted: no time that was readabl
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import System, running, wait_for
-from tests.runbooks.guides import Shell
+from tests.runbooks.guides import GUIDES, Shell
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_persist import open_shard
 
@@ -73,6 +75,20 @@ def test_a_slow_view_is_looked_into(followed: Followed) -> None:
 def test_what_it_costs_is_asked(followed: Followed) -> None:
     """By Dataflow and replica."""
     assert "revenue" in followed.shell.follow("cost")["What it costs"]
+
+
+def test_a_view_that_is_refreshed_daily_is_ended(followed: Followed) -> None:
+    """The page's own manifest, and its commands."""
+    system = followed.system
+    (text,) = re.findall(r"```yaml\n(.*?)```", (GUIDES / "refreshes-and-ends.md").read_text(), re.DOTALL)
+    system.apply("Dataflow", "daily", yaml.safe_load(text)["spec"])
+    system.wait_hydrated("daily")
+
+    said = followed.shell.follow("refreshes-and-ends")
+
+    assert "dataflow.compute.tidemark.dev/daily condition met" in said["Ends"]
+    system.wait_condition("dataflow", "daily", "Ready")
+    assert system.query("SELECT sum(orders) > 0 AS any FROM daily")["rows"]
 
 
 def test_what_operations_says_can_be_asked_for(followed: Followed) -> None:
