@@ -221,3 +221,21 @@ def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() 
     assert coming.level_ms is None
     world.report(R1, at(350), export.id)
     assert coming.level_ms == world.now
+
+
+def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -> None:
+    """Its end was set to a time that has passed: the table is further, and the inputs are still needed before it."""
+    begun = c.CreateDataflow(replace(view(), as_of=Time(399)))
+    world = installed(begun.dataflow, upper=900)
+    connect(world, R1, at(900))
+    world.hear(R1, Frontiers(VIEW, at(900), None, None))
+    world.maintain()
+
+    assert (collection(world).since, held(world)) == (at(399), at(399))
+    connect(world, R2, at(900))
+    connect(world, R1, at(900))
+    assert begun in world.sent(R1)
+    assert begun in world.sent(R2)
+    world.report(R1, EMPTY, VIEW)
+    world.maintain()
+    assert held(world) == at(399), "the other one has still to begin"

@@ -2,7 +2,7 @@
 
     replica r1   write 900  input 905  output 900 ┐
     replica r2   write 700  input 705  output 700 ┴► write 900 (furthest)
-                                                     since = write - lag (index), write - 1 (view)
+                                                     since = write - lag (index), write - 1 (view), < until
                                                      inputs held at min(since, slowest input - 1)
 
 Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
@@ -107,7 +107,8 @@ class OnReplica:
 class Collection:
     """One export. `shard`: of a materialized view or a continual task, where it is written; None for an index.
     `imports`: the indexes that it is computed from. `reads_own`: it reads its shard, a millisecond late. `holds`: of an
-    index, who still reads it, and from when on. `away`: what replicas read that may come back (absences.py)."""
+    index, who still reads it, and from when on. `away`: what replicas read that may come back (absences.py). `until`:
+    where it ends."""
 
     id: GlobalId
     owner: str
@@ -117,6 +118,7 @@ class Collection:
     shard: ShardId | None = None
     imports: tuple[GlobalId, ...] = ()
     reads_own: bool = False
+    until: Time | None = None
     since: Frontier = field(default_factory=Frontier.minimum)
     write: Frontier | None = None
     dropped: bool = False
@@ -185,10 +187,12 @@ class Collection:
 
     @property
     def policy(self) -> Frontier:
-        """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing."""
+        """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing. Not
+        to its end: a table that another revision wrote may be beyond it, and nothing can be computed from there on."""
         if self.write is None or self.write.is_empty:
             return self.since
-        return trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+        policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+        return policy if self.until is None else min(policy, Frontier.at(Time(self.until - 1)))
 
     def next_since(self) -> Frontier:
         """What may be compacted up to now; never behind the present since."""

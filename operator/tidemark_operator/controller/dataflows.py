@@ -125,6 +125,7 @@ class Dataflows:
                 sinks.get(id),
                 dataflow.imports,
                 dataflow.reads_own,
+                description.until,
             )
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             collection.write = Frontier.empty() if dataflow.finished else None
