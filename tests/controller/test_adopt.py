@@ -43,6 +43,11 @@ def looking(tables: Tables, owner: bool = True, makers: Mapping[str, str] | None
     return look
 
 
+def goes_on() -> bool:
+    """There is more to come of it."""
+    return False
+
+
 @pytest.mark.parametrize(
     ("tables", "location", "id"),
     [
@@ -67,7 +72,7 @@ def test_a_view_goes_on_with_the_newest_table_that_fits(
     """Where none does, its own comes after all that are there."""
     there = {at: (c, Frontier.empty() if n is None else Frontier.at(n)) for at, (c, n) in tables.items()}
 
-    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking(there)))
+    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking(there), goes_on))
 
     assert (shard.location, shard.shard_id, shard.columns) == (f"/data/ns/revenue/{location}", id, (A,))
     assert (found is not None) == id.startswith("old/")
@@ -75,7 +80,7 @@ def test_a_view_goes_on_with_the_newest_table_that_fits(
 
 def test_terms_are_above_what_the_tables_have_seen() -> None:
     """Whoever wrote to them, and may still be there, is shut out."""
-    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))})))
+    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}), goes_on))
     assert found is not None
     book = ShardBook()
     book.adopt(shard.shard_id, shard.location, found, 60_000, NOW)
@@ -132,20 +137,29 @@ def test_no_new_table_is_begun_in_the_place_of_one_that_has_rows(
 ) -> None:
     """It says which one, and what to do."""
     with pytest.raises(Rejected, match=f"{why}. Set spec.adopt to false") as refused:
-        asyncio.run(adopted_shard(replace(PLACE, taken=taken), export, looking(tables, makers=makers)))
+        asyncio.run(adopted_shard(replace(PLACE, taken=taken), export, looking(tables, makers=makers), goes_on))
     assert refused.value.reason == "CannotAdopt"
 
 
-@pytest.mark.parametrize("upper", [Frontier.at(9), Frontier.empty()])
-def test_a_task_goes_on_with_what_a_task_wrote(upper: Frontier) -> None:
-    """Also where that is finished: it has nothing more to do. Its own first table says whose it is."""
-    first, _ = asyncio.run(adopted_shard(PLACE, TASK, looking({})))
+@pytest.mark.parametrize(
+    ("upper", "ended", "id"),
+    [
+        (Frontier.at(9), False, "old/v/task/v1"),
+        (Frontier.empty(), True, "old/v/task/v1"),
+        (Frontier.empty(), False, "new/v/task/v2"),
+    ],
+    ids=["it goes on", "both have ended", "it is finished, and the new one goes on: the next"],
+)
+def test_a_task_goes_on_with_what_a_task_wrote(upper: Frontier, ended: bool, id: str) -> None:
+    """Also where that is finished, if it has nothing more to do. Its own first table says whose it is."""
+    first, _ = asyncio.run(adopted_shard(PLACE, TASK, looking({}), goes_on))
     there = looking({"v/v1": ((A,), upper)}, makers={"v/v1": "old/v/task/v1"})
 
-    shard, _ = asyncio.run(adopted_shard(PLACE, TASK, there))
+    shard, found = asyncio.run(adopted_shard(PLACE, TASK, there, lambda: ended))
 
     assert (first.shard_id, first.location) == ("new/v/task/v1", "/data/ns/revenue/v/v1")
-    assert (shard.shard_id, shard.location) == ("old/v/task/v1", "/data/ns/revenue/v/v1")
+    assert (shard.shard_id, shard.location) == (id, f"/data/ns/revenue/v/{id[-2:]}")
+    assert (found is not None) == id.startswith("old/")
 
 
 @pytest.mark.parametrize(
@@ -196,14 +210,14 @@ def test_a_source_goes_on_with_all_of_its_tables_or_with_none(
 def test_nullability_is_no_difference() -> None:
     """Columns of tables are nullable throughout."""
     strict = PlannedExport("v", "materializedView", GlobalId("v"), (Column(A.name, A.type, nullable=False),), (0,))
-    _, found = asyncio.run(adopted_shard(PLACE, strict, looking({"v/v1": ((A,), Frontier.at(9))})))
+    _, found = asyncio.run(adopted_shard(PLACE, strict, looking({"v/v1": ((A,), Frontier.at(9))}), goes_on))
     assert found is not None
 
 
 def test_a_replica_that_does_not_say_whose_a_table_is_adopts_nothing() -> None:
     """An older image: the id must be known, or nothing could be written."""
     with pytest.raises(Waiting, match="its image is too old"):
-        asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}, owner=False)))
+        asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}, owner=False), goes_on))
 
 
 def test_without_bindings_a_source_adopts_nothing() -> None:

@@ -148,21 +148,27 @@ def test_versions_of_shards(before: int | None, columns: tuple[Column, ...], exi
 
 
 @pytest.mark.parametrize(
-    ("kind", "upper", "version"),
+    ("kind", "upper", "ended", "version"),
     [
-        ("materializedView", Frontier.at(9), 1),
-        ("materializedView", Frontier.empty(), 2),
-        ("continualTask", Frontier.empty(), 1),
+        ("materializedView", Frontier.at(9), False, 1),
+        ("materializedView", Frontier.empty(), False, 2),
+        ("materializedView", Frontier.empty(), True, 2),
+        ("continualTask", Frontier.at(9), True, 1),
+        ("continualTask", Frontier.empty(), True, 1),
+        ("continualTask", Frontier.empty(), False, 2),
     ],
 )
-def test_a_table_that_is_finished_is_not_written_by_another_plan(kind: str, upper: Frontier, version: int) -> None:
-    """Of constants, say: it is complete for all times, and would show the old contents for ever."""
+def test_a_table_that_is_finished_is_not_written_by_another_plan(
+    kind: str, upper: Frontier, ended: bool, version: int
+) -> None:
+    """Of constants, say: it is complete for all times, and would show the old contents for ever. What a task wrote
+    stays, unless the other plan goes on, where that one would never write."""
     there = PLACE.shard("v", 1, (A,))
 
     async def look(shards: Sequence[tuple[ShardId, str]]) -> list[DescribedShard]:
         return [DescribedShard(id, at == there.location, upper, Frontier.at(0), WriterTerm(1)) for id, at in shards]
 
-    shard = asyncio.run(unless_finished(PLACE, replace(VIEW, kind=kind), there, look))
+    shard = asyncio.run(unless_finished(PLACE, replace(VIEW, kind=kind), there, look, lambda: ended))
     assert version_of(shard) == version
 
 

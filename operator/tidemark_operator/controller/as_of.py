@@ -71,7 +71,7 @@ def _select(request: AsOfRequest) -> Time:
     if request.running:
         lower = _lower_if_known(request.inputs)
         return _time(max(lower, join(request.running)))
-    lower = join(_known(request.inputs, first=request.stored is None))
+    lower = join(sinces(request.inputs, first=request.stored is None))
     if request.stored is None and request.requested is not None:
         return _requested(request.requested, lower)
     reached = meet(request.sinks)
@@ -103,17 +103,18 @@ def _sealed(request: AsOfRequest) -> Time:
     return max(stored, lower) if request.until is None or lower < request.until else stored
 
 
-def _known(inputs: Iterable[Input], first: bool) -> list[Frontier]:
-    """The inputs' sinces. A dataflow that starts for the first time also waits for its inputs' first data."""
-    sinces = []
+def sinces(inputs: Iterable[Input], first: bool) -> list[Frontier]:
+    """The inputs' sinces; raises Waiting while they are not known. A dataflow that starts for the first time also
+    waits for its inputs' first data."""
+    found = []
     for i in inputs:
         if i.frontiers is None:
             detail = f": {i.error}" if i.error else ""
             raise Waiting("WaitingForInput", f"waiting for a replica to report how far {i.name} is{detail}")
         if first and i.frontiers.upper == Frontier.minimum():
             raise Waiting("WaitingForInput", f"waiting for the first data of {i.name}")
-        sinces.append(i.frontiers.since)
-    return sinces
+        found.append(i.frontiers.since)
+    return found
 
 
 def _lower_if_known(inputs: Iterable[Input]) -> Frontier:

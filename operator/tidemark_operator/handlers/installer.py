@@ -17,7 +17,7 @@ from graphlib import TopologicalSorter
 
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.catalogue.relations import names
-from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
+from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of, sinces
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.early import FrontierPair
 from tidemark_operator.controller.left_out import tables_of
@@ -74,19 +74,10 @@ def choose_as_of(
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
-    known = import_names(registry, state.key.namespace, description)
-    inputs = []
-    for source in description.source_imports:
-        shard = book.register(source.shard.shard_id, source.shard.location)
-        inputs.append(Input(known.get(source.id, source.shard.location), shard.readable, shard.error))
-    for index in description.index_imports:
-        collection = running.core.dataflows.index(index.id)
-        if collection is None:
-            raise Waiting("WaitingForInput", f"waits for the index {known.get(index.id, index.id)} to be installed")
-        readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
-        inputs.append(Input(known.get(index.id, index.id), readable))
+    inputs = _inputs(running, registry, state, description)
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
-    sealed = not first and is_sealed(running, description)
+    # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote
+    sealed = (not first or description.continual_task is not None) and is_sealed(running, description)
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
     exact = description.continual_task is not None and goes_on
@@ -95,7 +86,7 @@ def choose_as_of(
     descriptions = [r.description for r in running.replicas.values() if r.description]
     return select_as_of(
         AsOfRequest(
-            inputs=tuple(inputs),
+            inputs=inputs,
             sinks=tuple(upper for upper in sinks if upper > Frontier.minimum()),
             stored=None if first else description.as_of,
             running=tuple(running_sinces(description, descriptions)),
@@ -105,6 +96,34 @@ def choose_as_of(
             sealed=sealed,
         )
     )
+
+
+def _inputs(
+    running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription
+) -> tuple[Input, ...]:
+    """What it reads, as far as it is known; raises Waiting where an index is not there."""
+    known = import_names(registry, state.key.namespace, description)
+    inputs = []
+    for source in description.source_imports:
+        shard = running.core.shards.register(source.shard.shard_id, source.shard.location)
+        inputs.append(Input(known.get(source.id, source.shard.location), shard.readable, shard.error))
+    for index in description.index_imports:
+        collection = running.core.dataflows.index(index.id)
+        if collection is None:
+            raise Waiting("WaitingForInput", f"waits for the index {known.get(index.id, index.id)} to be installed")
+        readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
+        inputs.append(Input(known.get(index.id, index.id), readable))
+    return tuple(inputs)
+
+
+def has_ended(
+    running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription
+) -> bool:
+    """Whether there is nothing to come of it; raises Waiting while that is not known."""
+    if running.core.dataflows.may_end(description, now_ms()):
+        return True
+    sinces(_inputs(running, registry, state, description), first=True)
+    return False
 
 
 def is_sealed(running: RunningInstance, description: DataflowDescription) -> bool:

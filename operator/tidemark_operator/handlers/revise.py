@@ -21,7 +21,7 @@ from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.errors import Rejected
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter
-from tidemark_operator.handlers.installer import choose_as_of, view_shards
+from tidemark_operator.handlers.installer import choose_as_of, has_ended, view_shards
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
@@ -33,7 +33,7 @@ from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import DataflowRevision, Parent, Written
-from tidemark_operator.planning.shards import Place, given_before, next_term, unless_finished, view_shard
+from tidemark_operator.planning.shards import HasEnded, Place, given_before, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs
 from tidemark_protocol.codec import digest
@@ -92,15 +92,15 @@ class Reviser:
         self._check_cycle(state, reads)
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
-        shards = await self._view_shards(state, dataflow, outcome, running, given)
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
+        shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         description, identity = describe(named, outcome, shards)
         if active is not None and active.revision.identity == identity:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return
         if active is not None:
-            shards = await self._unless_finished(state, outcome, shards, running, given)
+            shards = await self._unless_finished(state, outcome, description, shards, running, given)
             description, identity = describe(named, outcome, shards)
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
         state.claims = reads
@@ -171,17 +171,21 @@ class Reviser:
         self,
         state: DataflowState,
         dataflow: Dataflow,
+        named: Named,
         planned: Planned,
         running: RunningInstance,
         given: Mapping[str, Sequence[Written]],
     ) -> dict[str, ShardMetadata]:
         adopts, look = state.active is None and dataflow.adopt, looking(running)
         place = await self._place(state, running, adopts)
+        first, _ = describe(
+            named, planned, {e.name: place.exported(e, 1) for e in planned.exports if e.kind != "index"}
+        )
         shards: dict[str, ShardMetadata] = {}
         adopted: list[tuple[ShardId, str]] = []
         for export in planned.exports:
             if export.kind != "index" and adopts:
-                shard, found = await adopted_shard(place, export, look)
+                shard, found = await adopted_shard(place, export, look, self._has_ended(running, state, first))
                 shards[export.name] = shard
                 if found is not None:
                     running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms, now_ms())
@@ -196,13 +200,19 @@ class Reviser:
         self,
         state: DataflowState,
         planned: Planned,
+        description: DataflowDescription,
         shards: dict[str, ShardMetadata],
         running: RunningInstance,
         given: Mapping[str, Sequence[Written]],
     ) -> dict[str, ShardMetadata]:
         place, look = await self._place(state, running), looking(running)
         written = [export for export in planned.exports if export.name in shards]
-        return {e.name: await unless_finished(place, e, shards[e.name], look, given[e.name]) for e in written}
+        ended = self._has_ended(running, state, description)
+        return {e.name: await unless_finished(place, e, shards[e.name], look, ended, given[e.name]) for e in written}
+
+    def _has_ended(self, running: RunningInstance, state: DataflowState, description: DataflowDescription) -> HasEnded:
+        """It is asked of tasks whose tables are finished."""
+        return lambda: has_ended(running, self._world.registry, state, description)
 
     async def _place(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> Place:
         return await place_of(self._world.registry, self._deleter, state, running.config.storage_location, adopts)

@@ -16,7 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.planning.shards import OF_TASK, PROBED_AT_ONCE, REMAP, TASK, Look, Place, free_version, is_free
+from tidemark_operator.planning.shards import (
+    OF_TASK,
+    PROBED_AT_ONCE,
+    REMAP,
+    TASK,
+    HasEnded,
+    Look,
+    Place,
+    free_version,
+    is_free,
+)
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
@@ -67,9 +77,12 @@ async def newest_source(place: Place, tables: Sequence[str], look: Look) -> Foun
     return Found(version, {REMAP: bindings[version], **{table: shard for (table, _), shard in found.items()}})
 
 
-async def adopted_shard(place: Place, export: PlannedExport, look: Look) -> tuple[ShardMetadata, DescribedShard | None]:
+async def adopted_shard(
+    place: Place, export: PlannedExport, look: Look, has_ended: HasEnded
+) -> tuple[ShardMetadata, DescribedShard | None]:
     """Where an export is to be written that goes on with the table of an earlier Dataflow; and that table, if there is
-    one. A view's that is finished is left as it is; raises Rejected for one that holds something and does not fit."""
+    one. One that is finished is left as it is, but of a task that has ended; raises Rejected for one that holds
+    something and does not fit."""
     there = await _versions(place, export.name, look)
     bindings = await _there(place, [(REMAP, version) for version in there], look)
     own = {v: shard for v, shard in there.items() if not _is_sources(export.name, v, shard, bindings.get((REMAP, v)))}
@@ -78,7 +91,7 @@ async def adopted_shard(place: Place, export: PlannedExport, look: Look) -> tupl
         shard, misfit = own[version], _misfit(place, export, version, own[version])
         if misfit and _holds(shard):
             raise Rejected("CannotAdopt", _cannot_adopt(place, misfit))
-        if not misfit and (export.kind == TASK or not shard.upper.is_empty):
+        if not misfit and (not shard.upper.is_empty or (export.kind == TASK and has_ended())):
             adopting = Found(version, {export.name: shard}).adopting(place)
             return adopting.exported(export, version), shard
     first = 1 + max(there, default=0)

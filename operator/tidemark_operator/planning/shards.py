@@ -1,7 +1,8 @@
 """Addresses of shards: <location>/<namespace>/<name>/<table or export>/v<n>, and which n.
 
     unchanged columns   the version before: readers of the view are not touched
-    ... and finished    the next one: what is complete for all times cannot be corrected any more
+    ... and finished    the next one: what is complete for all times cannot be corrected any more. But a task that has
+                        ended by its new plan too has nothing more to do: what it wrote stays
     changed columns     the next one, also for another kind of export: a task must not go on with a view's rows
     first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
 
@@ -30,6 +31,8 @@ from tidemark_protocol.types import Column
 PROBED_AT_ONCE = 8
 REMAP, TASK, OF_TASK = "__remap", "continualTask", "/task"
 Look = Callable[[Sequence[tuple[ShardId, str]]], Awaitable[Sequence[DescribedShard]]]
+HasEnded = Callable[[], bool]
+"""Whether a table that is finished is all that there is to come of it; may raise Waiting."""
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,19 @@ async def view_shard(
 
 
 async def unless_finished(
-    place: Place, export: PlannedExport, shard: ShardMetadata, look: Look, given: Sequence[Written] = ()
+    place: Place,
+    export: PlannedExport,
+    shard: ShardMetadata,
+    look: Look,
+    has_ended: HasEnded,
+    given: Sequence[Written] = (),
 ) -> ShardMetadata:
     """The shard, or where another plan is to write an export whose shard will never take an update again, the next
-    version. A task that is finished has nothing more to do, whatever its SQL."""
-    if export.kind == TASK:
-        return shard
+    version."""
     (found,) = await look([(shard.shard_id, shard.location)])
     if is_free(found, shard.shard_id) or not found.upper.is_empty:
+        return shard
+    if export.kind == TASK and has_ended():
         return shard
     first = 1 + max(map(version_of, (shard, *(written.shard for written in given))))
     return place.exported(export, await free_version(place, (export.name,), first, look))

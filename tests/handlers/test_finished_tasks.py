@@ -1,0 +1,53 @@
+"""A continual task whose table is finished: whether another plan of it has anything to do, and where it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tests.controller.worlds import EMPTY, NOW, VIEW_SHARD, World, at
+from tests.handlers.revisions import dataflow as state
+from tests.protocol.samples import dataflow
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.installer import choose_as_of, has_ended
+from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
+from tidemark_protocol.ids import Time
+
+D = state("d", None)
+
+
+def task(until: int | None) -> DataflowDescription:
+    whole = dataflow("d", 300)
+    (export,) = whole.sink_exports
+    assert isinstance(export.sink, MaterializedViewSink)
+    sink = ContinualTaskSink(export.sink.shard, whole.source_imports[0].id)
+    end = None if until is None else Time(until)
+    return replace(whole, index_exports=(), sink_exports=(replace(export, sink=sink),), until=end)
+
+
+def running(world: World) -> SimpleNamespace:
+    """An instance without replicas."""
+    return SimpleNamespace(core=world.instance, replicas={})
+
+
+@pytest.mark.parametrize(("until", "ended"), [(400, True), (None, False), (2**62, False)])
+def test_whether_there_is_more_to_come_of_it(until: int | None, ended: bool) -> None:
+    """Its inputs go on."""
+    assert has_ended(running(World()), Registry(), D, task(until)) is ended  # type: ignore[arg-type]
+
+
+def test_while_nothing_is_known_of_its_inputs_it_waits() -> None:
+    """They may be finished: it must not begin its table anew."""
+    with pytest.raises(Waiting, match="waiting for the first data"):
+        has_ended(running(World(upper=0)), Registry(), D, task(None))  # type: ignore[arg-type]
+
+
+def test_what_has_ended_needs_nothing_of_its_inputs() -> None:
+    """It is edited long after its end, and ends there as before: nobody computes it."""
+    world = World(upper=900, since=800)
+    world.shards.observe(VIEW_SHARD, EMPTY, at(0), NOW)
+
+    assert choose_as_of(running(world), Registry(), D, task(400), first=True) == 0  # type: ignore[arg-type]
