@@ -88,3 +88,10 @@ def dataflow(
     newest = pending if pending is not None and not root else active
     state.spec_digest = spec or (newest.spec_digest if newest else "")
     return state
+
+
+def over(state: DataflowState) -> DataflowState:
+    """What serves has come to its end."""
+    assert state.active is not None
+    state.over = state.active.name
+    return state

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.handlers.revisions import dataflow, rev, table, writing_own
+from tests.handlers.revisions import dataflow, over, rev, table, writing_own
 from tidemark_operator.catalogue.closure import as_replaced, closure, dependants, is_stale, joins
 from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Together
 from tidemark_operator.controller.collection import Collection
@@ -32,6 +32,7 @@ B1, B2 = rev("b", 1, imports=["a/i/1"], tables=()), rev("b", 2, imports=["a/i/2"
 C1 = rev("c", 1, imports=["b/i/1"], tables=())
 A_EDITED = dataflow("a", A1, A2)
 B, C = dataflow("b", B1), dataflow("c", C1)
+B_OVER = over(dataflow("b", B1))
 B_COMING = dataflow("b", B1, B2, root="a/2")
 WITH_A2 = Together("a", "a-r2")
 
@@ -74,6 +75,16 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
         [dataflow("a", rev("a", 1, view=1), rev("a", 2, view=2))],
         Replace(WITH_A2),
     ),
+    ("its import is edited, and it is over", B_OVER, [A_EDITED], Serve()),
+    ("its import is gone, and it is over", B_OVER, [dataflow("a", A2)], Serve()),
+    ("it is over, and was pending with the edit", over(dataflow("b", B1, B2, root="a/2")), [A_EDITED], Serve()),
+    ("it was over, and is edited", over(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
+    (
+        "reads a table whose columns change, and is over",
+        over(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
+        [dataflow("a", rev("a", 1, view=1), rev("a", 2, view=2))],
+        Serve(),
+    ),
 ]
 
 
@@ -90,6 +101,15 @@ def test_the_closure_is_all_that_imports_what_goes_away() -> None:
 
     assert [m.key.name for m in closure(a, [a, B, C, reader])] == ["a", "b"]
     assert [m.key.name for m in closure(a, [C, reader, B_COMING, a])] == ["a", "b", "c"]
+
+
+def test_what_is_over_is_left_out_of_the_closure() -> None:
+    """It needs nothing of what it read. While it has a pending revision of that replacement, which it is to give up,
+    the replacement waits for that."""
+    coming = over(dataflow("b", B1, B2, root="a/2"))
+
+    assert closure(A_EDITED, [A_EDITED, B_OVER, C]) == [A_EDITED]
+    assert closure(A_EDITED, [A_EDITED, coming]) == [A_EDITED, coming]
 
 
 def test_of_two_edits_above_one_the_first_by_name_comes_first() -> None:

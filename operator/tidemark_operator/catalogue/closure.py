@@ -1,7 +1,8 @@
 """What must be replaced together: a Dataflow that is edited, and all that import what the edit takes away.
 
     a (edited) ──index──► b ──index──► c          a', b' and c' run beside a, b and c, and take over at one moment
-         └──table, same columns──► d              d is not touched: the table is still there
+         ├──table, same columns──► d              d is not touched: the table is still there
+         └──index──► e (its end has passed)       nor is e, which needs nothing of what it read any more
 
 A compute id names a plan, so whatever is planned anew has other indexes; a table keeps its id while its columns stay.
 """
@@ -24,22 +25,27 @@ def taken_away(state: DataflowState) -> frozenset[GlobalId]:
     return state.active.revision.provided - state.pending.mark.revision.provided
 
 
+def needed(state: DataflowState) -> frozenset[GlobalId]:
+    """What its active revision imports, and must be there. One that is over gives up what is pending of it first."""
+    if state.active is None or (state.is_over and state.pending is None):
+        return frozenset()
+    return state.active.revision.imported
+
+
 def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[DataflowState]:
     """The edited one, then whatever imports what is taken away, as far as it is known: what is not planned anew yet
     takes nothing away."""
     members = [root]
     for member in members:
         gone = taken_away(member)
-        members += [d for d in dataflows if d not in members and d.active and d.active.revision.imported & gone]
+        members += [d for d in dataflows if d not in members and needed(d) & gone]
     return members
 
 
 def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together | None:
     """The replacement that takes away what its active revision imports; of several the first by name: the others wait
     for it."""
-    if state.active is None:
-        return None
-    mine = state.active.revision.imported
+    mine = needed(state)
     others = [d for d in dataflows if d is not state and d.pending is not None]
     found = [d.pending.together for d in others if d.pending is not None and mine & taken_away(d)]
     return min(found, key=lambda t: t.dataflow, default=None)

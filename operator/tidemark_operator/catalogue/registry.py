@@ -81,8 +81,9 @@ class DataflowState:
     say so yet; `marking`: the status is just being told. `spec_digest`: of the spec as it is now.
     `answer`: what the planner said last. `claims`: what a revision that is just being stored reads. `waiting`,
     `pending_waiting`: what holds back either one's installation; `obstacle`: why there can be no pending one.
-    `held_back`: what the replacement that it is part of waits for, and whether in vain. `reached`: write frontiers by
-    compute id, as an earlier operator wrote them. `suspicions`: of its revisions, by their names; `release`: what the
+    `held_back`: what the replacement that it is part of waits for, and whether in vain. `over`: the revision whose end
+    has passed, with all that it exports finished. `reached`: write frontiers by compute id, as an earlier operator
+    wrote them. `suspicions`: of its revisions, by their names; `release`: what the
     annotation says that takes them back."""
 
     key: Key
@@ -100,6 +101,7 @@ class DataflowState:
     pending_waiting: str = ""
     obstacle: str = ""
     held_back: HeldBack | None = None
+    over: str = ""
     suspended: bool = False
     deleting: bool = False
     requested_as_of: int | None = None
@@ -122,6 +124,11 @@ class DataflowState:
     def edited(self) -> bool:
         """Whether the spec is another than what serves was planned from."""
         return self.active is not None and self.active.spec_digest != self.spec_digest
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what serves is as the spec says, and for ever: no edit of what it reads concerns it."""
+        return self.active is not None and self.over == self.active.name and not self.edited
 
     @property
     def runs(self) -> bool:

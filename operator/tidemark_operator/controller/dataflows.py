@@ -107,9 +107,10 @@ class Dataflows:
         return [self._collections[id] for id in dataflow.description.export_ids] if dataflow else []
 
     def create(self, dataflow: Dataflow, term: WriterTerm, replicas: list[ReplicaId]) -> list[Command]:
-        """Installs it: holds first, then commands. The indexes that it imports are installed."""
+        """Installs it: holds first, then commands. The indexes that it imports are installed, unless it is finished."""
         description = dataflow.description
-        if missing := [id for id in dataflow.imports if self.index(id) is None]:
+        missing = [id for id in dataflow.imports if self.index(id) is None]
+        if missing and not dataflow.finished:
             raise ValueError(f"{dataflow.owner} imports index {missing[0]}, which is not installed")
         if dataflow.owner in self._by_owner:
             raise ValueError(f"{dataflow.owner} has a dataflow already; it must be dropped and gone first")

@@ -3,11 +3,12 @@
     replica says of the table    known to be finished    then it is
     finished                     yes                     left out: not created, scheduled or allowed to write
     finished                     not yet                 told of it
-    anything else, or nothing    yes                     told of it
+    anything else, or nothing    yes                     told of it, unless an index that it imports is not there
 
 By its own word: another may lie about the table, and would take from this one what is still to be computed. That it can
-be finished at all is known besides (`Dataflows.conclude`). Who has it already keeps it until it is connected anew. In
-the books the replica is done with it: it is hydrated there, and reads nothing.
+be finished at all is known besides (`Dataflows.conclude`). Without its indexes nobody could compute it anyway. Who has
+it already keeps it until it is connected anew. In the books the replica is done with it: it is hydrated there, and
+reads nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.controller.dataflows import Dataflows
+from tidemark_operator.controller.dataflows import Dataflow, Dataflows
 from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
 from tidemark_protocol.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier
@@ -58,7 +59,7 @@ class LeftOut:
         left_out: set[GlobalId] = set()
         for owner in owners:
             dataflow, collections = self._dataflows.get(owner), self._dataflows.collections_of(owner)
-            if dataflow is None or dataflow.dropped or not self._is_sealed(replica, dataflow.description, collections):
+            if dataflow is None or dataflow.dropped or not self._is_sealed(replica, dataflow, collections):
                 continue
             for collection in collections:
                 collection.replicas[replica] = OnReplica.done(collection.since)
@@ -66,12 +67,11 @@ class LeftOut:
                 left_out.add(collection.id)
         return left_out
 
-    def _is_sealed(
-        self, replica: ReplicaId, description: DataflowDescription, collections: Sequence[Collection]
-    ) -> bool:
-        tables, finished = tables_of(description), self._finished.get(replica, set())
+    def _is_sealed(self, replica: ReplicaId, dataflow: Dataflow, collections: Sequence[Collection]) -> bool:
+        tables, finished = tables_of(dataflow.description), self._finished.get(replica, set())
         known = all(c.write is not None and c.write.is_empty for c in collections)
-        return bool(tables) and known and finished.issuperset(tables)
+        lacks = any(self._dataflows.index(id) is None for id in dataflow.imports)
+        return bool(tables) and known and (lacks or finished.issuperset(tables))
 
 
 def export_of(command: Command) -> GlobalId | None:

@@ -3,8 +3,9 @@
     stored hold (inputs stay as they are) ─► as_of ─► Instance.create (its own holds) ─► stored hold goes
 
 What imports an index is installed after what exports it, and only while that is there: a Dataflow whose exporter is
-suspended waits with it. The stored hold is taken as soon as a revision is known, so that between an operator's start
-and the installation, or while a Dataflow is suspended, nothing of its shards is compacted that it will read.
+suspended waits with it; but what is over waits for nothing (`is_over`). The stored hold is taken as soon as a revision
+is known, so that between an operator's start and the installation, or while a Dataflow is suspended, nothing of its
+shards is compacted that it will read.
 
 A pending revision is installed beside the active one, read-only where that one writes; when it has become the active
 one, it is told that it may write, and whatever else there is of the Dataflow is dropped.
@@ -20,7 +21,9 @@ from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of, sinces
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.early import FrontierPair
+from tidemark_operator.controller.end_times import end_of
 from tidemark_operator.controller.left_out import tables_of
+from tidemark_operator.controller.read_policy import is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
@@ -74,10 +77,10 @@ def choose_as_of(
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
-    inputs = _inputs(running, registry, state, description)
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
     # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote
     sealed = (not first or description.continual_task is not None) and is_sealed(running, description)
+    inputs = _inputs(running, registry, state, description, sealed)
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
     exact = description.continual_task is not None and goes_on
@@ -99,9 +102,13 @@ def choose_as_of(
 
 
 def _inputs(
-    running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription
+    running: RunningInstance,
+    registry: Registry,
+    state: DataflowState,
+    description: DataflowDescription,
+    sealed: bool = False,
 ) -> tuple[Input, ...]:
-    """What it reads, as far as it is known; raises Waiting where an index is not there."""
+    """What it reads, as far as it is known; raises Waiting where an index is not there, unless nobody reads it."""
     known = import_names(registry, state.key.namespace, description)
     inputs = []
     for source in description.source_imports:
@@ -109,6 +116,8 @@ def _inputs(
         inputs.append(Input(known.get(source.id, source.shard.location), shard.readable, shard.error))
     for index in description.index_imports:
         collection = running.core.dataflows.index(index.id)
+        if collection is None and sealed:
+            continue
         if collection is None:
             raise Waiting("WaitingForInput", f"waits for the index {known.get(index.id, index.id)} to be installed")
         readable = FrontierPair(collection.write or Frontier.minimum(), collection.since)
@@ -131,6 +140,19 @@ def is_sealed(running: RunningInstance, description: DataflowDescription) -> boo
     found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
     are_finished = bool(found) and all(known is not None and known.upper.is_empty for known in found)
     return are_finished and running.core.dataflows.may_end(description, now_ms())
+
+
+def is_over(running: RunningInstance, description: DataflowDescription) -> bool:
+    """Whether it is sealed by an end of its own, and not because what it reads is finished: whatever becomes of that,
+    it stays as it is."""
+    end = end_of(description)
+    return end is not None and is_vouched(Frontier.at(end), now_ms()) and is_sealed(running, description)
+
+
+def note_end(running: RunningInstance | None, state: DataflowState) -> None:
+    """Of what serves, as far as it is known now."""
+    over = running is not None and state.active is not None and is_over(running, state.active.revision.description)
+    state.over = state.active.name if over and state.active else ""
 
 
 def install(running: RunningInstance, registry: Registry, state: DataflowState, edited: str | None = None) -> None:
@@ -200,7 +222,9 @@ def exporters_first(marks: Sequence[Mark]) -> list[Mark]:
 def _install(running: RunningInstance, registry: Registry, state: DataflowState, mark: ActiveRevision) -> None:
     """Raises Waiting, also while replicas are not done with the same revision from before."""
     dataflows, owner, description = running.core.dataflows, state.installation(mark), mark.revision.description
-    if not all(dataflows.index(i.id) for i in description.index_imports):
+    lacks = not all(dataflows.index(i.id) for i in description.index_imports)
+    is_done = all(on.is_gone for c in dataflows.collections_of(owner) for on in c.replicas.values())
+    if lacks and not (is_done and is_sealed(running, description)):
         running.drop(owner, cause=f"Dataflow {state.key.name} stopped: an index that it imports is not there")
     there = dataflows.get(owner)
     if (there is not None and there.dropped) or (

@@ -18,7 +18,7 @@ from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
-from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, view_shards
+from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, note_end, view_shards
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.publisher import Publisher
@@ -187,6 +187,7 @@ class DataflowReconciler:
     async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
         """Plans if need be, installs, takes over; what holds it up goes into the state."""
         await self._marks.catch_up(state, dataflow.meta)
+        note_end(running, state)
         again = await self._revise(state, dataflow, running)
         try:
             await self._reviser.learn(state, running)

@@ -22,7 +22,7 @@ from tidemark_protocol.dataflow import ContinualTaskSink, ShardSink
 
 @dataclass(frozen=True)
 class Serve:
-    """The active revision is of this spec."""
+    """The active revision is of this spec, and what it imports is there, or is needed no more."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ def decide(state: DataflowState, spec_digest: str, dataflows: Sequence[DataflowS
     active, pending = state.active, state.pending
     if active is None:
         return Replace()
+    if state.is_over:
+        return Serve()
     joining = joins(state, dataflows)
     if joining is None and active.spec_digest == spec_digest and not is_stale(active.revision, dataflows):
         return Serve()

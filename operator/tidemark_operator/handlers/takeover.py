@@ -16,7 +16,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.handlers.installer import exporters_first, install
+from tidemark_operator.handlers.installer import exporters_first, install, note_end
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.replacement import Keep, Member, cannot_run_beside, decide, judge
 from tidemark_operator.handlers.world import World
@@ -35,6 +35,8 @@ class TakeOver:
         async with self._marks.lock(root.key.namespace):
             if root.pending is None or root.pending.together.dataflow != root.key.name:
                 return False
+            for other in self._world.registry.dataflows(root.key.namespace):
+                note_end(self._running(other), other)
             members, held = held_back(root, self._world.registry, self._running, now_ms())
             for member in members:
                 member.held_back = held
