@@ -92,6 +92,14 @@ def test_terms_are_above_what_the_tables_have_seen() -> None:
     assert known.frontiers.upper == Frontier.at(9)
 
 
+def test_a_view_that_has_ended_has_the_finished_table() -> None:
+    """Nothing can be computed any more of what was before its end."""
+    finished = looking({"v/v1": ((A,), Frontier.empty())})
+    shard, found = asyncio.run(adopted_shard(PLACE, VIEW, finished, lambda: True))
+
+    assert (shard.shard_id, found is not None) == ("old/v/v1", True)
+
+
 TASK = replace(VIEW, kind="continualTask", task=PlannedTask(GlobalId("src/a")))
 
 

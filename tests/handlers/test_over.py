@@ -11,8 +11,8 @@ from tests.handlers.revisions import dataflow as state
 from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.catalogue.registry import DataflowState, Registry
-from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.installer import install, is_over, note_end
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.handlers.installer import choose_as_of, has_ended, install, is_over, note_end
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.commands import AllowCompaction, CreateDataflow
 from tidemark_protocol.dataflow import DataflowDescription, IndexImport
@@ -122,3 +122,18 @@ def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() 
     world.reconcile(one)
     assert not world.is_told(R1)
     assert world.instance.dataflows.get(one.owner) is not None
+
+
+def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
+    """A restored Dataflow: its end is long past, and its inputs can be read from a later time on."""
+    world, restored = Reports(), state("report", None)
+    world.shards.observe(INPUT, at(900), at(800), NOW)
+    ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
+
+    assert has_ended(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
+    assert not has_ended(world.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
+    as_of = choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+    assert as_of == 0
+    world.shards.forget(TABLE)
+    with pytest.raises(Rejected, match=r"spec\.until is 400"):
+        choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]

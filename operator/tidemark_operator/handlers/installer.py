@@ -78,8 +78,10 @@ def choose_as_of(
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
     book = running.core.shards
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
-    # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote
-    sealed = (not first or description.continual_task is not None) and is_sealed(running, description)
+    # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote, and
+    # what is adopted is kept
+    keeps = not first or state.active is None or description.continual_task is not None
+    sealed = keeps and is_sealed(running, description)
     inputs = _inputs(running, registry, state, description, sealed)
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
@@ -128,7 +130,10 @@ def _inputs(
 def has_ended(
     running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription
 ) -> bool:
-    """Whether there is nothing to come of it; raises Waiting while that is not known."""
+    """Whether there is nothing to come of it; raises Waiting while that is not known. What inputs that are finished
+    make of a view can be computed anew, by the new SQL."""
+    if description.continual_task is None:
+        return _has_passed(end_of(description))
     if running.core.dataflows.may_end(description, now_ms()):
         return True
     sinces(_inputs(running, registry, state, description), first=True)
@@ -145,8 +150,11 @@ def is_sealed(running: RunningInstance, description: DataflowDescription) -> boo
 def is_over(running: RunningInstance, description: DataflowDescription) -> bool:
     """Whether it is sealed by an end of its own, and not because what it reads is finished: whatever becomes of that,
     it stays as it is."""
-    end = end_of(description)
-    return end is not None and is_vouched(Frontier.at(end), now_ms()) and is_sealed(running, description)
+    return _has_passed(end_of(description)) and is_sealed(running, description)
+
+
+def _has_passed(end: Time | None) -> bool:
+    return end is not None and is_vouched(Frontier.at(end), now_ms())
 
 
 def note_end(running: RunningInstance | None, state: DataflowState) -> None:

@@ -211,7 +211,7 @@ class Reviser:
         return {e.name: await unless_finished(place, e, shards[e.name], look, ended, given[e.name]) for e in written}
 
     def _has_ended(self, running: RunningInstance, state: DataflowState, description: DataflowDescription) -> HasEnded:
-        """It is asked of tasks whose tables are finished."""
+        """It is asked where a table is finished."""
         return lambda: has_ended(running, self._world.registry, state, description)
 
     async def _place(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> Place:

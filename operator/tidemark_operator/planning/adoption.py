@@ -81,8 +81,8 @@ async def adopted_shard(
     place: Place, export: PlannedExport, look: Look, has_ended: HasEnded
 ) -> tuple[ShardMetadata, DescribedShard | None]:
     """Where an export is to be written that goes on with the table of an earlier Dataflow; and that table, if there is
-    one. One that is finished is left as it is, but of a task that has ended; raises Rejected for one that holds
-    something and does not fit."""
+    one. One that is finished is left as it is, unless the new Dataflow has ended too; raises Rejected for one that
+    holds something and does not fit."""
     there = await _versions(place, export.name, look)
     bindings = await _there(place, [(REMAP, version) for version in there], look)
     own = {v: shard for v, shard in there.items() if not _is_sources(export.name, v, shard, bindings.get((REMAP, v)))}
@@ -91,7 +91,7 @@ async def adopted_shard(
         shard, misfit = own[version], _misfit(place, export, version, own[version])
         if misfit and _holds(shard):
             raise Rejected("CannotAdopt", _cannot_adopt(place, misfit))
-        if not misfit and (not shard.upper.is_empty or (export.kind == TASK and has_ended())):
+        if not misfit and (not shard.upper.is_empty or has_ended()):
             adopting = Found(version, {export.name: shard}).adopting(place)
             return adopting.exported(export, version), shard
     first = 1 + max(there, default=0)
