@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.protocol.samples import DATAFLOW
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.handlers.statuses import _files, _first_error, _in_error
+from tidemark_operator.handlers.statuses import _files, _first_error, _remembered
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
@@ -53,9 +55,25 @@ def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last()
 
     def shown(stored: str, status: str = "True") -> tuple[str, ...]:
         old = {"revision": {"name": stored}, "conditions": [{**condition, "status": status}]}
-        return _in_error([finished], state, Now(old, 1, 0))
+        return _remembered([finished], state, Now(old, 1, 0))
 
     assert shown("d-r2") == ("v: DIVIDE_BY_ZERO",)
     assert shown("d-r1") == shown("d-r2", "False") == ()
+    there = finished.replicas.pop(ReplicaId("r1"))
+    assert shown("d-r2") == ("v: DIVIDE_BY_ZERO",), "the replica is away for a moment"
+    finished.replicas[ReplicaId("r1")] = there
     finished.replicas[ReplicaId("r2")] = OnReplica(Frontier.at(3), statuses={"erroring": {"errors": "0"}})
     assert shown("d-r2") == ()
+
+
+@pytest.mark.parametrize(("finished", "remembered"), [({"finished": True}, 1), ({"time": 3}, 0), (None, 0)])
+def test_errors_of_what_is_not_installed_are_those_of_a_finished_table(
+    finished: dict[str, object] | None, remembered: int
+) -> None:
+    """It is suspended, or the operator has just begun. Of what goes on, nobody knows."""
+    state = DataflowState(Key(DATAFLOWS, "ns", "d"), "u", "default")
+    condition = {"type": "Erroring", "status": "True", "message": "v: DIVIDE_BY_ZERO"}
+    old = {"revision": {"name": "d-r2"}, "conditions": [condition], "writeFrontier": finished}
+
+    assert len(_remembered([], state, Now(old, 1, 0))) == remembered
+    assert _remembered([], state, Now({**old, "revision": None}, 1, 0)) == ()

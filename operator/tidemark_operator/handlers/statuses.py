@@ -120,6 +120,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
     coming, successors = _installed(world, state, pending)
     running, replacement = world.running(state.key.namespace, state.instance), _replacement(state)
     shown, exports = (coming, successors) if replacement and replacement.own else (installed, collections)
+    remembered = _remembered(exports, state, now)
     facts = DataflowFacts(
         instance=world.instance_facts(state.key.namespace, state.instance),
         plan=state.plan,
@@ -132,7 +133,8 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
         finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
-        exports_in_error=_in_error(exports, state, now),
+        exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
+        remembered=bool(remembered),
         replacement=replacement,
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
         resting=why_waiting(running, shown) if running and shown and not all(c.hydrated for c in exports) else "",
@@ -244,14 +246,17 @@ def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str
     return "; ".join(["waits for its turn", *told])
 
 
-def _in_error(exports: Sequence[Collection], state: DataflowState, now: status.Now) -> tuple[str, ...]:
-    """By what replicas say. Where none has it, as it is finished, nothing has changed since one did."""
-    if exports and all(c.replicas and not c.computing for c in exports):
-        stored = (now.old.get("revision") or {}).get("name")
-        same = state.active is not None and stored == state.active.name
-        before = (c for c in now.old.get("conditions") or () if c["type"] == ERRORING and c["status"] == "True")
-        return tuple(c["message"] for c in before) if same else ()
-    return tuple(text for c in exports for text in _errors(c))
+def _remembered(exports: Sequence[Collection], state: DataflowState, now: status.Now) -> tuple[str, ...]:
+    """Errors that replicas told of, where none computes it now (it is left out, suspended, or no replica is there) and
+    its tables are finished: nothing has changed since."""
+    stored = (now.old.get("revision") or {}).get("name")
+    same = stored is not None and (state.active is None or stored == state.active.name)
+    was = bool((now.old.get("writeFrontier") or {}).get("finished"))
+    finished = was or (bool(exports) and all(c.write is not None and c.write.is_empty for c in exports))
+    if not same or not finished or any(c.computing for c in exports):
+        return ()
+    before = (c for c in now.old.get("conditions") or () if c["type"] == ERRORING and c["status"] == "True")
+    return tuple(c["message"] for c in before)
 
 
 def _errors(collection: Collection) -> list[str]:

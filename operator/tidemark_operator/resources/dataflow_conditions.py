@@ -88,6 +88,8 @@ class DataflowFacts:
     """No export will change any more."""
     exports_in_error: tuple[str, ...] = ()
     """Exports that hold errors: `name: code` for each."""
+    remembered: bool = False
+    """That they do was told before, and is so for ever: nobody computes what is finished."""
     quarantined: str = ""
     """Which replicas died while it was hydrating, if so many did that it is not scheduled any more."""
     resting: str = ""
@@ -152,7 +154,7 @@ def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
 
 
 def _erroring(facts: DataflowFacts, hydrated: Verdict) -> Verdict:
-    if not hydrated.holds:
+    if not hydrated.holds and not facts.remembered:
         return unknown(ERRORING, hydrated.reason, hydrated.message)
     if facts.exports_in_error:
         return yes(ERRORING, "ErrorRows", "; ".join(facts.exports_in_error))
