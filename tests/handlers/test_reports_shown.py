@@ -11,6 +11,9 @@ from tidemark_operator.handlers.statuses import _files, _first_error, _remembere
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored, dataflow_conditions
+from tidemark_operator.resources.instance_conditions import InstanceFacts
+from tidemark_operator.resources.meta import InstanceName, Namespace
 from tidemark_operator.resources.status import FileCounters, Now
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
@@ -77,3 +80,13 @@ def test_errors_of_what_is_not_installed_are_those_of_a_finished_table(
 
     assert len(_remembered([], state, Now(old, 1, 0))) == remembered
     assert _remembered([], state, Now({**old, "revision": None}, 1, 0)) == ()
+
+
+def test_a_finished_table_is_in_error_while_no_replica_is_there() -> None:
+    """It is not known whether it can be read, and what it holds is."""
+    found = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, replicas=1, online=1)
+    facts = DataflowFacts(found, Stored("d-r2"), scheduled=True, exports=1, exports_in_error=("v: X",), remembered=True)
+    held = {v.type: (v.status.value, v.reason) for v in dataflow_conditions(facts)}
+
+    assert held["Erroring"] == ("True", "ErrorRows")
+    assert held["Ready"] == ("False", "Hydrating")

@@ -77,11 +77,6 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Erroring=True/ErrorRows Ready=False/ErrorRows Progressing=False/UpToDate",
     ),
     (
-        "it was finished in error, and no replica is there",
-        replace(SERVING, exports_hydrated=0, exports_in_error=("x: DIVIDE_BY_ZERO",), remembered=True),
-        "Hydrated=False/Hydrating Erroring=True/ErrorRows Ready=False/Hydrating",
-    ),
-    (
         "no such instance",
         DataflowFacts(MISSING, Planning()),
         "InstanceFound=False/InstanceNotFound Planned=Unknown/InstanceNotFound Scheduled=False/InstanceNotFound "
