@@ -107,6 +107,30 @@ def test_a_view_that_is_refreshed_says_when(
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
 
 
+@pytest.mark.parametrize(
+    ("write", "read", "until", "said", "replica_says"),
+    [
+        (None, None, None, "its inputs are further than it is; refreshes every 1h", "hydrates"),
+        (4_499_000, 4_200_001, None, "the next at 1970-01-01T01:23:20.000Z", "is to write that nothing changes"),
+        (4_499_000, 4_200_001, 5_000_000, "and not again", "is to write that nothing changes"),
+        (4_499_000, 4_199_999, None, "the next at 1970-01-01T01:23:20.000Z", "has not taken in yet"),
+    ],
+    ids=["nothing is written yet", "a tick behind", "it ends before the next", "one is due"],
+)
+def test_a_refreshed_view_that_is_behind_says_why(
+    write: int | None, read: int | None, until: int | None, said: str, replica_says: str
+) -> None:
+    """Its replica reads on at refreshes alone, and no time is told that is not known."""
+    table_at, input_at = (None if time is None else at(time) for time in (write, read))
+    on = SeenReplica("r1", input_at, input_at, table_at, read is not None)
+    end = None if until is None else Time(until)
+    seen = Seen("v.v", "materializedView", table_at, ("s.t",), (on,), refresh=HOURLY, until=end)
+    (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", 4_500_000)})
+
+    assert cause.says.endswith(said)
+    assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
+
+
 def test_what_does_not_run_at_all_says_its_condition() -> None:
     """A source that is suspended, below a view that has all of it; a view that is refused."""
     seen = [

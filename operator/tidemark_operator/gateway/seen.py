@@ -63,6 +63,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
             tuple(_replicas(collection)) if collection else (),
             obstacle,
             refresh=refreshes.get(id) if id else None,
+            until=description.until,
         )
 
 

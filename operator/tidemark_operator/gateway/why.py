@@ -20,6 +20,7 @@ from tidemark_operator.errors import QueryRefused
 from tidemark_operator.resources.durations import duration_text
 from tidemark_operator.resources.frontier import date
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
 from tidemark_protocol.refresh import RefreshSchedule
 
 
@@ -39,7 +40,7 @@ class SeenReplica:
 class Seen:
     """A relation: how far it is, what it is computed from, and on which replicas. `obstacle`: the condition of its
     object that does not hold, if one keeps it from running at all; `runs`: where it does, in words. `refresh`: when it
-    is brought up to date, where that is not at every time."""
+    is brought up to date, where that is not at every time; `until`: from when on there is nothing of it."""
 
     name: str
     kind: str
@@ -49,6 +50,12 @@ class Seen:
     obstacle: str = ""
     runs: str = ""
     refresh: RefreshSchedule | None = None
+    until: Time | None = None
+
+    def next_refresh(self, time: int) -> Time | None:
+        """The first at or after `time`; None where there is none any more."""
+        found = None if self.refresh is None else self.refresh.next(time)
+        return None if found is None or (self.until is not None and found >= self.until) else found
 
 
 @dataclass(frozen=True)
@@ -99,12 +106,15 @@ def _says(of: Seen, slowest: Seen | None, waits: bool) -> str:
 
 
 def _refreshes(of: Seen) -> str:
-    """How often, and the refreshes before and after where the table is complete; empty where it always is."""
+    """How often, and the refreshes before and after where the table is complete, if that is known; empty where it
+    is brought up to date at every time."""
     if of.refresh is None:
         return ""
-    complete = 0 if of.write is None or of.write.time is None else of.write.time
-    every, last, ahead = of.refresh.every_ms, of.refresh.last(complete - 1), of.refresh.next(complete)
+    every = of.refresh.every_ms
     said = "refreshes" + (f" every {duration_text(every)}" if every is not None else " at given times")
+    if of.write is None or of.write.time is None:
+        return f"; {said}"
+    last, ahead = of.refresh.last(of.write.time - 1), of.next_refresh(of.write.time)
     said += f", the last one planned was at {date(last)}" if last is not None else ""
     return f"; {said}, " + (f"the next at {date(ahead)}" if ahead is not None else "and not again")
 
@@ -120,11 +130,24 @@ def _replica_says(on: SeenReplica, of: Seen, slowest: Seen | None) -> str:
         return "hydrates: it computes the beginning"
     if of.refresh is not None and slowest is not None and _key(on.write) >= _reach(slowest):
         return "has nothing to do before the next refresh"
+    if slowest is not None and of.refresh is not None and not _is_due(on, of, slowest):
+        return (
+            "has nothing to compute before the next refresh, and is to write that nothing changes until then: the "
+            "table's storage is slower, or another replica writes"
+        )
     if slowest is not None and _key(on.input) < _reach(slowest):
         return "has not taken in yet what its inputs have: its steps are slower, or wait for their turn"
     if _key(on.write) < _key(on.output):
         return "has computed more than is written: the table's storage is slower, or another replica writes"
     return "has taken in all that its inputs have"
+
+
+def _is_due(on: SeenReplica, of: Seen, slowest: Seen) -> bool:
+    """Whether there is a refresh that the inputs are past, and the replica is not."""
+    if on.input is None or on.input.time is None:
+        return on.input is None
+    ahead = of.next_refresh(on.input.time)
+    return ahead is not None and ahead < _reach(slowest)
 
 
 def _is_as_far(of: Seen, slowest: Seen) -> bool:
