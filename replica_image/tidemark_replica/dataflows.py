@@ -60,6 +60,10 @@ class Driver(Protocol):
     def is_stepping(self) -> bool:
         """Whether a job of it may be writing."""
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another revision has written the table of one of its views, so that it cannot go on there."""
+
     def drop(self, id: GlobalId) -> Response | None:
         """A subscribe or a copy is dropped; what its client is owed for that. None: it has had its last answer."""
 
@@ -186,7 +190,7 @@ class Dataflows:
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
         kept = {export_set(d.description): d for d in self._installed if not d.dropped}
-        here = [Candidate(d.description, d.sinces, d.reads_from, d.terms) for d in kept.values()]
+        here = [self._candidate(dataflow) for dataflow in kept.values()]
         verdicts = reconcile(here, wanted, allowed, terms)
         for verdict in verdicts:
             if verdict.reused:
@@ -199,6 +203,11 @@ class Dataflows:
                 export.compact(Frontier.empty())
         self._collect()
         return verdicts
+
+    def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
+        driver = self._installed[dataflow]
+        overtaken = driver is not None and driver.is_overtaken
+        return Candidate(dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, overtaken)
 
     def _retell(self, dataflow: InstalledDataflow) -> None:
         if dataflow.refusal:

@@ -42,6 +42,7 @@ from tidemark_replica.sinks.build import build_sink
 from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.sinks.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.copy_to import CopyToSink
+from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 from tidemark_replica.sinks.subscribe import SubscribeSink
 from tidemark_replica.working import Working
@@ -141,6 +142,10 @@ class DataflowDriver:
     @property
     def is_stepping(self) -> bool:
         return self._job is not None
+
+    @property
+    def is_overtaken(self) -> bool:
+        return any(isinstance(sink, MaterializedViewSink) and sink.is_overtaken for sink in self._sinks.values())
 
     def allow_writes(self, export: ExportState) -> None:
         sink = self._sinks.get(export.id)

@@ -8,8 +8,8 @@ A dataflow is reused, nothing of it computed anew, if
     3. it still reads nothing before the wanted as_of: only from there on does the controller hold its inputs;
     4. it exports no subscribe and no copy-to: their output belongs to the client that asked;
     5. every index it imports is itself reused;
-    6. its views with a refresh schedule may go on under the term that they have: under another, another revision may
-       have written their tables meanwhile.
+    6. its views may go on under the terms that they have, and none is seen to have written their tables since: under
+       another term, another revision may have.
 
 Else it is dropped, silently, and the wanted one is created.
 """
@@ -31,12 +31,14 @@ NO_TERMS: Terms = {}
 @dataclass(frozen=True)
 class Candidate:
     """A dataflow that is here: `since` is how far each of its exports was compacted, empty if dropped; `reads_from` the
-    earliest time of its inputs that it still needs; `terms` those under which it may write."""
+    earliest time of its inputs that it still needs; `terms` those under which it may write; `overtaken`: another
+    revision has written the table of one of its views since it had, so that it cannot go on there."""
 
     description: DataflowDescription
     since: Mapping[GlobalId, Frontier]
     reads_from: Frontier
     terms: Terms = field(default_factory=dict)
+    overtaken: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def _obstacle(
         return "subscribe"
     if not {i.id for i in new.index_imports} <= reused:
         return "dependency"
-    refreshed = (e.id for e in new.sink_exports if isinstance(e.sink, MaterializedViewSink) and e.sink.refresh)
-    if any(id in old.terms and terms.get(id, old.terms[id]) != old.terms[id] for id in refreshed):
+    views = [e.id for e in new.sink_exports if isinstance(e.sink, MaterializedViewSink)]
+    if old.overtaken or any(id in old.terms and terms.get(id, old.terms[id]) != old.terms[id] for id in views):
         return "term"
     return None

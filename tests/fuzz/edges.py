@@ -79,6 +79,10 @@ class Idle:
     def is_stepping(self) -> bool:
         return False
 
+    @property
+    def is_overtaken(self) -> bool:
+        return False
+
     def drop(self, id: GlobalId) -> Response | None:
         return None
 

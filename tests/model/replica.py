@@ -228,6 +228,10 @@ class Driver:
     def is_stepping(self) -> bool:
         return False
 
+    @property
+    def is_overtaken(self) -> bool:
+        return False
+
     def try_again(self) -> None:
         pass
 

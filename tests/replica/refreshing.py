@@ -178,7 +178,7 @@ class Replica:
             return
         staged = [u for table in ROWS.read(comparison.deltas) for u in updates_of(table)]
         if contents(staged, comparison.at) == contents(self.table.updates, comparison.read_at):
-            self.progress.found_equal()
+            self.progress.found_equal(self.progress.term or 0)
             self.release()
 
     def fold(self) -> None:

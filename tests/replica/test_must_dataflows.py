@@ -58,6 +58,10 @@ class Recorder:
     def is_stepping(self) -> bool:
         return False
 
+    @property
+    def is_overtaken(self) -> bool:
+        return False
+
     def drop(self, id: GlobalId) -> Response | None:
         self.calls.append(f"drop {id}")
         return self.last_words

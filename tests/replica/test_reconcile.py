@@ -67,10 +67,12 @@ def test_one_that_fell_behind_begins_anew(reads_from: Frontier, reason: str | No
         (HOURLY, {ID: 3}, {}, None),
         (HOURLY, {}, {ID: 3}, None),
         (HOURLY, {ID: 3}, {ID: 5}, "term"),
-        (None, {ID: 3}, {ID: 5}, None),
+        (None, {ID: 3}, {ID: 3}, None),
+        (None, {ID: 3}, {}, None),
+        (None, {ID: 3}, {ID: 5}, "term"),
     ],
 )
-def test_a_refreshed_view_goes_on_under_its_own_term_alone(
+def test_a_view_goes_on_under_its_own_term_alone(
     refresh: RefreshSchedule | None, had: dict[GlobalId, WriterTerm], wanted: dict[GlobalId, WriterTerm], reason: object
 ) -> None:
     """What another revision has written meanwhile, it would take for its own."""
@@ -78,6 +80,7 @@ def test_a_refreshed_view_goes_on_under_its_own_term_alone(
     here = Candidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
 
     assert reconcile([here], [view], {}, wanted)[0].reason == reason
+    assert reconcile([replace(here, overtaken=True)], [view], {}, wanted)[0].reason == "term"
 
 
 def test_a_chain_is_reused_only_from_its_root_on() -> None:

@@ -3,6 +3,8 @@ refresh, whoever wrote it, whichever replies were lost, and whoever died when.""
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -97,6 +99,50 @@ def test_crash_the_table_shows_the_last_refresh_at_every_time(
     gap = newest.as_of > min(world.table.upper, world.inputs)
     if world.inputs > newest.as_of and not gap and world.table.term <= newest.revision.term:
         assert world.table.upper >= reached(newest, world.inputs)
+
+
+def drawn(play: Random) -> tuple[Update, ...]:
+    return tuple((play.randint(0, 2), play.randint(0, LAST), play.choice([1, 1, -1])) for _ in range(40))
+
+
+@settings(max_examples=300)
+@given(play=st.randoms(use_true_random=False))
+def test_crash_an_edit_that_is_reverted_shows_nothing_of_a_replica_that_missed_it(play: Random) -> None:
+    """It has let go of what it had written before the edit, and is told at any moment to go on under the term of after
+    it, beside another that begins under that term. It gives up only where somebody else has written."""
+    schedule = Refreshes(RefreshSchedule(play.randint(4, 15), Time(play.randint(0, 9))), None)
+    history, table, inputs = drawn(play), Table(), play.randint(4, 14)
+    again = Revision(history, schedule, 3)
+    first = Replica(Revision(history, schedule, 1), 2, table)
+    first.allow()
+    settle(first, inputs)
+    if play.random() < 0.8:
+        edited = Replica(Revision(drawn(play), schedule, 2), inputs - 1, table)
+        edited.allow()
+        inputs += play.randint(1, 8)
+        settle(edited, inputs)
+    second = Replica(again, max(table.upper - 1, 2), table)
+    second.allow()
+
+    for _ in range(60):
+        inputs += play.randint(0, 1)
+        if first.revision is not again and play.random() < 0.15:
+            first.revision = again
+            first.allow()
+        if first.revision is not again and play.random() < 0.5:
+            first.observe()
+            first.step(inputs)
+            continue
+        replica = second if first.revision is not again else play.choice([first, second])
+        replica.end(reply=play.random() < 0.7) if play.random() < 0.5 else replica.observe()
+        replica.step(inputs) if play.random() < 0.5 else replica.begin(inputs)
+        replica.compare() if play.random() < 0.5 else replica.fold()
+        table.check()
+    assert not first.progress.is_lost or table.term > 1
+    settle(first, inputs + 1)
+    settle(second, inputs + 1)
+    table.check()
+    assert table.upper == inputs + 1
 
 
 def hourly(every: int = 10, until: int | None = None) -> Refreshes:

@@ -14,7 +14,7 @@ from tests.replica.test_crash_sink import VIEW, CutShort, Update, View, contents
 from tidemark_persist import Shard, open_shard
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.ids import ShardId, Time, WriterTerm
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import Status
 from tidemark_replica.shards import ShardHandles
@@ -219,6 +219,48 @@ def test_one_that_let_go_of_what_another_revision_overwrote_writes_no_more(tmp_p
     assert open_shard(str(tmp_path / "shard")).state().upper == 18
     (said,) = [s for s in first.loop.said if isinstance(s, Status)]
     assert (said.kind, said.fields["retrying"]) == ("sink_failed", "false")
+
+
+def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -> None:
+    """The table is written under its own new term when it is told of that: by one that corrected it at a refresh which
+    it does not know."""
+    updates = history(3, 60)
+    first = Refreshed(tmp_path / "old", tmp_path / "shard", updates, 3, Loop())
+    first.sink.allow_writes(WriterTerm(1))
+    first.reach(14)
+    edited = Refreshed(tmp_path / "edited", tmp_path / "shard", history(4, 60), 12, Loop())
+    edited.sink.allow_writes(WriterTerm(2))
+    edited.reach(15)
+    again = Refreshed(tmp_path / "again", tmp_path / "shard", updates, 14, Loop())
+    again.follow(16)
+    again.sink.allow_writes(WriterTerm(3))
+    again.reach(17)
+
+    def seen() -> bool:
+        shard = first.loop.watch.seen(ShardId("v"))
+        return shard is not None and shard.term == 3
+
+    first.loop.run_until(seen, first.sink.advance)
+    first.sink.allow_writes(WriterTerm(3))
+    first.loop.run_until(lambda: first.sink.term is None, lambda: first.follow(24))
+    again.reach(24)
+
+    for at in range(17, 24):
+        assert persisted(tmp_path / "shard", at) == contents(updates, 15 if at < 20 else 20), f"at {at}"
+
+
+def test_one_that_is_to_go_on_under_another_term_where_nobody_else_wrote_goes_on(tmp_path: Path) -> None:
+    """With a refresh, as a first write under a term is."""
+    updates = history(3, 60)
+    view = Refreshed(tmp_path / "one", tmp_path / "shard", updates, 3, Loop())
+    view.sink.allow_writes(WriterTerm(1))
+    view.reach(14)
+    view.sink.allow_writes(WriterTerm(2))
+    view.reach(24)
+
+    assert view.sink.term == 2
+    for at in range(14, 24):
+        assert persisted(tmp_path / "shard", at) == contents(updates, 14 if at < 20 else 20), f"at {at}"
 
 
 def test_the_last_of_some_times_seals_the_table(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_permission_counts_that_comes_while_an_append_of_before_is_fenced(tmp_pa
     first.step(40)
     first.sink.advance()
     assert first.sink._job is not None, "an append under the first term is on its way"
-    first.sink.allow_writes(WriterTerm(3))
+    first.sink.allow_writes(WriterTerm(2))
     first.write_until(40)
 
     for at in range(30, 40):
@@ -143,7 +143,43 @@ def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path:
 
 
 def _fenced(view: View) -> bool:
-    return any(isinstance(said, Status) and said.kind == "fenced" for said in view.loop.said)
+    return _said(view, "fenced")
+
+
+def _said(view: View, kind: str) -> bool:
+    return any(isinstance(said, Status) and said.kind == kind for said in view.loop.said)
+
+
+@pytest.mark.parametrize("fenced_first", [True, False])
+def test_one_that_is_to_go_on_over_what_another_revision_wrote_stops(fenced_first: bool, tmp_path: Path) -> None:
+    """An edit is reverted: the same view under a newer term, by a replica that heard of neither. It has let go of what
+    it had written before the edit, so it cannot correct what came with that, and touches nothing."""
+    first, second, _, new = revisions(tmp_path)
+    second.sink.allow_writes(WriterTerm(2))
+    second.step(20)
+    second.write_until(20)
+    first.step(30)
+    if fenced_first:
+        first.loop.run_until(lambda: _fenced(first), first.sink.advance)
+    first.sink.allow_writes(WriterTerm(3))
+    first.loop.run_until(lambda: _said(first, "sink_failed"), first.sink.advance)
+
+    assert first.sink.is_overtaken
+    assert first.sink.term is None
+    assert open_shard(str(tmp_path / "shard")).state().upper == 20
+    for at in range(SHARED, 20):
+        assert persisted(tmp_path / "shard", at) == contents(new, at)
+
+
+def test_one_that_is_to_go_on_where_nobody_else_wrote_goes_on(tmp_path: Path) -> None:
+    """The other revision ended before it came to write. A newer term alone is no reason to stop."""
+    first, _, old, _ = revisions(tmp_path)
+    first.sink.allow_writes(WriterTerm(3))
+    first.step(30)
+    first.write_until(30)
+
+    assert not first.sink.is_overtaken
+    assert persisted(tmp_path / "shard", 29) == contents(old, 29)
 
 
 class DiesAfterTheAppend(ShardHandles):

@@ -7,8 +7,9 @@
 
 Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays,
 put together where much of it gathers (fold.py). Who writes meanwhile may be another revision, with other contents, so
-nothing is compared before the shard has been written under this very term. If the process dies at any point, the shard
-holds the whole append or nothing of it, and the next process begins by comparing.
+nothing is compared before the shard has been written under this very term. If another revision has written after this
+sink let go of what it had staged, as that was in the shard, it cannot correct that: it stops. If the process dies at
+any point, the shard holds the whole append or nothing of it, and the next process begins by comparing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ from tidemark_replica.sinks.updates import equal, stage
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
 """Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
+LOST = (
+    "another revision has written the table since this one had; what it holds is not known here, and nothing is "
+    "appended to it. Create the Dataflow anew, or restart the replica"
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,11 @@ class MaterializedViewSink:
         return self._progress.upper is not None
 
     @property
+    def is_overtaken(self) -> bool:
+        """Whether it cannot go on with what another revision has made of the shard."""
+        return self._progress.is_overtaken
+
+    @property
     def term(self) -> WriterTerm | None:
         """Under which it may write; None: not yet, or no more."""
         return None if self._stopped else self._term
@@ -117,6 +127,11 @@ class MaterializedViewSink:
         if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
             self._progress.observe(seen.upper.encode(), seen.term)
         if self._job is not None or self._stopped:
+            return
+        if self._progress.is_lost:
+            self.stop()
+            LOG.warning("the sink of %s: %s", self._id, LOST)
+            self._tell("sink_failed", LOST)
             return
         _release(self._progress.release())
         append = None if self._term is None else self._progress.next()
@@ -145,8 +160,11 @@ class MaterializedViewSink:
         )
 
     def _submit_comparison(self, comparison: Comparison) -> None:
+        term = self._term or 0
         self._job = self._jobs.submit(
-            f"compare {self._id}", lambda: equal(self._existing(), comparison), self._compared
+            f"compare {self._id}",
+            lambda: equal(self._existing(), comparison),
+            lambda outcome: self._compared(term, outcome),
         )
 
     def _submit_fold(self, whole: Gathered) -> None:
@@ -162,11 +180,11 @@ class MaterializedViewSink:
             self._progress.folded(outcome.value.whole, outcome.value.staged)
             _release(outcome.value.gone)
 
-    def _compared(self, outcome: Outcome[bool]) -> None:
+    def _compared(self, term: int, outcome: Outcome[bool]) -> None:
         """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
-            self._progress.found_equal()
+            self._progress.found_equal(term)
         else:
             self._compare_backoff.failed()
 
@@ -228,7 +246,10 @@ class MaterializedViewSink:
             self._backoff.failed()
         kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
         LOG.warning("the sink of %s: %s", self._id, in_full(error))
-        self._respond(Status(self._id, kind, {"message": told_of(error), "retrying": str(not self._stopped).lower()}))
+        self._tell(kind, told_of(error))
+
+    def _tell(self, kind: str, message: str) -> None:
+        self._respond(Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()}))
 
 
 def append_to(shard: Shard, append: Append, term: WriterTerm) -> Verdict:

@@ -23,6 +23,7 @@ from tidemark_replica.render.contract import SinkDelta
 from tidemark_replica.sinks.refreshes import Refreshes
 
 STAGED_MOST = 1000
+NO_TERM = -1
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,27 @@ class SinkProgress:
         self.upper: int | None = None
         self.term: int | None = None
         self.synced = synced
+        self._seen_term = 0
+        self._pending_term = self._synced_term = NO_TERM
+
+    @property
+    def is_lost(self) -> bool:
+        """It let go of what it had staged, as that was in the shard; then another revision wrote there, and nobody has
+        put that right. What the shard holds is not known here, and cannot be corrected."""
+        return self._let_go and self.term is not None and self._is_overwritten(self._seen_term, self.term)
+
+    @property
+    def is_overtaken(self) -> bool:
+        """It is lost, or is as soon as it may write again."""
+        return self.is_lost or (self._let_go and self._seen_term > max(self._synced_term, self.term or 0))
+
+    @property
+    def _let_go(self) -> bool:
+        return self.synced and self._synced_term != NO_TERM
+
+    def _is_overwritten(self, seen: int, term: int) -> bool:
+        """Whoever writes under the present term is of this revision, and has corrected what it found."""
+        return self._synced_term < seen < term
 
     @property
     def reach(self) -> int:
@@ -140,12 +162,17 @@ class SinkProgress:
 
     def observe(self, upper: int, term: int) -> None:
         """The shard's upper as seen, and the term under which it was written then."""
+        if self.upper is None or upper > self.upper:
+            self._seen_term = term
+        elif upper == self.upper:
+            self._seen_term = max(self._seen_term, term)
         self.upper = upper if self.upper is None else max(self.upper, upper)
 
     def next(self) -> Append | None:
         """What to append now, if anything. The same answer until it is `resolved`."""
-        if self._pending is None and self.upper is not None:
+        if self._pending is None and self.upper is not None and not self.is_lost:
             self._pending = self._next(self.upper)
+            self._pending_term = self.term or 0
         return self._pending
 
     def _next(self, upper: int) -> Append | None:
@@ -159,7 +186,8 @@ class SinkProgress:
     def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
         """The attempt ended: it is in the shard, or another came first."""
         self._pending = None
-        self.synced = self.synced or (won and append.settles)
+        if won and append.settles:
+            self._settled(self._pending_term)
         self.observe(upper, term)
 
     def comparison(self) -> Comparison | None:
@@ -195,9 +223,15 @@ class SinkProgress:
             self._staged.popleft()
         self._staged.appendleft(into)
 
-    def found_equal(self) -> None:
-        """The comparison found no difference."""
-        self.synced = True
+    def found_equal(self, term: int) -> None:
+        """The comparison found no difference. `term`: the present one of when it began."""
+        self._settled(term)
+
+    def _settled(self, term: int) -> None:
+        """The shard was what the view is. The term is that of when the attempt began: an append of before another
+        permission may be found to have landed after it."""
+        if not self.synced or self._let_go:
+            self.synced, self._synced_term = True, max(self._synced_term, term)
 
     def release(self) -> tuple[Staged, ...]:
         """What is needed no more, while nothing is being done with it. For a shard that is finished nothing is."""

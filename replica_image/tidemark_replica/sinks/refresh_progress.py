@@ -32,7 +32,6 @@ class RefreshProgress(SinkProgress):
     def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: Refreshes) -> None:
         super().__init__(as_of, new_commit_id)
         self._refreshes, self._inputs = refreshes, as_of
-        self._seen_term = 0
         self._unplanned = -1
 
     def inputs_at(self, upper: int) -> None:
@@ -51,10 +50,9 @@ class RefreshProgress(SinkProgress):
         """Whether the shard was written under the present term."""
         return bool(self.upper) and self.term is not None and self._seen_term == self.term
 
-    @property
-    def is_lost(self) -> bool:
-        """It let go of what it had staged, as that was in the shard; and then another revision wrote there."""
-        return self.synced and self.term is not None and self._seen_term < self.term
+    def _is_overwritten(self, seen: int, term: int) -> bool:
+        """Also where one of this revision has corrected it since: at which refresh, is not known here."""
+        return self._synced_term < min(seen, term)
 
     def stage(self, staged: Staged) -> None:
         """What changes nothing need not be kept until the next refresh."""
@@ -62,13 +60,6 @@ class RefreshProgress(SinkProgress):
         if staged.delta is None or not staged.delta.files:
             self._staged.pop()
             staged.release()
-
-    def observe(self, upper: int, term: int) -> None:
-        if self.upper is None or upper > self.upper:
-            self._seen_term = term
-        elif upper == self.upper:
-            self._seen_term = max(self._seen_term, term)
-        super().observe(upper, term)
 
     @property
     def reach(self) -> int:
@@ -83,7 +74,7 @@ class RefreshProgress(SinkProgress):
         start, refreshes = self._begin(upper)
         first = refreshes.next(start)
         planned = refreshes.unplanned is None and start == upper
-        if self.is_lost or (self.reach if planned else self.frontier) <= (upper if planned else first):
+        if (self.reach if planned else self.frontier) <= (upper if planned else first):
             return None
         staged = tuple(self._staged) if first < self.reach else ()
         since = first if start > upper else None

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Response, Status
+from tidemark_protocol.responses import Response
 from tidemark_replica.jobs import Pool
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.refreshes import Refreshes
-
-LOG = logging.getLogger(__name__)
-LOST = (
-    "another revision has written the table since this one had; what it holds is not known here, and nothing is "
-    "appended to it. Create the Dataflow anew, or restart the replica"
-)
 
 
 class RefreshedViewSink(MaterializedViewSink):
@@ -44,10 +37,3 @@ class RefreshedViewSink(MaterializedViewSink):
         """All inputs of the dataflow are complete so far. Up to where the view needs it to step."""
         self._refreshed.inputs_at(upper.encode())
         return Frontier.decode(self._refreshed.step_to(upper.encode()))
-
-    def advance(self) -> None:
-        super().advance()
-        if self._refreshed.is_lost and self.term is not None:
-            self.stop()
-            LOG.warning("the sink of %s: %s", self._id, LOST)
-            self._respond(Status(self._id, "sink_failed", {"message": LOST, "retrying": "false"}))
