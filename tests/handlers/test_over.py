@@ -12,7 +12,7 @@ from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.installer import choose_as_of, has_ended, install, is_over, note_end
+from tidemark_operator.handlers.installer import choose_as_of, has_ended, hold_stored, install, is_over, note_end
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.commands import AllowCompaction, CreateDataflow
 from tidemark_protocol.dataflow import DataflowDescription, IndexImport
@@ -137,3 +137,20 @@ def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
     world.shards.forget(TABLE)
     with pytest.raises(Rejected, match=r"spec\.until is 400"):
         choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("table", "held"), [(EMPTY, False), (at(350), True)], ids=["it is over", "it may go on"])
+def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier, held: bool) -> None:
+    """Nor while an operator that has just begun has it loaded, and learns that it is."""
+    world = Reports(table)
+    one = serving(replace(dataflow("report", 300), index_exports=(), until=Time(400)))
+    source = world.shards.get(INPUT)
+    assert source is not None
+    source.holds.clear()
+
+    hold_stored(world.shards, one)
+    assert source.holds
+    note_end(world.running, one)  # type: ignore[arg-type]
+    assert bool(source.holds) is held
+    hold_stored(world.shards, one)
+    assert bool(source.holds) is held

@@ -44,13 +44,17 @@ def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
 
 
 def hold_stored(book: ShardBook, state: DataflowState, only: ActiveRevision | None = None) -> None:
-    """Whatever its revisions read stays as it is until they are installed."""
+    """Whatever its revisions read stays as it is until they are installed; but what is over reads nothing."""
     for mark in state.marks if only is None else (only,):
         description, holder = mark.revision.description, _stored(state, mark)
         for shard in view_shards(description):
             book.register(shard.shard_id, shard.location, state.lag_ms)
-            if description.continual_task is not None:  # it goes on from what its own table holds
+            if (
+                description.continual_task is not None and mark.name != state.over
+            ):  # it goes on from what its own table holds
                 book.hold(shard.shard_id, holder, Frontier.minimum())
+        if mark.name == state.over:
+            continue
         for source in description.source_imports:
             book.register(source.shard.shard_id, source.shard.location)
             book.hold(source.shard.shard_id, holder, Frontier.minimum())
@@ -158,9 +162,13 @@ def _has_passed(end: Time | None) -> bool:
 
 
 def note_end(running: RunningInstance | None, state: DataflowState) -> None:
-    """Of what serves, as far as it is known now."""
-    over = running is not None and state.active is not None and is_over(running, state.active.revision.description)
-    state.over = state.active.name if over and state.active else ""
+    """Whether what serves is over, as far as it is known now; then nothing is kept for it any more, also where it is
+    suspended."""
+    if running is None or state.active is None:
+        return
+    state.over = state.active.name if is_over(running, state.active.revision.description) else ""
+    if state.over:
+        running.core.shards.release(_stored(state, state.active))
 
 
 def install(running: RunningInstance, registry: Registry, state: DataflowState, edited: str | None = None) -> None:
