@@ -21,6 +21,8 @@ from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import DataflowDescription, IndexImport, MaterializedViewSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.planning import Finishing
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import DescribedShard, Description, Frontiers, Response, ShardFrontiers
 
@@ -221,6 +223,19 @@ def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() 
     assert coming.level_ms is None
     world.report(R1, at(350), export.id)
     assert coming.level_ms == world.now
+
+
+@pytest.mark.parametrize(("stays", "answered"), [(False, True), (True, False)], ids=["a query", "a Dataflow"])
+def test_who_waits_for_an_index_of_one_time_is_not_being_answered(stays: bool, answered: bool) -> None:
+    """It hydrates like any other: what a replica dies of then is not who waits for it."""
+    world = World()
+    of_one_time = replace(dataflow("d", 399), until=Time(400))
+    world.instance.create(Dataflow(OWNER, of_one_time, LAG, stays=stays), TERM)
+    world.connect(R1)
+    peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
+
+    assert of_one_time.is_one_shot
+    assert world.instance.dataflows.is_answered(peek, R1) is answered
 
 
 def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -> None:

@@ -267,9 +267,9 @@ class Dataflows:
         """Whether the replica is at the peek, or at what is there for it: where the index is not hydrated, it waits."""
         if not isinstance(peek.target, IndexTarget) or self.is_hydrated(peek.target.id, replica):
             return True
-        owner = self.owner_of(peek.target.id)
-        dataflow = self._by_owner.get(owner)
-        return dataflow is not None and dataflow.description.is_one_shot and self.is_beginning(owner, replica)
+        dataflow = self._by_owner.get(self.owner_of(peek.target.id))
+        is_query = dataflow is not None and dataflow.description.is_one_shot and not dataflow.stays
+        return is_query and self.is_beginning(self.owner_of(peek.target.id), replica)
 
     def is_hydrated(self, id: GlobalId, replica: ReplicaId) -> bool:
         """On that very replica."""

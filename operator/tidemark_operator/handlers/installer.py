@@ -49,12 +49,11 @@ def hold_stored(book: ShardBook, state: DataflowState, only: ActiveRevision | No
         description, holder = mark.revision.description, _stored(state, mark)
         for shard in view_shards(description):
             book.register(shard.shard_id, shard.location, state.lag_ms)
-            if (
-                description.continual_task is not None and mark.name != state.over
-            ):  # it goes on from what its own table holds
-                book.hold(shard.shard_id, holder, Frontier.minimum())
         if mark.name == state.over:
             continue
+        if description.continual_task is not None:  # it goes on from what its own table holds
+            for shard in view_shards(description):
+                book.hold(shard.shard_id, holder, Frontier.minimum())
         for source in description.source_imports:
             book.register(source.shard.shard_id, source.shard.location)
             book.hold(source.shard.shard_id, holder, Frontier.minimum())
