@@ -102,9 +102,9 @@ class DataflowDriver:
                 self._erroring[id].stand(sink.standing)
         if self._job is not None and self._rendered is not None and not self._dataflow.hydrated:
             self._hydrating.look(self._rendered.progress)
-        if self._job is not None or self._stopped or self._dataflow.refusal or not self._backoff.over:
+        if self._job is not None or self._stopped or self._dataflow.refusal:
             return
-        if self._over or self._is_over():
+        if self._over or self._is_over() or not self._backoff.over:
             return
         if goal <= self._dataflow.processed or any(sink.is_full for sink in self._sinks.values()):
             return

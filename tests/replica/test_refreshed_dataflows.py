@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,6 +154,21 @@ def test_a_view_that_ends_is_sealed_and_leaves_nothing(
         again.loop.run_until(lambda of=again.installed: of.reads_from.is_empty, again.driver.advance)
         assert again.refusals == []
     assert again.steps == 0, "it cannot be begun"
+
+
+def test_one_that_waits_after_a_failure_hears_that_its_table_is_finished(
+    tmp_path: Path, table: Table, views: list[OneView]
+) -> None:
+    """Another replica has ended it: nothing is to be tried again, and nothing of the inputs is held for that."""
+    out = shard("v", str(tmp_path))
+    ends = copies("d", 6, source=table.metadata, view=out, until=9)
+    views.append(waits := OneView(tmp_path / "waits", ends))
+    waits.driver._backoff.failed(math.inf)
+    views.append(other := OneView(tmp_path / "other", ends))
+    other.reach(Frontier.empty())
+    waits.loop.run_until(lambda: waits.installed.reads_from.is_empty, waits.driver.advance)
+
+    assert waits.steps == 0
 
 
 @pytest.mark.parametrize("refresh", [None, OFTEN], ids=["a view", "refreshed"])
