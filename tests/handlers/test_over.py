@@ -154,3 +154,15 @@ def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier,
     assert bool(source.holds) is held
     hold_stored(world.shards, one)
     assert bool(source.holds) is held
+
+
+def test_while_its_table_is_not_known_it_is_not_refused() -> None:
+    """No replica has said how far it is, since the operator has begun; it may be finished. One that is not is
+    refused."""
+    ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
+    unknown, behind = Reports(), Reports(at(350))
+    unknown.shards.forget(TABLE)
+    for world, refusal in ((unknown, Waiting), (behind, Rejected)):
+        world.shards.observe(INPUT, at(900), at(800), NOW)
+        with pytest.raises(refusal):
+            choose_as_of(world.running, Registry(), serving(ended), ended, first=False)  # type: ignore[arg-type]

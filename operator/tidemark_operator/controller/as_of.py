@@ -39,7 +39,8 @@ class Input:
 class AsOfRequest:
     """`sinks`: uppers of the views' shards that hold something already. `stored`: what a stored revision says.
     `running`: since of each export on a replica that has it. `requested`: spec.asOf. `exact`: nothing between what the
-    sinks hold and the as_of may be left out. `until`: spec.until. `sealed`: all that it exports is finished."""
+    sinks hold and the as_of may be left out. `until`: spec.until. `sealed`: all that it exports is finished; `unsure`:
+    it may be, but not all is known that says so."""
 
     inputs: tuple[Input, ...]
     sinks: tuple[Frontier, ...] = ()
@@ -49,6 +50,7 @@ class AsOfRequest:
     exact: bool = False
     until: Time | None = None
     sealed: bool = False
+    unsure: bool = False
 
 
 def select_as_of(request: AsOfRequest) -> Time:
@@ -90,6 +92,8 @@ def _before_the_end(request: AsOfRequest, as_of: Time) -> Time:
         return as_of
     if lower.less_equal(until - 1):
         return Time(until - 1)
+    if request.unsure:
+        raise Waiting("WaitingForInput", "waiting for a replica to report how far its own tables are")
     raise Rejected(
         "UntilNotReadable",
         f"spec.until is {until}, but the inputs can be read from {lower.time} on, and so nothing before it: give a "

@@ -102,6 +102,7 @@ def choose_as_of(
             exact=exact,
             until=description.until,
             sealed=sealed,
+            unsure=not first and not sealed and _may_be_finished(running, description),
         )
     )
 
@@ -148,6 +149,12 @@ def is_sealed(running: RunningInstance, description: DataflowDescription) -> boo
     found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
     are_finished = bool(found) and all(known is not None and known.upper.is_empty for known in found)
     return are_finished and running.core.dataflows.may_end(description, now_ms())
+
+
+def _may_be_finished(running: RunningInstance, description: DataflowDescription) -> bool:
+    """What is not known of its tables could say that they are; or they are, and the clock is behind."""
+    found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
+    return bool(found) and all(known is None or known.upper.is_empty for known in found)
 
 
 def is_over(running: RunningInstance, description: DataflowDescription) -> bool:
