@@ -33,7 +33,9 @@ def calls(block: Block, folder: Path) -> list[list[str]]:
     programs.mkdir()
     said.touch()
     for name in PROGRAMS:
-        (programs / name).write_text(f"#!/bin/sh\nprintf '%s{WORD}' {name} \"$@\" >>{said}\nprintf '{CALL}' >>{said}\n")
+        # with one write: both ends of a pipe run at once
+        words = f"words=$(printf '%s{WORD}' {name} \"$@\")"
+        (programs / name).write_text(f"#!/bin/sh\n{words}\nprintf '%s{CALL}' \"$words\" >>{said}\n")
         (programs / name).chmod(0o755)
     environ = {**os.environ, **OF_READERS, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(["bash", "-eu", "-c", block.text], cwd=folder, env=environ, check=True, stdin=subprocess.DEVNULL)
