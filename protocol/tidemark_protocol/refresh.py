@@ -17,7 +17,7 @@ from itertools import pairwise
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
 
 MIN_EVERY_MS = 1000
-MAX_EVERY_MS = 3660 * 24 * 3600 * 1000
+MAX_EVERY_MS = 366 * 24 * 3600 * 1000
 MAX_TIMES = 32
 
 

@@ -14,9 +14,8 @@ from tidemark_operator.resources.durations import duration_ms
 from tidemark_operator.resources.errors import InvalidValue
 from tidemark_operator.resources.fields import Fields
 from tidemark_protocol.ids import MIN_TIME, Time
-from tidemark_protocol.refresh import MAX_TIMES, MIN_EVERY_MS, RefreshSchedule
+from tidemark_protocol.refresh import MAX_EVERY_MS, MAX_TIMES, MIN_EVERY_MS, RefreshSchedule
 
-MOST_EVERY_MS = 366 * 24 * 3_600_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.]\d{1,3})?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -30,7 +29,7 @@ def parse_refresh(refresh: Fields) -> RefreshSchedule:
     at = sorted({_time(f"{refresh.at('at')}[{i}]", text) for i, text in enumerate(refresh.texts("at"))})
     if len(at) > MAX_TIMES:
         raise InvalidValue(refresh.at("at"), f"must be at most {MAX_TIMES} times, not {len(at)}")
-    every = duration_ms(refresh, "every", MIN_EVERY_MS, MOST_EVERY_MS) if refresh.has("every") else None
+    every = duration_ms(refresh, "every", MIN_EVERY_MS, MAX_EVERY_MS) if refresh.has("every") else None
     aligned = _time(refresh.at("alignedTo"), refresh.text("alignedTo")) if refresh.has("alignedTo") else MIN_TIME
     return RefreshSchedule(every, aligned, tuple(at))
 
