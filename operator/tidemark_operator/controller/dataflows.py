@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.controller.end_times import end_of
+from tidemark_operator.controller.end_times import end_of, has_passed
 from tidemark_operator.controller.read_policy import before, bounded, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
@@ -59,6 +59,11 @@ class Dataflow:
         """Whether it is a continual task that reads its own output."""
         export = self.description.continual_task
         return export is not None and isinstance(export.sink, ContinualTaskSink) and export.sink.own is not None
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it is there to be read once; not one of a resource, which may have but one time."""
+        return self.description.is_one_shot and not self.stays
 
     @property
     def read_only(self) -> frozenset[GlobalId]:
@@ -159,15 +164,9 @@ class Dataflows:
         subscribes that read shards which are over: they would wait for changes for ever."""
         dataflow = self._by_owner.get(owner)
         exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
-        all_there = (d for d in self._by_owner.values() if not d.stays)
-        passing = (d for d in all_there if d.description.is_one_shot or d.description.is_transient)
+        passing = (d for d in self._by_owner.values() if d.is_query or d.description.is_transient)
         gone = frozenset(over)
-
-        def is_met(d: Dataflow) -> bool:
-            follows = not d.description.is_one_shot
-            return bool(exported & set(d.imports)) or (follows and bool(gone & set(d.inputs)))
-
-        return list(filter(is_met, passing))
+        return [d for d in passing if exported & {*d.imports} or (not d.description.is_one_shot and gone & {*d.inputs})]
 
     def successor_since(self, owner: str) -> Frontier | None:
         """Where what is to take over from a dataflow can be read: all of it; None where nothing is."""
@@ -268,8 +267,7 @@ class Dataflows:
         if not isinstance(peek.target, IndexTarget) or self.is_hydrated(peek.target.id, replica):
             return True
         dataflow = self._by_owner.get(self.owner_of(peek.target.id))
-        is_query = dataflow is not None and dataflow.description.is_one_shot and not dataflow.stays
-        return is_query and self.is_beginning(self.owner_of(peek.target.id), replica)
+        return dataflow is not None and dataflow.is_query and self.is_beginning(self.owner_of(peek.target.id), replica)
 
     def is_hydrated(self, id: GlobalId, replica: ReplicaId) -> bool:
         """On that very replica."""
@@ -285,8 +283,7 @@ class Dataflows:
 
     def may_end(self, description: DataflowDescription, now_ms: int) -> bool:
         """The end comes with that of its times, or with that of all inputs, as far as they are known."""
-        end = end_of(description)
-        if end is not None and is_vouched(Frontier.at(end), now_ms):
+        if has_passed(end_of(description), now_ms):
             return True
         sources = (i.shard.shard_id for i in description.source_imports)
         shards = (known.upper if (known := self._shards.frontiers(id)) else None for id in sources)

@@ -7,7 +7,9 @@ refreshed at 10 and 30        30     the last refresh; none of `every` is the la
 
 from __future__ import annotations
 
+from tidemark_operator.controller.read_policy import is_vouched
 from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 
 
@@ -20,3 +22,8 @@ def end_of(description: DataflowDescription) -> Time | None:
         elif isinstance(sink, MaterializedViewSink) and sink.refresh is not None and sink.refresh.every_ms is None:
             ends.append(sink.refresh.at[-1])
     return min((time for time in ends if time is not None), default=None)
+
+
+def has_passed(end: Time | None, now_ms: int) -> bool:
+    """Whether the clock vouches for it; never where there is none."""
+    return end is not None and is_vouched(Frontier.at(end), now_ms)

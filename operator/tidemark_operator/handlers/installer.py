@@ -21,9 +21,8 @@ from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of, sinces
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.early import FrontierPair
-from tidemark_operator.controller.end_times import end_of
+from tidemark_operator.controller.end_times import end_of, has_passed
 from tidemark_operator.controller.left_out import tables_of
-from tidemark_operator.controller.read_policy import is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
@@ -137,7 +136,7 @@ def has_ended(
     """Whether there is nothing to come of it; raises Waiting while that is not known. What inputs that are finished
     make of a view can be computed anew, by the new SQL."""
     if description.continual_task is None:
-        return _has_passed(end_of(description))
+        return has_passed(end_of(description), now_ms())
     if running.core.dataflows.may_end(description, now_ms()):
         return True
     sinces(_inputs(running, registry, state, description), first=True)
@@ -160,11 +159,7 @@ def _may_be_finished(running: RunningInstance, description: DataflowDescription)
 def is_over(running: RunningInstance, description: DataflowDescription) -> bool:
     """Whether it is sealed by an end of its own, and not because what it reads is finished: whatever becomes of that,
     it stays as it is."""
-    return _has_passed(end_of(description)) and is_sealed(running, description)
-
-
-def _has_passed(end: Time | None) -> bool:
-    return end is not None and is_vouched(Frontier.at(end), now_ms())
+    return has_passed(end_of(description), now_ms()) and is_sealed(running, description)
 
 
 def note_end(running: RunningInstance | None, state: DataflowState) -> None:
