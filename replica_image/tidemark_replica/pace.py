@@ -18,7 +18,6 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
-from tidemark_replica.sinks.refreshed_view import RefreshedViewSink
 
 
 class Pace:
@@ -26,23 +25,20 @@ class Pace:
 
     def __init__(self, description: DataflowDescription, sinks: Mapping[GlobalId, Sink]) -> None:
         self._description = description
-        self._refreshed = [sink for sink in sinks.values() if isinstance(sink, RefreshedViewSink)]
         self._tables = [sink for sink in sinks.values() if isinstance(sink, MaterializedViewSink)]
 
     def goal(self, inputs: Frontier, *, hydrated: bool) -> Frontier:
         """Up to where to step now that all inputs are complete up to `inputs`."""
         if self._is_void:
             return Frontier.minimum()
-        wanted = [sink.inputs_at(inputs) for sink in self._refreshed]
-        only = len(wanted) == len(self._description.export_ids)
-        return max(wanted) if only and hydrated else inputs
+        wanted = [sink.inputs_at(inputs) for sink in self._tables]
+        return max(wanted) if self._is_for_tables and hydrated else inputs
 
     @property
     def is_over(self) -> bool:
         """Whether it is there for tables alone, and all of them are finished."""
-        if len(self._tables) < len(self._description.export_ids):
-            return False
-        return all(sink.term is not None and sink.write_frontier.is_empty for sink in self._tables)
+        ended = (sink.term is not None and sink.write_frontier.is_empty for sink in self._tables)
+        return self._is_for_tables and all(ended)
 
     @property
     def never_began(self) -> str:
@@ -51,6 +47,10 @@ class Pace:
             return ""
         until, as_of = self._description.until, self._description.as_of
         return f"it ends before {until}, and begins at {as_of}: what its inputs were until then cannot be read any more"
+
+    @property
+    def _is_for_tables(self) -> bool:
+        return len(self._tables) == len(self._description.export_ids)
 
     @property
     def _is_void(self) -> bool:

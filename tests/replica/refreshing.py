@@ -125,9 +125,9 @@ class Replica:
     def step(self, inputs: int) -> None:
         if inputs <= self.as_of:
             return
-        self.progress.inputs_at(inputs)
+        wanted = self.progress.inputs_at(inputs)
         until = self.revision.refreshes.until
-        goal = self.progress.step_to(inputs) if self.hydrated else inputs
+        goal = wanted if self.hydrated else inputs
         if goal <= self.processed:
             return
         if until is not None and goal >= until:

@@ -19,8 +19,8 @@ from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import Status
 from tidemark_replica.shards import ShardHandles
 from tidemark_replica.sinks import materialized_view
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink
-from tidemark_replica.sinks.refreshed_view import RefreshedViewSink
+from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
+from tidemark_replica.sinks.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.refreshes import Refreshes
 
 TENS = Refreshes(RefreshSchedule(every_ms=10))
@@ -33,14 +33,14 @@ class Refreshed(View):
 
     def made(self, shard: ShardMetadata) -> MaterializedViewSink:
         at, loop = Frontier.at(self.as_of), self.loop
-        self.refreshed = RefreshedViewSink(
-            VIEW, shard, self.refreshes, at, loop.handles, loop.watch, loop.jobs, loop.said.append
+        progress = RefreshProgress(self.as_of, new_commit_id, self.refreshes)
+        return MaterializedViewSink(
+            VIEW, shard, at, loop.handles, loop.watch, loop.jobs, loop.said.append, progress=progress
         )
-        return self.refreshed
 
     def follow(self, inputs: int) -> None:
         """One look at inputs that are complete up to there."""
-        goal = self.refreshed.inputs_at(Frontier.at(inputs)).encode()
+        goal = self.sink.inputs_at(Frontier.at(inputs)).encode()
         goal = inputs if self.frontier == self.as_of else goal
         if goal > self.frontier:
             self.step(goal)
@@ -204,15 +204,20 @@ def test_an_edit_shows_at_once_while_the_old_revision_still_writes(tmp_path: Pat
         assert persisted(tmp_path / "shard", at) == wanted, f"at {at}"
 
 
-def test_one_that_let_go_of_what_another_revision_overwrote_writes_no_more(tmp_path: Path) -> None:
-    """And says so: what the table holds is not known to it."""
-    updates = history(3, 60)
+def overwritten(tmp_path: Path, updates: list[Update], upper: int) -> Refreshed:
+    """One that let go of what it had staged up to 14; then an edit wrote other contents, up to there."""
     first = Refreshed(tmp_path / "old", tmp_path / "shard", updates, 3, Loop())
     first.sink.allow_writes(WriterTerm(1))
     first.reach(14)
-    other = Refreshed(tmp_path / "new", tmp_path / "shard", history(4, 60), 12, Loop())
-    other.sink.allow_writes(WriterTerm(2))
-    other.reach(18)
+    edited = Refreshed(tmp_path / "edited", tmp_path / "shard", history(4, 60), 12, Loop())
+    edited.sink.allow_writes(WriterTerm(2))
+    edited.reach(upper)
+    return first
+
+
+def test_one_that_let_go_of_what_another_revision_overwrote_writes_no_more(tmp_path: Path) -> None:
+    """And says so: what the table holds is not known to it."""
+    first = overwritten(tmp_path, history(3, 60), 18)
     first.sink.allow_writes(WriterTerm(3))
     first.loop.run_until(lambda: first.sink.term is None, lambda: first.follow(30))
 
@@ -225,12 +230,7 @@ def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -
     """The table is written under its own new term when it is told of that: by one that corrected it at a refresh which
     it does not know."""
     updates = history(3, 60)
-    first = Refreshed(tmp_path / "old", tmp_path / "shard", updates, 3, Loop())
-    first.sink.allow_writes(WriterTerm(1))
-    first.reach(14)
-    edited = Refreshed(tmp_path / "edited", tmp_path / "shard", history(4, 60), 12, Loop())
-    edited.sink.allow_writes(WriterTerm(2))
-    edited.reach(15)
+    first = overwritten(tmp_path, updates, 15)
     again = Refreshed(tmp_path / "again", tmp_path / "shard", updates, 14, Loop())
     again.follow(16)
     again.sink.allow_writes(WriterTerm(3))

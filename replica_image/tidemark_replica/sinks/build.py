@@ -14,8 +14,8 @@ from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.sinks.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.interface import Sink
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink
-from tidemark_replica.sinks.refreshed_view import RefreshedViewSink
+from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
+from tidemark_replica.sinks.refresh_progress import RefreshProgress
 from tidemark_replica.sinks.refreshes import Refreshes
 
 
@@ -35,7 +35,7 @@ def build_sink(
         return clients.build(export.id, sink, as_of, jobs, wake)
     if isinstance(sink, ContinualTaskExport):
         return ContinualTaskSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
-    if sink.refresh is None:
-        return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
-    refreshes = Refreshes(sink.refresh, of.until)
-    return RefreshedViewSink(export.id, sink.shard, refreshes, as_of, handles, watch, jobs, respond, wake)
+    progress = None
+    if sink.refresh is not None:
+        progress = RefreshProgress(of.as_of, new_commit_id, Refreshes(sink.refresh, of.until))
+    return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress)

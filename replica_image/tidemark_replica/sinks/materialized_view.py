@@ -45,7 +45,7 @@ WAITING_ROWS = 4_000_000
 """Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
 LOST = (
     "another revision has written the table since this one had; what it holds is not known here, and nothing is "
-    "appended to it. Create the Dataflow anew, or restart the replica"
+    "appended to it. The view is computed anew once the replica is restarted"
 )
 
 
@@ -89,6 +89,10 @@ class MaterializedViewSink:
     @property
     def write_frontier(self) -> Frontier:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
+
+    def inputs_at(self, upper: Frontier) -> Frontier:
+        """All inputs of the dataflow are complete so far. Up to where the view needs it to step."""
+        return Frontier.decode(self._progress.inputs_at(upper.encode()))
 
     @property
     def is_seen(self) -> bool:

@@ -144,6 +144,10 @@ class SinkProgress:
         """Whoever writes under the present term is of this revision, and has corrected what it found."""
         return self._synced_term < seen < term
 
+    def inputs_at(self, upper: int) -> int:
+        """All inputs of the view are complete so far. Up to where it has to be stepped."""
+        return upper
+
     @property
     def reach(self) -> int:
         """Up to where what is staged may be written."""

@@ -6,7 +6,7 @@
     an append                [U ──┴──────────│)                x, y, y, x at R2; z waits for R3
 
 The upper follows the inputs: up to the next refresh nothing can change, so the shard is complete as far as they are,
-and no step is needed for it (`step_to`). What changes at a time is written at the first refresh at or after it.
+and no step is needed for it (`inputs_at`). What changes at a time is written at the first refresh at or after it.
 
 A revision's first write is a refresh too: when the shard was last written under an older term, or never. Else an edit
 would show at its first planned refresh, and a new view be empty until then. Whether it is so is the table's own word,
@@ -34,13 +34,9 @@ class RefreshProgress(SinkProgress):
         self._refreshes, self._inputs = refreshes, as_of
         self._unplanned = -1
 
-    def inputs_at(self, upper: int) -> None:
-        """All inputs of the view are complete so far."""
+    def inputs_at(self, upper: int) -> int:
+        """To the last refresh before, and over it. Before the shard is the revision's own anything may be needed."""
         self._inputs = max(self._inputs, upper)
-
-    def step_to(self, upper: int) -> int:
-        """Up to where to step where all inputs are complete up to `upper`: to the last refresh before, and over it.
-        Before the shard is the revision's own anything may be needed of it."""
         if not self.is_own or upper == EMPTY_SENTINEL:
             return upper
         return self._refreshes.last(upper - 1) + 1
