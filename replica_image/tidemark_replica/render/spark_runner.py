@@ -20,6 +20,11 @@ _VANISHED = {
     "Python worker exited unexpectedly": "a Python worker of Spark vanished",
     "exit code 137": "an executor was killed",
 }
+_CRASHED = {
+    "Fatal Python error: Bus error": "could not read on in a file that it had mapped (SIGBUS): its storage is away or "
+    "full, or the file was taken away",
+    "Fatal Python error: Segmentation fault": "crashed (SIGSEGV): where, is in the replica's log",
+}
 _CANCEL_SECONDS = 0.05
 
 
@@ -88,9 +93,12 @@ class SparkRunner:
 
 
 def failure(what: str, cause: Exception, master: str) -> StepFailed:
-    """What Spark's message comes to. A Python worker that is killed says nothing, and where its container lives on (the
-    system may kill one process of it alone) neither does Kubernetes."""
+    """What Spark's message comes to. A Python worker that crashes says where (spark_settings.py). One that is killed
+    says nothing, and where its container lives on (the system may kill one process of it alone) neither does
+    Kubernetes."""
     text = str(cause)
+    if crashed := next((said for sign, said in _CRASHED.items() if sign in text), None):
+        return StepFailed(f"{what} failed: a Python worker of Spark {crashed}")
     vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
     if vanished is None:
         return StepFailed(f"{what} failed: {told_of_spark(text, type(cause).__name__)}")

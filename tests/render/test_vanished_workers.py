@@ -1,0 +1,60 @@
+"""How a Python worker of Spark ended, read off what Spark says of the job: by real workers that end so."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark_replica.render import OutOfMemory, StepFailed
+from tidemark_replica.render.spark_runner import failure
+
+pytestmark = pytest.mark.spark
+Batches = Iterator[pa.RecordBatch]
+
+
+def loses_its_file(batches: Batches) -> Batches:
+    """The kernel ends it (SIGBUS)."""
+    with tempfile.TemporaryFile() as file:
+        file.truncate(2 * mmap.PAGESIZE)
+        mapped = mmap.mmap(file.fileno(), 2 * mmap.PAGESIZE)
+        file.truncate(0)
+        mapped[mmap.PAGESIZE]
+    yield from batches
+
+
+def crashes(batches: Batches) -> Batches:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    yield from batches
+
+
+def is_killed(batches: Batches) -> Batches:
+    """As the kernel kills who takes too much memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield from batches
+
+
+@pytest.mark.parametrize(
+    ("ends", "kind", "said"),
+    [
+        (loses_its_file, StepFailed, r"^step s failed: a Python worker of Spark could not read on .*SIGBUS"),
+        (crashes, StepFailed, r"^step s failed: a Python worker of Spark crashed .*SIGSEGV"),
+        (is_killed, OutOfMemory, r"^step s failed: a Python worker of Spark vanished, .* more "),
+    ],
+)
+def test_a_worker_that_ended_is_told_by_how_it_ended(
+    spark: Any, ends: Callable[[Batches], Batches], kind: type[StepFailed], said: str
+) -> None:
+    """Only one that says nothing is taken for one that was killed for its memory."""
+    with pytest.raises(Exception, match="Python worker exited unexpectedly") as raised:
+        spark.range(10, numPartitions=1).mapInArrow(ends, "id long").count()
+    found = failure("step s", raised.value, "local[2]")
+    assert type(found) is kind
+    with pytest.raises(kind, match=said):
+        raise found
