@@ -218,6 +218,6 @@ def settle(replica: Replica, inputs: int) -> None:
 
 def reached(replica: Replica, inputs: int) -> int:
     """How far the table must be then."""
-    ended = replica.revision.refreshes.next(inputs) == NEVER
-    until = replica.revision.refreshes.until
-    return EMPTY_SENTINEL if ended and (until is None or inputs >= until) else inputs
+    refreshes = replica.revision.refreshes
+    is_over = refreshes.schedule.next(inputs) is None or (refreshes.until is not None and inputs >= refreshes.until)
+    return EMPTY_SENTINEL if is_over else inputs

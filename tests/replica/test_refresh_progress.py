@@ -241,6 +241,18 @@ def test_the_last_refresh_seals_the_table() -> None:
     assert (table.upper, replica.steps) == (EMPTY_SENTINEL, 3)
 
 
+def test_the_last_of_some_times_is_the_end_also_where_until_is_later() -> None:
+    """But a time at or after `until` is none: until then the table goes on."""
+    last, never = RefreshSchedule(at=(Time(10),)), RefreshSchedule(at=(Time(10), Time(40)))
+    (replica, ended), (other, going) = one(Refreshes(last, until=30)), one(Refreshes(never, until=30))
+    for each in (replica, other):
+        settle(each, 11)
+
+    assert (ended.upper, going.upper) == (EMPTY_SENTINEL, 11)
+    settle(other, 30)
+    assert going.upper == EMPTY_SENTINEL
+
+
 def test_a_view_whose_refreshes_are_all_over_is_what_it_is_when_it_is_created() -> None:
     """The first write is the only one."""
     _, table = one(Refreshes(RefreshSchedule(at=(Time(1),))), inputs=8)

@@ -63,8 +63,9 @@ class RefreshProgress(SinkProgress):
         ahead = self._refreshes.next(self.frontier) if self.frontier != EMPTY_SENTINEL else NEVER
         if ahead != NEVER:
             return max(self.frontier, min(self._inputs, ahead))
-        until = self._refreshes.until
-        return EMPTY_SENTINEL if until is None or self._inputs >= until else max(self.frontier, self._inputs)
+        until, is_last = self._refreshes.until, self._refreshes.schedule.next(self.frontier) is None
+        is_over = is_last or until is None or self._inputs >= until
+        return EMPTY_SENTINEL if is_over else max(self.frontier, self._inputs)
 
     def _next(self, upper: int) -> Append | None:
         start, refreshes = self._begin(upper)
