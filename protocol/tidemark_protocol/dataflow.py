@@ -163,8 +163,14 @@ class DataflowDescription:
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether it exists at one time only, to be read once."""
+        """Whether it exists at one time only."""
         return self.until is not None and self.until <= self.as_of + 1
+
+    @property
+    def is_query(self) -> bool:
+        """Whether somebody waits for its one answer. A query has no uid, so its exports bear its own name; a resource
+        may have but one time as well, and stays."""
+        return self.is_one_shot and all(id.startswith(f"{self.name}/") for id in self.export_ids)
 
     @property
     def is_transient(self) -> bool:

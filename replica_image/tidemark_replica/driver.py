@@ -324,7 +324,7 @@ class DataflowDriver:
         """Whoever takes the memory may take it from others, again and again: when such a one hydrates again is for
         the controller to say, and whether. Somebody waits for what is there for a client."""
         description = self._dataflow.description
-        in_a_hurry = description.is_one_shot or description.is_transient
+        in_a_hurry = description.is_query or description.is_transient
         return isinstance(error, OutOfMemory) and not self._dataflow.hydrated and not in_a_hurry
 
     def _free(self) -> None:

@@ -4,7 +4,7 @@
     ShardWatch     on the worker's thread: looks at every followed shard now and then (on a pool), remembers what it
                    saw, and tells the client what is new. What this process writes itself is `noticed` without a look
 
-A shard that is missing or cannot be read now is looked at again, more and more rarely.
+A shard that is missing or cannot be read now is looked at again, more and more rarely; one that is finished, rarely.
 
 One replica deletes a shard, and the others are not told; the location may be used again, by another owner's. So a
 handle counts only for the id that it is of:
@@ -176,6 +176,11 @@ class _Watched:
     due: float = 0.0
     pause: float = LOOK_SECONDS
 
+    @property
+    def is_finished(self) -> bool:
+        """Nothing of it moves any more but its since, unless it is deleted and made anew."""
+        return self.seen is not None and self.seen.error is None and self.seen.upper.is_empty
+
 
 class ShardWatch:
     """Follows shards for as long as someone is interested."""
@@ -251,12 +256,12 @@ class ShardWatch:
             return
         found = unreadable(shard.id, told_of(outcome.error)) if isinstance(outcome, Failed) else outcome.value
         well = found.exists and found.error is None
-        often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
-        shard.pause = often if well else min(shard.pause * 2, LOOK_SECONDS_MAX)
-        shard.due = time.monotonic() + shard.pause
         if (shard.seen is None or well) and shard.seen != found:
             shard.seen = found
             self._tell(shard)
+        often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
+        shard.pause = often if well and not shard.is_finished else min(shard.pause * 2, LOOK_SECONDS_MAX)
+        shard.due = time.monotonic() + shard.pause
         self._report(shard)
 
     @staticmethod

@@ -47,8 +47,9 @@ def table(tmp_path: Path) -> Table:
 
 
 @pytest.fixture
-def two(tmp_path: Path, table: Table) -> Iterator[TwoDataflows]:
+def two(tmp_path: Path, table: Table, request: pytest.FixtureRequest) -> Iterator[TwoDataflows]:
+    """The parameter: what its loser is called, if that has one time only."""
     with without_jobs():
-        made = TwoDataflows(tmp_path, table)
+        made = TwoDataflows(tmp_path, table, getattr(request, "param", None))
         yield made
         made.end()

@@ -116,18 +116,21 @@ class Table:
 class Replica:
     """One sink of a revision and its dataflow; what is in flight has been computed, and not tried yet."""
 
-    def __init__(self, revision: Revision, as_of: int, table: Table) -> None:
-        self.revision, self.as_of, self.table = revision, as_of, table
+    def __init__(self, revision: Revision, as_of: int, table: Table, lag: int = 0, *, beside: bool = False) -> None:
+        """`lag`: its inputs are seen later by so much; `beside` an index, it steps whenever they move."""
+        self.revision, self.as_of, self.table, self.lag, self.beside = revision, as_of, table, lag, beside
         self.progress = RefreshProgress(as_of, lambda: f"c{next(COMMITS)}", revision.refreshes)
         self.processed, self.hydrated, self.steps = as_of, False, 0
         self.in_flight: tuple[Append, list[Update]] | None = None
+        self.vain: set[int] = set()
 
     def step(self, inputs: int) -> None:
+        inputs -= self.lag
         if inputs <= self.as_of:
             return
         wanted = self.progress.inputs_at(inputs)
         until = self.revision.refreshes.until
-        goal = wanted if self.hydrated else inputs
+        goal = wanted if self.hydrated and not self.beside else inputs
         if goal <= self.processed:
             return
         if until is not None and goal >= until:
@@ -151,7 +154,7 @@ class Replica:
 
     def begin(self, inputs: int) -> None:
         """An append, as a job does: the rows are made, if the upper is as expected."""
-        self.progress.inputs_at(inputs if inputs > self.as_of else self.as_of)
+        self.progress.inputs_at(max(inputs - self.lag, self.as_of))
         append = self.progress.next() if self.progress.term is not None and self.in_flight is None else None
         if append is None:
             return
@@ -180,9 +183,13 @@ class Replica:
         if contents(staged, comparison.at) == contents(self.table.updates, comparison.read_at):
             self.progress.found_equal(self.progress.term or 0)
             self.release()
+        else:
+            assert comparison.at not in self.vain, "what differs stays so up to the next refresh"
+            self.vain.add(comparison.at)
+            self.progress.found_different(comparison)
 
-    def fold(self) -> None:
-        whole = self.progress.gathered()
+    def fold(self, *, when_due: bool = False) -> None:
+        whole = self.progress.to_fold(1000) if when_due else self.progress.gathered()
         if whole is None or self.in_flight is not None or not whole.deltas or self.progress._pending is not None:
             return
         self.progress.folded(whole, self._folded(whole))
@@ -194,8 +201,14 @@ class Replica:
             for row, time, diff in updates_of(gathered(table, whole)):
                 summed[row, time] += diff
         updates = tuple((row, time, diff) for (row, time), diff in sorted(summed.items()) if diff)
-        first, last = whole.staged[0], whole.staged[-1]
-        return Staged(first.lower, last.upper, Delta(updates))  # type: ignore[arg-type]
+        return Staged(whole.lower, whole.staged[-1].upper, Delta(updates))  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        """Of what it hydrated with, nothing is kept that is in the table."""
+        self.fold(when_due=True)
+        kept = [u for table in ROWS.read(s.delta for s in self.progress._staged if s.delta) for u in updates_of(table)]
+        if self.progress.synced and self.in_flight is None and not self.progress.is_pending:
+            assert not any(time <= self.as_of < self.progress._written for _, time, _ in kept)
 
     def _rows(self, append: Append) -> list[Update]:
         if not append.settles:
@@ -209,11 +222,13 @@ class Replica:
 
 def settle(replica: Replica, inputs: int) -> None:
     """Alone, and with all replies: until it has nothing more to do."""
+    replica.lag = 0
     for _ in range(20):
         replica.end(reply=True)
         replica.observe()
         replica.step(inputs)
         replica.begin(inputs)
+    replica.check()
 
 
 def reached(replica: Replica, inputs: int) -> int:

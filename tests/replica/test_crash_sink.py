@@ -89,7 +89,7 @@ class View:
         with pa.ipc.new_file(str(path), SCHEMA) as file:
             file.write_batch(batch)
         delta = SinkDelta(VIEW, Time(self.frontier), Time(upper), SCHEMA, (path,), len(rows))
-        self.sink.stage(Staged(self.frontier, upper, delta, lambda: path.unlink()))
+        self.sink.stage(Staged(self.frontier, upper, delta, lambda: path.unlink(missing_ok=True)))
         self.frontier = upper
 
     def write_until(self, upper: int) -> None:

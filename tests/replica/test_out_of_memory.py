@@ -59,7 +59,7 @@ class Memory:
         return time.monotonic() + self.passed
 
     def run(self, run: Any, dataflow: RenderedDataflow, step: Step) -> StepOutcome:
-        if dataflow.description.name == f"copy-{LOSER}" and not self.enough.is_set():
+        if LOSER in dataflow.description.export_ids and not self.enough.is_set():
             self.attempts += 1
             raise failure("step s", LOST + "Python worker exited unexpectedly (crashed)", "local[2]")
         outcome: StepOutcome = run(dataflow, step)
@@ -94,6 +94,27 @@ def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_sche
     two.schedule(LOSER)
     two.reach(50, LOSER)
     assert two.rows(LOSER, 49) == two.rows(OTHER, 49)
+
+
+@pytest.mark.parametrize("two", ["report"], indirect=True)
+def test_what_a_resource_has_of_one_time_alone_is_no_query(memory: Memory, two: TwoDataflows) -> None:
+    """Its end has passed. Nobody waits for it who would not wait longer."""
+    two.wait_for_failure()
+    memory.passed += 20_000
+    two.reach(10, OTHER)
+    assert memory.attempts == 1
+
+    memory.enough.set()
+    two.schedule(LOSER)
+    two.loop.run_until(lambda: two.installed[LOSER].hydrated, two.advance)
+
+
+@pytest.mark.parametrize("two", ["loser"], indirect=True)
+def test_a_query_is_tried_again_by_itself(memory: Memory, two: TwoDataflows) -> None:
+    """Somebody waits for it."""
+    two.loop.run_until(lambda: len(two.failed(LOSER)) == 3, two.advance)
+    memory.enough.set()
+    two.loop.run_until(lambda: two.installed[LOSER].hydrated, two.advance)
 
 
 def test_a_step_that_ran_out_of_memory_after_hydration_is_tried_again_by_itself(

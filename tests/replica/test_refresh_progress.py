@@ -28,16 +28,17 @@ def schedules(draw: st.DrawFn) -> Refreshes:
 
 HISTORIES = st.lists(st.tuples(st.integers(0, 2), TIMES, st.sampled_from([1, 1, -1])), max_size=25).map(tuple)
 ACTIONS = ("tick", "step", "observe", "begin", "end", "lost", "compare", "fold", "crash", "another", "edit", "allow")
+LAGS = (0, 0, 1, 3, 9)
 DONE = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 12))
 
 
 class World:
     """One table; inputs that are complete up to `inputs`; replicas of revisions, each allowed under its own term."""
 
-    def __init__(self, revisions: list[tuple[tuple[Update, ...], Refreshes]]) -> None:
+    def __init__(self, revisions: list[tuple[tuple[Update, ...], Refreshes]], *, beside: bool) -> None:
         self.table, self.inputs = Table(), 1
         self._revisions = [Revision(h, r, term) for term, (h, r) in enumerate(revisions, 1)]
-        self.replicas = [Replica(self._revisions[0], 0, self.table)]
+        self.replicas = [Replica(self._revisions[0], 0, self.table, beside=beside)]
         self.replicas[0].allow()
 
     def do(self, action: str, which: int, number: int) -> None:
@@ -61,33 +62,35 @@ class World:
             case "allow":
                 replica.allow()
             case "crash":
-                self.replicas[place] = self._new(replica.revision, number)
+                self.replicas[place] = self._new(replica.revision, which, number)
                 self.replicas[place].allow()
             case "another":
-                self.replicas.append(self._new(replica.revision, number))
+                self.replicas.append(self._new(replica.revision, which, number))
                 self.replicas[-1].allow()
             case "edit" if replica.revision.term < len(self._revisions):
-                self.replicas.append(self._new(self._revisions[replica.revision.term], number))
+                self.replicas.append(self._new(self._revisions[replica.revision.term], which, number))
         self.table.check()
 
-    def _new(self, revision: Revision, number: int) -> Replica:
+    def _new(self, revision: Revision, which: int, number: int) -> Replica:
         """From about where the table is on, mostly before it; now and then beyond, as what was before is gone."""
         upper = min(self.table.upper, self.inputs)
         until = revision.refreshes.until
         most = self.inputs - 1 if until is None else min(self.inputs, until) - 1
-        return Replica(revision, max(0, min(upper - 8 + number, most)), self.table)
+        as_of = max(0, min(upper - 8 + number, most))
+        return Replica(revision, as_of, self.table, LAGS[which % len(LAGS)], beside=number % 3 == 0)
 
 
 @settings(max_examples=400)
 @given(
     revisions=st.lists(st.tuples(HISTORIES, schedules()), min_size=1, max_size=3),
     done=st.lists(DONE, min_size=10, max_size=80),
+    beside=st.booleans(),
 )
 def test_crash_the_table_shows_the_last_refresh_at_every_time(
-    revisions: list[tuple[tuple[Update, ...], Refreshes]], done: list[tuple[str, int, int]]
+    revisions: list[tuple[tuple[Update, ...], Refreshes]], done: list[tuple[str, int, int]], beside: bool
 ) -> None:
     """Looked at after everything that happens; and in the end whoever is left goes on to where its inputs are."""
-    world = World(revisions)
+    world = World(revisions, beside=beside)
     for action, which, number in done:
         world.do(action, which, number)
 
@@ -210,6 +213,33 @@ def test_an_edit_takes_effect_at_once() -> None:
     table.check()
 
     assert table.reigns[-1][0] == 15
+
+
+def test_what_differs_after_an_unplanned_refresh_is_compared_once() -> None:
+    """By a replica that did not make it, until both are past the next planned one."""
+    _, table = one(hourly(), inputs=25)
+    edited = Revision(tuple((7, t, 1) for t in range(LAST)), hourly(), 2)
+    first, second = (Replica(edited, 11, table) for _ in range(2))
+    for replica in (first, second):
+        replica.step(25)
+    first.allow()
+    second.allow()
+    settle(first, 27)
+    for inputs in range(27, 31):
+        second.observe()
+        second.step(inputs)
+        second.compare()
+        assert not second.progress.synced
+        assert second.progress.comparison() is None
+        settle(first, inputs)
+    assert second.vain == {20}
+    settle(first, 31)
+    second.observe()
+    second.step(31)
+    second.compare()
+
+    assert second.progress.synced
+    assert second.progress.waiting_rows == 0
 
 
 def test_an_older_term_beside_a_newer_upper_makes_no_first_write() -> None:

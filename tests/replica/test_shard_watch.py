@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.bounds import BOUND
 from tests.replica.loop import Loop
 from tidemark_persist import Shard, create_or_open
-from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import DescribedShard, ShardFrontiers
 from tidemark_replica import shards
@@ -72,6 +73,32 @@ def test_a_move_by_this_process_is_told_without_a_look(shard: Shard, monkeypatch
     assert loop.said[-1] == ShardFrontiers(ID, Frontier.at(9), Frontier.at(2))
     loop.watch.maintain()
     assert handles.looks == looks
+
+
+def test_a_finished_shard_is_looked_at_rarely(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times a second while it may move, every few seconds then: what may be read of it still changes."""
+    handles, now = SlowHandles(), [0.0]
+    monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    loop = Loop(handles)
+    loop.watch.follow(ID, shard.location, "test")
+
+    def looks(seconds: int) -> int:
+        before = handles.looks
+        for _ in range(seconds * 10):
+            now[0] += 0.1
+            loop.watch.maintain()
+            loop.run_until(lambda: not loop.watch._watched[ID].looking)
+        return handles.looks - before
+
+    assert looks(10) > 80
+    shard.compare_and_append(None, expected_upper=5, new_upper=EMPTY_SENTINEL, term=1)
+    looks(10)
+    assert upper(loop) == EMPTY_SENTINEL
+    assert looks(60) <= 12
+
+    shard.downgrade_since(4)
+    looks(10)
+    assert loop.said[-1] == ShardFrontiers(ID, Frontier.empty(), Frontier.at(4))
 
 
 def test_a_look_that_began_before_a_move_does_not_take_it_back(shard: Shard) -> None:

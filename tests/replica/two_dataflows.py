@@ -19,18 +19,20 @@ from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.spark_session import SparkHolder
 
-LOSER, OTHER = GlobalId("loser"), GlobalId("other")
+LOSER, OTHER = GlobalId("loser/index"), GlobalId("other/index")
 
 
 class TwoDataflows:
     """Two copies of a table as indexes, each with its driver, on one command loop, without Spark's jobs."""
 
-    def __init__(self, folder: Path, table: Table) -> None:
+    def __init__(self, folder: Path, table: Table, once_by: str | None = None) -> None:
+        """`once_by`: the loser has one time only, and its dataflow this name."""
         self.loop = loop = Loop()
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
         around = loop.surroundings(self.renderer, session, folder)
-        descriptions = {id: copies(f"copy-{id}", 6, source=table.metadata, index=id) for id in (LOSER, OTHER)}
+        loser = copies(once_by or "copy-loser", 6, source=table.metadata, index=LOSER, until=7 if once_by else None)
+        descriptions = {LOSER: loser, OTHER: copies("copy-other", 6, source=table.metadata, index=OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
         self._drivers = {id: DataflowDriver(d, around, _refused) for id, d in self.installed.items()}
         self._folder = folder

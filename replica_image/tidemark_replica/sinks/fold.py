@@ -10,6 +10,7 @@ is to correct a shard may not write before its upper, so there is no need to tel
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tidemark_replica.sinks.updates import Rows, consolidated, gathered, staged_
 
 @dataclass(frozen=True)
 class Folded:
-    """One for all that was staged, and those that are needed no more: all but the one whose files it is beside."""
+    """One for all that was staged, and those that are needed no more: all but the one in whose folder it is."""
 
     whole: Gathered
     staged: Staged
@@ -33,8 +34,8 @@ class Folded:
 
 
 def fold(shard: Shard, whole: Gathered) -> Folded:
-    """Something of it has files."""
-    first, last = whole.staged[0], whole.staged[-1]
+    """Something of it has files. Those in whose folder the new one is go at once."""
+    last = whole.staged[-1]
     home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
     assert home.delta is not None
     rows, folder = Rows.of(shard), home.delta.files[0].parent
@@ -44,8 +45,11 @@ def fold(shard: Shard, whole: Gathered) -> Folded:
         for table in consolidated(rows, tables, staged_bytes(whole), folder):
             writer.write_table(table)
             count += table.num_rows
-    delta = SinkDelta(home.delta.export, Time(first.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
-    staged = Staged(first.lower, last.upper, delta, lambda: _release(path, home))
+    for file in home.delta.files:
+        with suppress(OSError):
+            file.unlink()
+    delta = SinkDelta(home.delta.export, Time(whole.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
+    staged = Staged(whole.lower, last.upper, delta, lambda: _release(path, home))
     return Folded(whole, staged, tuple(each for each in whole.staged if each is not home))
 
 

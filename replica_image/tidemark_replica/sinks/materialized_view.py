@@ -138,14 +138,23 @@ class MaterializedViewSink:
             self._tell("sink_failed", LOST)
             return
         _release(self._progress.release())
+        if (whole := self._to_fold(WAITING_ROWS)) is not None:  # else appends of nothing but uppers may never let it
+            self._submit_fold(whole)
+            return
         append = None if self._term is None else self._progress.next()
         if append is not None and self._term is not None:
             if self._backoff.over:
                 self._submit_append(append, self._term)
-        elif self._compare_backoff.over and (whole := self._progress.to_fold(WAITING_ROWS // 2)) is not None:
+        elif (whole := self._to_fold(WAITING_ROWS // 2)) is not None:
             self._submit_fold(whole)
         elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
             self._submit_comparison(comparison)
+
+    def _to_fold(self, rows: int) -> Gathered | None:
+        """Not beside an append whose files it would take."""
+        if self._progress.is_pending or not self._compare_backoff.over:
+            return None
+        return self._progress.to_fold(rows)
 
     def _is_ours(self, seen: DescribedShard | None) -> bool:
         """Whether all who can still write to the shard compute what this sink does."""
@@ -168,7 +177,7 @@ class MaterializedViewSink:
         self._job = self._jobs.submit(
             f"compare {self._id}",
             lambda: equal(self._existing(), comparison),
-            lambda outcome: self._compared(term, outcome),
+            lambda outcome: self._compared(comparison, term, outcome),
         )
 
     def _submit_fold(self, whole: Gathered) -> None:
@@ -184,13 +193,15 @@ class MaterializedViewSink:
             self._progress.folded(outcome.value.whole, outcome.value.staged)
             _release(outcome.value.gone)
 
-    def _compared(self, term: int, outcome: Outcome[bool]) -> None:
+    def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
         """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
             self._progress.found_equal(term)
-        else:
-            self._compare_backoff.failed()
+            return
+        if isinstance(outcome, Done):
+            self._progress.found_different(comparison)
+        self._compare_backoff.failed()
 
     def _append(self, append: Append, term: WriterTerm) -> Verdict:
         """On the pool. Raises PersistError and OSError."""

@@ -106,6 +106,10 @@ class Gathered:
     written: int = 0
 
     @property
+    def lower(self) -> int:
+        return max(self.staged[0].lower, self.written)
+
+    @property
     def deltas(self) -> tuple[SinkDelta, ...]:
         return _deltas(self.staged)
 
@@ -143,6 +147,11 @@ class SinkProgress:
     def _is_overwritten(self, seen: int, term: int) -> bool:
         """Whoever writes under the present term is of this revision, and has corrected what it found."""
         return self._synced_term < seen < term
+
+    @property
+    def is_pending(self) -> bool:
+        """An append has been begun, and its outcome is not known: what it takes must stay as it is."""
+        return self._pending is not None
 
     def inputs_at(self, upper: int) -> int:
         """All inputs of the view are complete so far. Up to where it has to be stepped."""
@@ -230,6 +239,9 @@ class SinkProgress:
     def found_equal(self, term: int) -> None:
         """The comparison found no difference. `term`: the present one of when it began."""
         self._settled(term)
+
+    def found_different(self, comparison: Comparison) -> None:
+        """Whoever writes next may put it right."""
 
     def _settled(self, term: int) -> None:
         """The shard was what the view is. The term is that of when the attempt began: an append of before another

@@ -14,7 +14,8 @@ of one version: its upper and its term. A term comes with an append and moves th
 that is as expected has seen the term that goes with it, and all replicas of a revision agree.
 
 That refresh is at a time which only its writer knows. Another replica that never wins finds the shard to be what it
-should only after a planned one: so it compares what the view was then with what the shard holds since.
+should only after a planned one: so it compares what the view was then with what the shard holds since. Once for each:
+what differs then stays as it is up to the next one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class RefreshProgress(SinkProgress):
     def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: Refreshes) -> None:
         super().__init__(as_of, new_commit_id)
         self._refreshes, self._inputs = refreshes, as_of
-        self._unplanned = -1
+        self._unplanned = self._different_at = -1
 
     def inputs_at(self, upper: int) -> int:
         """To the last refresh before, and over it. Before the shard is the revision's own anything may be needed."""
@@ -109,9 +110,13 @@ class RefreshProgress(SinkProgress):
         if self.synced or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
             return None
         last = self._refreshes.last(self.upper - 1)
-        if not self._as_of <= last < self.frontier:
+        if last == self._different_at or not self._as_of <= last < self.frontier:
             return None
         return Comparison(last, self.upper - 1, tuple(self._staged))
+
+    def found_different(self, comparison: Comparison) -> None:
+        """The shard shows an unplanned refresh after that one, up to the next."""
+        self._different_at = comparison.at
 
     def gathered(self) -> Gathered | None:
         """Also of what it waits with for the next refresh. What was before the last one is told apart, to be
@@ -120,6 +125,14 @@ class RefreshProgress(SinkProgress):
             return None
         at, last = min(self.frontier, self.upper) - 1, self._refreshes.last(self.upper - 1)
         return Gathered(at, tuple(self._staged), last, self._written if self.synced else 0)
+
+    def to_fold(self, rows: int) -> Gathered | None:
+        """Also what it hydrated with, once the most of that is in the shard: as large as the view, and the next refresh
+        may be far."""
+        begun = self._staged[0] if self.synced and self._staged else None
+        if begun is not None and begun.lower == self._as_of < self._written < begun.upper:
+            return self.gathered()
+        return super().to_fold(rows)
 
     @property
     def _written(self) -> int:
