@@ -33,6 +33,7 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceTable
+from tidemark_protocol.understanding import UNDERSTOOD
 
 SECONDS = 1.0
 MESSAGES = 5_000
@@ -62,7 +63,9 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
             DescribedCollection(id, Frontier.at(d.as_of), upper) for d in dataflows for id in d.export_ids
         )
         hydrations = sum(len(replica.has) for replica in replicas)
-        return description_to_proto(Description("simulated", None, hydrations, dataflows, collections, tuple(shards)))
+        return description_to_proto(
+            Description("simulated", None, hydrations, dataflows, collections, tuple(shards), UNDERSTOOD)
+        )
 
     async def InspectSource(self, request: Any, context: Any) -> Any:
         """The tables of files whose columns are given."""

@@ -20,6 +20,7 @@ from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.lir import LIR_VERSION, MapFilterProject, Plan
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
+from tidemark_protocol.understanding import needed
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,11 @@ class DataflowDescription:
     def encoded(self) -> bytes:
         """Canonical bytes, made once: every replica is told the same."""
         return encode(self)
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """What a replica must understand, so as to be told of it."""
+        return needed(self)
 
     @cached_property
     def plan_digest(self) -> Digest:

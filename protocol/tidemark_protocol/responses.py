@@ -192,7 +192,8 @@ class DescribedShard:
 
 @dataclass(frozen=True)
 class Description:
-    """The answer to Describe: what a replica has, so that a controller chooses as_ofs without guessing."""
+    """The answer to Describe: what a replica has, so that a controller chooses as_ofs without guessing; and what it
+    `understands` of plans (understanding.py)."""
 
     incarnation: str
     epoch: Epoch | None
@@ -200,3 +201,4 @@ class Description:
     dataflows: tuple[DescribedDataflow, ...]
     collections: tuple[DescribedCollection, ...]
     shards: tuple[DescribedShard, ...]
+    understands: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""Describe: what is installed (asked of the worker) and how far shards are (looked at here, side by side).
+"""Describe: what is installed (asked of the worker), what of plans is understood, and how far shards are (looked at
+here, side by side).
 
 Shards that cannot be looked at within SHARD_SECONDS are told as unreadable; none delays another, or the answer. A look
 is a look: none is followed for having been asked about.
@@ -13,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
+from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica.failures import told_of
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.shards import ShardHandles, told, unreadable
@@ -49,7 +51,7 @@ class Describer:
         hydrations, dataflows, collections = self._ask()
         wait(looks.values(), SHARD_SECONDS)
         shards = tuple(_outcome(id, look) for id, look in looks.items())
-        return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards)
+        return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, UNDERSTOOD)
 
     def _ask(self) -> Installed:
         answer: Future[Installed] = Future()

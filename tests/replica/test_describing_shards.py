@@ -4,6 +4,8 @@ columns."""
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -11,8 +13,12 @@ from tidemark_persist import create_or_open
 from tidemark_protocol.describe import description_from_proto, description_to_proto
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedDataflow, Description
 from tidemark_protocol.types import BIGINT, Column, SqlType
+from tidemark_protocol.understanding import UNDERSTOOD
+from tidemark_replica.describing import Describer
+from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.shards import ShardHandles, told
 
 
@@ -38,3 +44,10 @@ def test_from_when_on_a_dataflow_reads_is_told_where_it_is_known() -> None:
     dataflows = tuple(DescribedDataflow((GlobalId("i"),), "digest", Time(8), reads_from) for reads_from in known)
     answer = Description("incarnation", None, 0, dataflows, (), ())
     assert description_from_proto(description_to_proto(answer)) == answer
+
+
+def test_must_say_what_it_understands_of_plans() -> None:
+    """All of it: who does not say so is not told of what needs it."""
+    mailbox = cast(Mailbox, SimpleNamespace(call=lambda asked: asked()))
+    describer = Describer(mailbox, ShardHandles(), lambda: None, lambda: (0, (), ()))
+    assert describer(cast(Any, pb.DescribeRequest())).understands == UNDERSTOOD

@@ -392,20 +392,22 @@ class DescribedColumn(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
 
 class DescribeResponse(_message.Message):
-    __slots__ = ("incarnation", "epoch", "hydrations", "dataflows", "collections", "shards")
+    __slots__ = ("incarnation", "epoch", "hydrations", "dataflows", "collections", "shards", "understands")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HYDRATIONS_FIELD_NUMBER: _ClassVar[int]
     DATAFLOWS_FIELD_NUMBER: _ClassVar[int]
     COLLECTIONS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
+    UNDERSTANDS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     epoch: Epoch
     hydrations: int
     dataflows: _containers.RepeatedCompositeFieldContainer[DescribedDataflow]
     collections: _containers.RepeatedCompositeFieldContainer[DescribedCollection]
     shards: _containers.RepeatedCompositeFieldContainer[DescribedShard]
-    def __init__(self, incarnation: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ..., hydrations: _Optional[int] = ..., dataflows: _Optional[_Iterable[_Union[DescribedDataflow, _Mapping]]] = ..., collections: _Optional[_Iterable[_Union[DescribedCollection, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ...) -> None: ...
+    understands: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, incarnation: _Optional[str] = ..., epoch: _Optional[_Union[Epoch, _Mapping]] = ..., hydrations: _Optional[int] = ..., dataflows: _Optional[_Iterable[_Union[DescribedDataflow, _Mapping]]] = ..., collections: _Optional[_Iterable[_Union[DescribedCollection, _Mapping]]] = ..., shards: _Optional[_Iterable[_Union[DescribedShard, _Mapping]]] = ..., understands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FetchStashRequest(_message.Message):
     __slots__ = ("uuid", "offset")

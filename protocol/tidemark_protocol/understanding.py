@@ -1,0 +1,51 @@
+"""What a plan may hold that older replicas do not understand, in words.
+
+    plan ──► needs refresh      a replica that says `refresh` as it is described is told of the plan;
+                                no other is: it could not read the bytes, and would end its connection
+
+What comes into plans has a line here, by the class or the field that the codec writes. A field that holds its default
+is not written, so such a plan is read by everybody. A replica says all the words that there are where it is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from tidemark_protocol.types import SqlType
+
+WORDS = {"MaterializedViewSink.refresh": "refresh"}
+"""By `Class`, or `Class.field`. What is inside of it needs no line of its own."""
+UNDERSTOOD = tuple(sorted(set(WORDS.values())))
+
+
+def needed(value: Any) -> frozenset[str]:
+    """The words without which a tree of the protocol's dataclasses is not understood."""
+    words: set[str] = set()
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, tuple):
+            todo += each
+        elif not isinstance(each, SqlType) and dataclasses.is_dataclass(each):
+            cls: Any = type(each)
+            own, fields = _members(cls)
+            words |= own
+            for name, default, word in fields:
+                held = getattr(each, name)
+                if held is not default and held != default:
+                    words |= word
+                    todo.append(held)
+    return frozenset(words)
+
+
+@functools.cache
+def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, Any, frozenset[str]], ...]]:
+    """The word of a class, and of its fields with their defaults."""
+    named = ((f.name, f.default, _word(f"{cls.__name__}.{f.name}")) for f in dataclasses.fields(cls))
+    return _word(cls.__name__), tuple(named)
+
+
+def _word(member: str) -> frozenset[str]:
+    return frozenset({WORDS[member]} if member in WORDS else ())

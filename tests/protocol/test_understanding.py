@@ -1,0 +1,123 @@
+"""Whatever comes into plans has a word, without which no replica is told of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import replace
+from typing import Any
+
+from tests.protocol.samples import dataflow
+from tidemark_protocol.codec import _choices, _fields
+from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.describe import description_from_proto, description_to_proto
+from tidemark_protocol.ids import Time
+from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.responses import Description
+from tidemark_protocol.types import SqlType
+from tidemark_protocol.understanding import UNDERSTOOD, WORDS, needed
+
+FIRST = """
+AccumulableReduce: aggregates
+Aggregate: argument distinct filter function order parameters type
+ArrangeBy: input keys
+BasicReduce: aggregates
+BuildDesc: id plan
+Call: arguments function nullable type
+Changes: input
+CollationReduce: parts positions
+Column: name nullable type
+ColumnRef: index nullable type
+ColumnType: nullable type
+Constant: error rows schema
+ConstantRow: diff values
+ContinualTaskSink: own shard watches
+CopyToSink: columns format location
+DataflowDescription: as_of index_exports index_imports initial_storage_as_of lir_version name objects settings
+DataflowDescription: sink_exports source_imports until
+DeltaJoin: closure paths
+DeltaPath: source stages
+DistinctReduce:
+ErrorValue: code expression
+FlatMap: arguments function input mfp_after produces
+Get: id key schema
+HierarchicalReduce: aggregates buckets monotonic must_consolidate
+IndexExport: columns id key on
+IndexImport: id key monotonic on schema
+Join: inputs plan
+JoinStage: closure lookup lookup_key lookup_thinning null_safe stream_key stream_thinning
+Let: body id value
+LetRec: bindings body
+LinearJoin: source stages
+Literal: type value
+MapFilterProject: expressions input lower predicates projection upper
+MaterializedViewSink: shard
+Mfp: input mfp
+Negate: input
+OrderKey: column descending nulls_last
+RecursiveBinding: id max_iterations return_at_limit value
+Reduce: input key mfp_after plan values
+Settings: ansi time_zone
+ShardMetadata: columns location shard_id
+SinkExport: id on sink
+SourceImport: columns id mfp monotonic shard
+SubscribeSink: columns up_to with_snapshot
+Threshold: input
+TopK: group_key input limit offset order plan
+TopKPlan: buckets kind must_consolidate
+Union: consolidate_output inputs
+Window: calls input order partition
+WindowCall: arguments frame function ignore_nulls parameters type
+WindowFrame: lower unit upper
+"""
+"""What replicas understand that say nothing of it: before there were words. Nothing is ever added here."""
+
+
+def test_what_the_first_replicas_did_not_understand_has_a_word() -> None:
+    """They refuse classes and fields that they do not know, and end their connection."""
+    first: set[str] = set()
+    for line in FIRST.strip().splitlines():
+        name, _, fields = line.partition(":")
+        first |= {name, *(f"{name}.{field}" for field in fields.split())}
+    assert _members(DataflowDescription) - first == set(WORDS), "what is new has a line in understanding.WORDS"
+
+
+def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
+    """A field that holds its default is not written, so everybody reads the plan."""
+    plain = dataflow("d", 300)
+    assert plain.needs == frozenset()
+    assert replace(plain, until=Time(400)).needs == frozenset()
+
+    (export,) = plain.sink_exports
+    assert isinstance(export.sink, MaterializedViewSink)
+    refreshed = replace(export, sink=replace(export.sink, refresh=RefreshSchedule(every_ms=1000)))
+    assert replace(plain, sink_exports=(export, refreshed)).needs == {"refresh"}
+    assert needed((plain, refreshed)) == {"refresh"}
+    assert "refresh" in UNDERSTOOD
+
+
+def test_what_a_replica_understands_is_told_as_it_is_described() -> None:
+    """An older one tells nothing, and words that nobody here knows arrive as well."""
+    for words in ((), UNDERSTOOD, ("refresh", "of tomorrow")):
+        told = Description("incarnation", None, 0, (), (), (), words)
+        assert description_from_proto(description_to_proto(told)) == told
+    assert Description("incarnation", None, 0, (), (), ()).understands == ()
+
+
+def _members(root: Any) -> set[str]:
+    """Classes that the codec decodes in a plan, and their fields, but what is inside of those that have a word."""
+    found, seen, todo = set[str](), set[Any](), [root]
+    while todo:
+        for choice in _choices(todo.pop()):
+            if typing.get_origin(choice) is tuple:
+                todo.append(typing.get_args(choice)[0])
+            if choice is SqlType or not dataclasses.is_dataclass(choice) or choice in seen:
+                continue
+            seen.add(choice)
+            name = typing.cast(type, choice).__name__
+            found.add(name)
+            hints, fields = _fields(choice)
+            found |= {f"{name}.{field}" for field in fields}
+            if name not in WORDS:
+                todo += [hints[field] for field in fields if f"{name}.{field}" not in WORDS]
+    return found
