@@ -31,7 +31,7 @@ def conditions(*observed: Observation, refused: str = "") -> dict[str, str]:
     if refused:
         troubles.hear(replica_id("r1", refused), "executors", QUOTA)
     state = SimpleNamespace(online=True, last_error="", description=None)
-    core = SimpleNamespace(troubles=troubles, dataflows=SimpleNamespace(owners=lambda: ()))
+    core = SimpleNamespace(troubles=troubles, dataflows=SimpleNamespace(owners=lambda: (), collections=lambda: ()))
     running = SimpleNamespace(replicas={replica_id("r1", o.shape): state for o in observed}, core=core)
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
     world = SimpleNamespace(

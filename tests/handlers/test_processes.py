@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at
 from tests.resources.manifests import body
+from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.processes import BEHIND_MS, PATIENCE_MS, Processes, is_level
 from tidemark_operator.handlers.world import World as Handlers
@@ -17,14 +19,16 @@ from tidemark_operator.kube.client import REPLICAS
 from tidemark_operator.orchestrator.interface import Observation, Phase
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.responses import Description
 
+state = partial(ReplicaState, None, None, None)
 OLD, NEW = ReplicaId("r1.aaaaaaaa"), ReplicaId("r1.bbbbbbbb")
 FAR = 100_000
 
 
 def running(world: World, *online: ReplicaId, since: int = 0) -> RunningInstance:
     """Both shapes are to be reached; those online were greeted, the others are silent, `since`."""
-    replicas = {r: SimpleNamespace(online=r in online, silent_since_ms=since, greeted_ms=since) for r in (OLD, NEW)}
+    replicas = {r: state(online=r in online, unheard_since_ms=since, first_greeted_ms=since) for r in (OLD, NEW)}
     return cast(RunningInstance, SimpleNamespace(core=world.instance, online=online, replicas=replicas))
 
 
@@ -85,6 +89,51 @@ def test_an_old_shape_that_is_broken_for_good_holds_nothing_back() -> None:
     """Nobody reads anything of what has been silent for long, and what it never tells of it does not have."""
     assert level(None, None, NEW, now_ms=PATIENCE_MS + 1)
     assert level(None, None, OLD, NEW, now_ms=PATIENCE_MS + 1)
+
+
+NOTHING = Description("incarnation", None, 0, (), (), ())
+
+
+@pytest.mark.parametrize("serves", [True, False], ids=["it served before", "it never did"])
+def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves: bool) -> None:
+    """Before it has told anything: what ends its connection may do so for ever. But it has a minute, as any other."""
+    world, old = World(upper=FAR), state(unheard_since_ms=1)
+    world.install()
+    world.connect(NEW)
+    both = SimpleNamespace(core=world.instance, online=[NEW], replicas={OLD: old})
+    level_after: list[int] = []
+    if serves:
+        old.greeted(NOTHING, 2)
+        old.heard(3)
+        old.lost("it is gone", 4)
+    for now_ms in range(1_000, 3 * PATIENCE_MS, 1_000):
+        world.connect(OLD)
+        old.greeted(NOTHING, now_ms)
+        both.online = [OLD, NEW]
+        greeted = is_level(cast(RunningInstance, both), OLD, NEW, now_ms)
+        world.instance.disconnect(OLD, now_ms + 10)
+        old.lost("a plan that it cannot read", now_ms + 10)
+        both.online = [NEW]
+        if greeted or is_level(cast(RunningInstance, both), OLD, NEW, now_ms + 900):
+            level_after.append(now_ms)
+    assert PATIENCE_MS - 1_000 <= level_after[0] <= PATIENCE_MS + 1_000
+    assert len(level_after) == len(range(level_after[0], 3 * PATIENCE_MS, 1_000)), "and from then on"
+
+
+def test_an_old_shape_that_has_told_something_has_its_minute_anew() -> None:
+    """What else it has comes with what it tells first, or soon after."""
+    old = state(unheard_since_ms=1)
+    old.greeted(NOTHING, 5_000)
+    assert (old.unheard_since_ms, old.first_greeted_ms) == (1, 5_000)
+    old.lost("", 6_000)
+    old.greeted(NOTHING, 7_000)
+    assert (old.unheard_since_ms, old.first_greeted_ms, old.greeted_ms) == (1, 5_000, 7_000)
+    old.heard(8_000)
+    old.heard(9_000)
+    assert (old.unheard_since_ms, old.first_greeted_ms) == (0, 8_000)
+    old.lost("", 10_000)
+    assert (old.unheard_since_ms, old.first_greeted_ms) == (10_000, 0)
+    assert (old.silent_since_ms, old.online) == (10_000, False)
 
 
 def test_one_that_does_not_answer_never_takes_over() -> None:

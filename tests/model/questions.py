@@ -82,7 +82,8 @@ class Questions:
 
     def _nobody_is_left(self, question: Question) -> bool:
         """To answer; or, some time after one has failed, none that is known to be at it."""
-        connected = set(self._world.connections)
+        owner = question.peek.target.id.removesuffix("-index")
+        connected = {name for name in self._world.connections if self._world.is_told(name, owner)}
         left = (connected if question.target is None else {question.target} & connected) - question.failed.keys()
         is_late = any(self._world.now - at >= PATIENCE_MS for at in question.failed.values())
         is_answered = self._world.instance.dataflows.is_answered

@@ -20,6 +20,7 @@ from tests.model.subscribes import Copier, Sender
 from tidemark_protocol.commands import (
     AllowShardCompaction,
     Command,
+    CreateDataflow,
     CreateInstance,
     Hello,
     InitializationComplete,
@@ -32,6 +33,7 @@ from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
 from tidemark_protocol.responses import DescribedShard, Description, PeekRows, Response, ShardFrontiers
+from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica.client import Client, Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
@@ -244,10 +246,11 @@ class Driver:
 
 
 class SimReplica:
-    """One incarnation of a replica: a SIGKILL makes another. Its gate, worker, state machine and outbox are real."""
+    """One incarnation of a replica: a SIGKILL makes another. Its gate, worker, state machine and outbox are real.
+    `understands`: what its image does of plans."""
 
-    def __init__(self, shards: Shards) -> None:
-        self.shards, self.fuel = shards, 0
+    def __init__(self, shards: Shards, understands: tuple[str, ...] = UNDERSTOOD) -> None:
+        self.shards, self.fuel, self.understands = shards, 0, understands
         self.drivers: dict[InstalledDataflow, Driver] = {}
         respond = self.respond = Responder(METRICS)
         self._pool, self.watch, self._outbox = Pool(), Watch(shards, respond), Outbox()
@@ -273,6 +276,8 @@ class SimReplica:
 
     def take(self, command: Command) -> None:
         self._initialized = self._initialized or isinstance(command, InitializationComplete)
+        if isinstance(command, CreateDataflow) and not command.dataflow.needs.issubset(self.understands):
+            raise Violation(f"it cannot read the plan of {command.dataflow.name}, and ends its connection")
         self._deliver(command)
 
     def hang_up(self) -> None:
@@ -315,7 +320,7 @@ class SimReplica:
         self._pool.finish()
 
     def describe(self, shards: list[ShardId]) -> Description:
-        return Description("", None, *self.state.described(), tuple(map(self.watch.seen, shards)))
+        return Description("", None, *self.state.described(), tuple(map(self.watch.seen, shards)), self.understands)
 
     @property
     def is_served(self) -> bool:

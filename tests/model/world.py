@@ -33,6 +33,7 @@ from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import Description, Response
 
 LAG = 50
@@ -85,7 +86,8 @@ class World:
         view = shard(f"{name}-shard", "") if "view" in kind else None
         index = f"{name}-index" if "index" in kind else None
         imports = None if reads is None else f"{reads}-index"
-        description = copies(name, 0, source=source, view=view, index=index, imports_index=imports)
+        refresh = RefreshSchedule(every_ms=1000) if "refreshed" in kind else None
+        description = copies(name, 0, source=source, view=view, index=index, imports_index=imports, refresh=refresh)
         for v in view_shards(description):
             self.shards[v.shard_id] = SimShard()
         try:
@@ -140,7 +142,7 @@ class World:
     def kill(self, name: ReplicaId) -> None:
         """SIGKILL: the replica comes back with nothing."""
         self.cut(name)
-        self.replicas[name] = SimReplica(self.shards)
+        self.replicas[name] = SimReplica(self.shards, self.replicas[name].understands)
 
     def deliver(self, name: ReplicaId, most: int) -> None:
         """Commands reach the replica, in order."""
@@ -253,6 +255,12 @@ class World:
             self.hear(name, 10_000)
             self.check()
         self.maintain()
+
+    def is_told(self, name: ReplicaId, owner: str) -> bool:
+        """Whether the image of a replica that is connected knows all that the Dataflow needs, and those it reads."""
+        stored = self.stored[owner]
+        understood = stored.description.needs.issubset(self.replicas[name].understands)
+        return understood and (stored.reads is None or self.is_told(name, stored.reads))
 
     def complete(self, owner: str) -> int:
         stored = self.stored[owner]

@@ -31,7 +31,8 @@ _KINDS = ("write", "input", "output")
 @dataclass
 class OnReplica:
     """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
-    for it was there already; `left_out`: it is not told of it, as it is finished (left_out.py)."""
+    for it was there already; `left_out`: it is not told of it, as it is finished, or as it `lacks` words (left_out.py).
+    """
 
     as_of: Frontier
     write: Frontier | None = None
@@ -39,6 +40,7 @@ class OnReplica:
     output: Frontier | None = None
     earlier: bool = False
     left_out: bool = False
+    lacks: frozenset[str] = frozenset()
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -47,6 +49,12 @@ class OnReplica:
         """Where the replica has nothing of it, and nothing to do for it."""
         end = Frontier.empty()
         return OnReplica(as_of, end, end, end, left_out=True)
+
+    @staticmethod
+    def not_understood(as_of: Frontier, lacks: frozenset[str]) -> OnReplica:
+        """Where the replica cannot be told of it: it has nothing of it, and computes nothing."""
+        why = f"its image does not know {', '.join(sorted(lacks))}"
+        return OnReplica(as_of, left_out=True, lacks=lacks, statuses={"refused": {"reason": why}})
 
     @property
     def hydrated(self) -> bool:
@@ -59,8 +67,8 @@ class OnReplica:
 
     @property
     def is_gone(self) -> bool:
-        """All kinds have been reported empty: the replica is done with it."""
-        return all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
+        """All kinds have been reported empty: the replica is done with it. Or it never had it."""
+        return bool(self.lacks) or all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
 
     @property
     def reads_from(self) -> int:
@@ -68,7 +76,7 @@ class OnReplica:
         replica, every second."""
         least = self.as_of.encode()
         if self.input is None:
-            return least
+            return EMPTY_SENTINEL if self.lacks else least
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
     def take(self, report: Frontiers) -> bool:
@@ -157,6 +165,11 @@ class Collection:
         return sorted((name, on) for name, on in self.replicas.items() if not on.left_out)
 
     @property
+    def lacking(self) -> list[tuple[ReplicaId, frozenset[str]]]:
+        """Replicas that cannot be told of it, in order of name, and what they do not know."""
+        return sorted((name, on.lacks) for name, on in self.replicas.items() if on.lacks)
+
+    @property
     def input(self) -> Frontier | None:
         return self._furthest("input")
 
@@ -174,6 +187,9 @@ class Collection:
     def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
         """Takes a replica's report. Whether anything advanced."""
         state = self.replicas.get(replica)
+        if state is not None and state.lacks:
+            state.refused_reports += 1
+            return False
         if state is None or not state.take(report):
             return False
         write = state.write

@@ -260,7 +260,7 @@ class Dataflows:
         if not all(self.is_hydrated(id, replica) for id in dataflow.imports):
             return False
         found = [collection.replicas.get(replica) for collection in self.collections_of(owner)]
-        return any(on is not None and not on.hydrated for on in found)
+        return any(on is not None and not on.left_out and not on.hydrated for on in found)
 
     def is_answered(self, peek: Peek, replica: ReplicaId) -> bool:
         """Whether the replica is at the peek, or at what is there for it: where the index is not hydrated, it waits."""

@@ -30,6 +30,7 @@ from tidemark_operator.controller.peek_reads import hold, why_unreadable
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.said import makes_sense
+from tidemark_operator.controller.shard_reports import ShardReports
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.subscribes import May, NotCredible
 from tidemark_operator.controller.transients import Transients
@@ -58,6 +59,7 @@ class Instance:
         self.shards, self.precautions, self._storage = shards, precautions or Precautions(), storage
         self.dataflows = Dataflows(shards)
         self.absences, self.left_out = Absences(self.dataflows, shards), LeftOut(self.dataflows)
+        self.shard_reports = ShardReports(self.dataflows, shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self.ingestions = Ingestions(shards, self.send_to)
@@ -137,7 +139,7 @@ class Instance:
         self.left_out.described(replica, has, now_ms)
         link.leave_out(self.left_out.ids(replica, self.dataflows.owners()))
         *commands, complete = self._history.replay(begins)
-        self.peeks.connected(replica, commands)
+        self.peeks.connected(replica, (c for c in commands if not link.leaves_out(c)))
         link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
         return notices
 
@@ -201,7 +203,8 @@ class Instance:
         if why := why_unreadable(peek, self.dataflows):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
-        self.peeks.add(peek, self._links if target is None else [target], target)
+        asked = [replica for replica, link in self._links.items() if not link.leaves_out(peek)]
+        self.peeks.add(peek, asked if target is None else {target} & {*asked}, target)
         if target is None:
             self._broadcast([peek])
         else:
@@ -233,7 +236,7 @@ class Instance:
         news: list[Notice] = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
-                news += self._view_advanced(finished.shard, finished.write, now_ms)
+                news += self.shard_reports.view_advanced(finished.shard, finished.write, now_ms)
         self._broadcast(self.dataflows.schedule())
         self.absences.maintain(now_ms)
         for replica, link in self._links.items():
@@ -299,30 +302,17 @@ class Instance:
         if collection.claimed_end:
             self.dataflows.conclude(collection, now_ms)
         shard = collection.shard
-        notices = [] if shard is None else self._view_advanced(shard, collection.write, now_ms)
+        notices = [] if shard is None else self.shard_reports.view_advanced(shard, collection.write, now_ms)
         if collection.dropped:
             return notices + self._reap()
         self.dataflows.compare(now_ms)
         return [*notices, DataflowChanged(collection.owner)] if collection.hydrated and not was_hydrated else notices
 
     def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
-        """A replica says how far a shard is. One that a dataflow here writes is not finished before that is."""
+        """A replica says how far a shard is."""
         self.absences.heard(replica, said.id, said.since)
         self.left_out.heard(replica, said.id, said.upper)
-        is_open = said.upper.is_empty and self.dataflows.is_being_written(said.id)
-        upper = said.since if is_open else said.upper
-        if (shard := self.shards.get(said.id)) is not None:
-            shard.found = True
-        return [ShardAppeared(said.id)] if self.shards.observe(said.id, upper, said.since, now_ms, replica) else []
-
-    def _view_advanced(self, shard: ShardId, write: Frontier | None, now_ms: int) -> list[Notice]:
-        """A view's write frontier is its shard's upper. Where it began has to be heard first of one that is finished:
-        who reads it begins there, not where it ends."""
-        known = self.shards.get(shard)
-        if write is None or known is None or (write.is_empty and not known.found):
-            return []
-        since = known.frontiers.since if known.frontiers else Frontier.minimum()
-        return [ShardAppeared(shard)] if self.shards.observe(shard, write, since, now_ms) else []
+        return self.shard_reports.heard(replica, said, now_ms)
 
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
         if id == INSTANCE:
@@ -330,7 +320,7 @@ class Instance:
             return []
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None
-        if collection is None or state is None or state.statuses.get(kind) == fields:
+        if collection is None or state is None or state.lacks or state.statuses.get(kind) == fields:
             return []
         if not makes_sense(kind, fields, state.statuses):
             state.refused_reports += 1

@@ -1,7 +1,9 @@
-"""Dataflows that a replica is not told of: all that they export are tables, and all of these are finished.
+"""Dataflows that a replica is not told of: not created, scheduled or allowed to write.
+
+*Finished.* All that they export are tables, and all of these are finished:
 
     replica says of the table    known to be finished    then it is
-    finished                     yes                     left out: not created, scheduled or allowed to write
+    finished                     yes                     left out
     finished                     not yet                 told of it
     anything else, or nothing    yes                     told of it, unless an index that it imports is not there
 
@@ -9,6 +11,11 @@ By its own word: another may lie about the table, and would take from this one w
 be finished at all is known besides (`Dataflows.conclude`). Without its indexes nobody could compute it anyway. Who has
 it already keeps it until it is connected anew. In the books the replica is done with it: it is hydrated there, and
 reads nothing.
+
+*Not understood.* The plan needs a word that the replica has not said (tidemark_protocol/understanding.py), so that it
+could not read it, and would end its connection, and all else with that. Or it imports an index of such a Dataflow,
+which is not there. In the books it is not hydrated there, reads nothing, and is refused. A replica describes itself
+before each connection is served, so what it understands is always known.
 """
 
 from __future__ import annotations
@@ -17,11 +24,21 @@ from collections.abc import Iterable, Sequence
 
 from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
-from tidemark_protocol.commands import AllowCompaction, AllowWrites, Command, CreateDataflow, Schedule
+from tidemark_operator.controller.shard_reports import conclude, finished_shards
+from tidemark_protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    Command,
+    CreateDataflow,
+    IndexTarget,
+    Peek,
+    Schedule,
+)
 from tidemark_protocol.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.responses import Description
+from tidemark_protocol.understanding import UNDERSTOOD
 
 
 def tables_of(description: DataflowDescription) -> list[ShardId]:
@@ -31,20 +48,19 @@ def tables_of(description: DataflowDescription) -> list[ShardId]:
 
 
 class LeftOut:
-    """What each connected replica says is finished, and what it is not told of."""
+    """What each connected replica says is finished, and that it understands; and what it is not told of."""
 
     def __init__(self, dataflows: Dataflows) -> None:
         self._dataflows = dataflows
         self._finished: dict[ReplicaId, set[ShardId]] = {}
+        self._understands: dict[ReplicaId, frozenset[str]] = {}
 
     def described(self, replica: ReplicaId, has: Description | None, now_ms: int) -> None:
         """As it is connected. What it says is finished is so where that can be."""
-        shards = () if has is None else has.shards
-        found = {s.id for s in shards if s.exists and s.error is None and s.upper.is_empty}
+        found = finished_shards(() if has is None else has.shards)
         self._finished[replica] = found
-        for collection in list(self._dataflows.collections()):
-            if collection.shard in found:
-                self._dataflows.conclude(collection, now_ms)
+        self._understands[replica] = frozenset(UNDERSTOOD).intersection(() if has is None else has.understands)
+        conclude(self._dataflows, found, now_ms)
 
     def heard(self, replica: ReplicaId, shard: ShardId, upper: Frontier) -> None:
         """Later on."""
@@ -53,19 +69,33 @@ class LeftOut:
 
     def left(self, replica: ReplicaId) -> None:
         self._finished.pop(replica, None)
+        self._understands.pop(replica, None)
 
     def ids(self, replica: ReplicaId, owners: Iterable[str]) -> set[GlobalId]:
-        """Exports of those of these that the replica is not told of. From now on it is done with them."""
+        """Exports of those of these that the replica is not told of, exporters before importers. From now on it is done
+        with them, or refuses them."""
         left_out: set[GlobalId] = set()
         for owner in owners:
             dataflow, collections = self._dataflows.get(owner), self._dataflows.collections_of(owner)
-            if dataflow is None or dataflow.dropped or not self._is_sealed(replica, dataflow, collections):
+            if dataflow is None or dataflow.dropped:
+                continue
+            is_sealed, lacks = self._is_sealed(replica, dataflow, collections), self._lacks(replica, dataflow)
+            if not is_sealed and not lacks:
                 continue
             for collection in collections:
-                collection.replicas[replica] = OnReplica.done(collection.since)
+                since = collection.since
+                on = OnReplica.done(since) if is_sealed else OnReplica.not_understood(since, lacks)
+                collection.replicas[replica] = on
                 self._dataflows.hold_inputs(collection)
                 left_out.add(collection.id)
         return left_out
+
+    def _lacks(self, replica: ReplicaId, dataflow: Dataflow) -> frozenset[str]:
+        """What the replica would have to understand: of the plan, and of those whose indexes it imports."""
+        lacks = dataflow.description.needs - self._understands.get(replica, frozenset())
+        exporters = (self._dataflows.index(id) for id in dataflow.imports)
+        there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
+        return lacks.union(*(on.lacks for on in there if on is not None))
 
     def _is_sealed(self, replica: ReplicaId, dataflow: Dataflow, collections: Sequence[Collection]) -> bool:
         tables, finished = tables_of(dataflow.description), self._finished.get(replica, set())
@@ -75,11 +105,13 @@ class LeftOut:
 
 
 def export_of(command: Command) -> GlobalId | None:
-    """The export, or one of those, of the dataflow that the command is about; None where it is about none."""
+    """The export, or one of those, of the dataflow that the command is about, or reads; None where it is about none."""
     match command:
         case CreateDataflow(dataflow):
             return dataflow.export_ids[0]
         case Schedule(id) | AllowCompaction(id) | AllowWrites(id):
+            return id
+        case Peek(target=IndexTarget(id)):
             return id
         case _:
             return None

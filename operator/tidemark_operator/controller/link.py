@@ -39,9 +39,13 @@ class Link:
         """The replica is told nothing of these exports, to the end of them."""
         self._left_out |= set(ids)
 
+    def leaves_out(self, command: Command) -> bool:
+        """Whether it is about one of those."""
+        return bool(self._left_out) and export_of(command) in self._left_out
+
     def send(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            if self._left_out and export_of(command) in self._left_out:
+            if self.leaves_out(command):
                 if isinstance(command, AllowCompaction) and command.frontier.is_empty:
                     self._left_out.discard(command.id)
                 continue

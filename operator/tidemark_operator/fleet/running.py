@@ -41,7 +41,7 @@ from tidemark_protocol import codec
 from tidemark_protocol.commands import Command, InstanceConfig, RunIngestion, UpdateConfiguration
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description, Response
+from tidemark_protocol.responses import Description, Frontiers, Response
 from tidemark_protocol.storage import IngestionDescription, SourceSpec
 
 LOG = logging.getLogger(__name__)
@@ -115,7 +115,10 @@ class RunningInstance:
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
-        self.replicas[replica] = ReplicaState(connection, task, asyncio.Event(), silent_since_ms=now_ms())
+        now = now_ms()
+        self.replicas[replica] = ReplicaState(
+            connection, task, asyncio.Event(), silent_since_ms=now, unheard_since_ms=now
+        )
 
     def detach(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         """Ends the connection; the replica is none of ours any more, but where it may come back."""
@@ -231,10 +234,9 @@ class RunningInstance:
         self.counts.connects += 1
         state = self.replicas[replica]
         description = credible(description, now_ms())
-        state.description, state.online, state.silent_since_ms, state.last_error = description, True, 0, ""
-        for shard in description.shards:
-            self.core.shards.described(shard, now_ms(), replica)
-        state.recorded, state.greeted_ms = self._listener.greeted(self, replica, description.incarnation), now_ms()
+        state.greeted(description, now_ms())
+        self.core.shard_reports.described(replica, description.shards, now_ms())
+        state.recorded = self._listener.greeted(self, replica, description.incarnation)
         self._listener.restore(self, description)
         self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description))
         self._listener.replica_changed(self, replica)
@@ -259,6 +261,9 @@ class RunningInstance:
         self.counts.received(responses)
         for response in responses:
             self.notify(self.core.receive(replica, connection, response, now))
+        state = self.replicas.get(replica)
+        if state is not None and state.unheard_since_ms and any(isinstance(r, Frontiers) for r in responses):
+            state.heard(now)
         if any(map(is_hydrated, responses)) and replica in self.replicas:
             self.replicas[replica].connection.probe_now.set()
         self.flush()
@@ -278,7 +283,7 @@ class RunningInstance:
             raise OperatorError("another process answers at its address")
         state.description = credible(description, now_ms())
         found = [shard for shard in description.shards if shard.exists]
-        self.notify([ShardAppeared(s.id) for s in found if self.core.shards.described(s, now_ms(), replica)])
+        self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(replica, found, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:
@@ -287,7 +292,7 @@ class RunningInstance:
         self._disconnect(replica, lost_ms=now_ms())
         self._answered_at = time.monotonic()
         if state := self.replicas.get(replica):
-            state.online, state.silent_since_ms, state.last_error = False, now_ms(), why
+            state.lost(why, now_ms())
         self._listener.replica_changed(self, replica)
 
     def died(self, replica: ReplicaId) -> bool:

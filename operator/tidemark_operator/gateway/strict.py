@@ -48,11 +48,11 @@ async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> lis
         replica, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
         raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
+    instance.core.shard_reports.described(replica, described.shards, now_ms())
     uppers = []
     for shard in described.shards:
         if shard.error is not None:
             raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
-        instance.core.shards.described(shard, now_ms(), replica)
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
     return uppers
 

@@ -75,13 +75,13 @@ class Processes:
 
 def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: int) -> bool:
     """Whether `new` answers and has all that `old` has. What an old one has is not known before it has said so, to this
-    operator and on this connection; what it has not said for long, it does not have."""
+    operator and on this connection; what it has not said for long, it does not have, be it cut off again and again."""
     before = running.replicas.get(old)
     if new not in running.online or before is None:
         return False
     if not before.online:
-        return now_ms - before.silent_since_ms > PATIENCE_MS
-    settled = now_ms - before.greeted_ms > PATIENCE_MS
+        return now_ms - before.unheard_since_ms > PATIENCE_MS
+    settled = now_ms - before.first_greeted_ms > PATIENCE_MS
     return all(_is_as_far(collection, old, new, settled) for collection in running.core.dataflows.collections())
 
 
@@ -89,6 +89,8 @@ def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: 
     """`settled`: the old one has had its time to tell."""
     before, after = collection.replicas.get(old), collection.replicas.get(new)
     if collection.dropped:
+        return True
+    if before is not None and before.lacks:
         return True
     if before is None or before.input is None:  # the first report says where it is, hydrated or not
         return settled

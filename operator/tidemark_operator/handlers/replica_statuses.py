@@ -25,6 +25,8 @@ from tidemark_operator.resources.replica_conditions import (
 )
 from tidemark_protocol.ids import ReplicaId
 
+SHOWN = 3
+"""Names in a message."""
 NOT_STARTED = ("NotStarted", "the process has not been started")
 
 
@@ -69,8 +71,25 @@ def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[in
 
 
 def _is_there(collection: Collection, replica: ReplicaId) -> bool:
+    """Or should be, and is not, as its image is too old."""
     on = collection.replicas.get(replica)
-    return on is not None and not on.left_out and not collection.dropped
+    return on is not None and (not on.left_out or bool(on.lacks)) and not collection.dropped
+
+
+def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
+    """What its image does not know, and for which Dataflows that is needed; empty where it knows all."""
+    if running is None:
+        return ""
+    dataflows, found = running.core.dataflows, dict[str, frozenset[str]]()
+    for collection in dataflows.collections():
+        on, dataflow = collection.replicas.get(replica), dataflows.get(collection.owner)
+        if on is not None and on.lacks and dataflow is not None and not dataflow.dropped:
+            found[dataflow.description.name] = on.lacks
+    if not found:
+        return ""
+    names, words = sorted(found), sorted(frozenset().union(*found.values()))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"its image does not know {', '.join(words)}, and computes nothing of {', '.join(names[:SHOWN])}{more}"
 
 
 def _process(
@@ -86,7 +105,7 @@ def _process(
     id = replica_id(replica.meta.name, observed.shape)
     state = running.replicas.get(id) if running else None
     if state is not None and state.online:
-        return Answering(*hydrated_on(running, id))
+        return Answering(*hydrated_on(running, id), lacking_on(running, id))
     return _down(observed, state.last_error if state else "")
 
 

@@ -76,8 +76,7 @@ class Reviser:
             shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
             if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
                 replica, found = await running.describe(unknown)
-                for shard in found.shards:
-                    book.described(shard, now_ms(), replica)
+                running.core.shard_reports.described(replica, found.shards, now_ms())
 
     async def _replace(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None

@@ -132,6 +132,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
+        too_old=_too_old(exports),
         finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         remembered=bool(remembered),
@@ -259,10 +260,22 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
     return tuple(c["message"] for c in before)
 
 
+def _too_old(exports: Sequence[Collection]) -> str:
+    """Where none of the replicas that answer can be told of it."""
+    lacking = [lacking for export in exports for lacking in export.lacking]
+    if not lacking or any(export.computing for export in exports):
+        return ""
+    replicas, words = sorted({replica for replica, _ in lacking}), sorted(frozenset().union(*(w for _, w in lacking)))
+    return (
+        f"the image of replica {', '.join(replicas)} does not know {', '.join(words)}, so that none that answers can "
+        "compute it: upgrade replicas, or take that away from it"
+    )
+
+
 def _errors(collection: Collection) -> list[str]:
     """What replicas say is wrong with an export: the first that says so speaks for all."""
     name = collection.id.split("/")[1]
-    for replica, on in sorted(collection.replicas.items()):
+    for replica, on in collection.computing:
         erroring = on.statuses.get("erroring", {})
         if erroring.get("errors", "0") != "0":
             return [f"{name}: {_first_error(erroring)}"]

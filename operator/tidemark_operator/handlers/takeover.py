@@ -124,9 +124,10 @@ def _finished(installed: Dataflow | None, collections: Sequence[Collection]) -> 
 
 
 def _failure(collections: Sequence[Collection]) -> str:
-    """What replicas say of an export that fails on all of them."""
+    """What replicas say of an export that fails on all of them: first on those that compute it."""
     for collection in collections:
-        said = [(replica, failures(on)) for replica, on in sorted(collection.replicas.items())]
+        there = sorted(collection.replicas.items(), key=lambda named: (named[1].left_out, named[0]))
+        said = [(replica, failures(on)) for replica, on in there]
         if said and all(failed for _, failed in said):
             replica, (first, *_) = said[0]
             return f"{first} (on replica {replica})"

@@ -16,7 +16,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_operator.resources.conditions import Verdict, because, no, unknown, yes
-from tidemark_operator.resources.instance_conditions import READY, InstanceFacts, instance_found, runs_nothing
+from tidemark_operator.resources.instance_conditions import (
+    IMAGE_TOO_OLD,
+    READY,
+    InstanceFacts,
+    instance_found,
+    runs_nothing,
+)
 
 PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
@@ -84,6 +90,8 @@ class DataflowFacts:
     exports_hydrated: int = 0
     hydration: str = ""
     """How far the furthest hydration is, in words."""
+    too_old: str = ""
+    """What the images of replicas do not know of it, where none that answers can compute it."""
     finished: bool = False
     """No export will change any more."""
     exports_in_error: tuple[str, ...] = ()
@@ -147,6 +155,8 @@ def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
 def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
     if not scheduled.holds:
         return because(HYDRATED, scheduled)
+    if facts.too_old and facts.exports_hydrated < facts.exports:
+        return no(HYDRATED, IMAGE_TOO_OLD, facts.too_old)
     if facts.exports_hydrated < facts.exports:
         counted = f"{facts.exports_hydrated} of {facts.exports} exports are hydrated"
         return no(HYDRATED, HYDRATING, f"{facts.hydration}; {counted}" if facts.hydration else counted)
@@ -190,7 +200,7 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
         return no(PROGRESSING, "Suspended", "nothing changes before suspend is false")
     if facts.replacement is not None and (ready.holds or facts.replacement.own):
         return yes(PROGRESSING, "Replacing", facts.replacement.waits)
-    if ready.reason in (QUARANTINED, INPUT_QUARANTINED):
+    if ready.reason in (QUARANTINED, INPUT_QUARANTINED, IMAGE_TOO_OLD):
         return because(PROGRESSING, ready)
     if ready.holds and facts.finished:
         return no(PROGRESSING, "Finished", "its results are complete for all times")

@@ -11,6 +11,8 @@ from tidemark_operator.resources.meta import API_VERSION, InstanceName, Namespac
 
 INSTANCE_FOUND = "InstanceFound"
 READY = "Ready"
+IMAGE_TOO_OLD = "ImageTooOld"
+"""Of a replica that cannot be told of a Dataflow, and of a Dataflow that none can be told of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_operator.resources.conditions import Verdict, because, no, yes
-from tidemark_operator.resources.instance_conditions import READY, InstanceFacts, instance_found
+from tidemark_operator.resources.instance_conditions import IMAGE_TOO_OLD, READY, InstanceFacts, instance_found
 
 ONLINE = "Online"
 UP_TO_DATE = "UpToDate"
@@ -28,6 +28,12 @@ class Answering:
 
     dataflows: int
     hydrated: int
+    lacks: str = ""
+    """What its image does not know, and which Dataflows it computes nothing of for that."""
+
+    @property
+    def count(self) -> str:
+        return f"{self.hydrated} of {self.dataflows} dataflows are hydrated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,9 @@ def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
             return no(
                 UP_TO_DATE, "Surging", "a process in the new shape starts; the old one serves until it has hydrated"
             )
-        case Answering(dataflows, hydrated):
-            says = (
-                f"{hydrated} of {dataflows} dataflows are hydrated in the new shape; the old one serves until all are"
-            )
-            return no(UP_TO_DATE, "Surging", says)
+        case Answering():
+            says = f"{facts.beside.count} in the new shape; the old one serves until all are"
+            return no(UP_TO_DATE, "Surging", f"{says}; {facts.beside.lacks}" if facts.beside.lacks else says)
         case Down(reason, message):
             return no(
                 UP_TO_DATE,
@@ -137,6 +141,8 @@ def _stopped(facts: ReplicaFacts, reason: str, message: str) -> Verdict:
 def _ready(process: Process, online: Verdict) -> Verdict:
     if not online.holds or not isinstance(process, Answering):
         return because(READY, online)
+    if process.lacks:
+        return no(READY, IMAGE_TOO_OLD, f"{process.count}; {process.lacks}")
     if process.hydrated < process.dataflows:
-        return no(READY, "Hydrating", f"{process.hydrated} of {process.dataflows} dataflows are hydrated")
+        return no(READY, "Hydrating", process.count)
     return yes(READY, "Hydrated", f"{process.dataflows} dataflows")
