@@ -80,6 +80,7 @@ class Table:
     term: int = 0
     updates: list[Update] = field(default_factory=list)
     commits: dict[int, str] = field(default_factory=dict)
+    writers: set[Replica] = field(default_factory=set)
     reigns: list[tuple[int, Revision]] = field(default_factory=list)
     """From when on a revision shows, beginning with an unplanned refresh."""
 
@@ -87,10 +88,10 @@ class Table:
         """Whether it has landed, now or before."""
         if self.upper > append.expected_upper and self.commits.get(append.expected_upper) == append.commit_id:
             return True
-        if by.revision.term < self.term or self.upper != append.expected_upper:
+        if append.term < self.term or self.upper != append.expected_upper:
             return False
         assert all(self.upper <= time < append.new_upper for _, time, _ in updates)
-        first = self.upper == 0 or self.term < by.revision.term
+        first = self.upper == 0 or self.term < append.term
         planned = by.revision.refreshes
         last_is_missed = planned.next(self.upper) < by.as_of and planned.next(by.as_of) == NEVER
         if first or last_is_missed:
@@ -102,7 +103,8 @@ class Table:
             self.since = max(self.since, append.since)
         self.commits[append.expected_upper] = append.commit_id
         self.updates += updates
-        self.upper, self.term = append.new_upper, by.revision.term
+        self.upper, self.term = append.new_upper, append.term
+        self.writers.add(by)
         return True
 
     def check(self) -> None:
@@ -169,8 +171,11 @@ class Replica:
             rows = self._rows(append)
         won = self.table.append(append, rows, self)
         if reply:
-            if self.revision.term < self.table.term:
-                self.progress.term = None  # fenced
+            if append.term < self.table.term and not won:
+                if append.term < self.revision.term:
+                    self.progress.given_up()
+                else:
+                    self.progress.term = None  # fenced
             else:
                 self.progress.resolved(append, won=won, upper=self.table.upper, term=self.table.term)
                 self.release()

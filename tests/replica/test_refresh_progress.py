@@ -3,9 +3,11 @@ refresh, whoever wrote it, whichever replies were lost, and whoever died when.""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -141,7 +143,7 @@ def test_crash_an_edit_that_is_reverted_shows_nothing_of_a_replica_that_missed_i
         replica.step(inputs) if play.random() < 0.5 else replica.begin(inputs)
         replica.compare() if play.random() < 0.5 else replica.fold()
         table.check()
-    assert not first.progress.is_lost or table.term > 1
+    assert not first.progress.is_lost or table.writers - {first}
     settle(first, inputs + 1)
     settle(second, inputs + 1)
     table.check()
@@ -202,6 +204,32 @@ def test_crash_one_that_begins_again_between_refreshes_changes_nothing_before_th
 
     assert table.upper == 21
     assert len(table.updates) > before
+
+
+@pytest.mark.parametrize("landed", [False, True])
+@pytest.mark.parametrize("begun", [1, 2])
+def test_crash_a_lost_reply_to_its_own_append_is_nobody_elses(begun: int, landed: bool) -> None:
+    """Who is to go on under another term, where nobody else has written, does, whenever it had begun to write: what it
+    sees in the table then is its own."""
+    replica, table = one(hourly(), inputs=14)
+    raised = replace(replica.revision, term=2)
+    if begun == 2:
+        replica.revision = raised
+        replica.allow()
+    replica.step(16)
+    replica.begin(16)
+    assert replica.in_flight is not None
+    if landed:
+        replica.end(reply=False)
+    replica.in_flight = None
+    replica.revision = raised
+    replica.allow()
+    replica.observe()
+    assert not replica.progress.is_lost
+    settle(replica, 24)
+    table.check()
+
+    assert (table.upper, table.term) == (24, 2)
 
 
 def test_an_edit_takes_effect_at_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.replica.loop import Loop
-from tests.replica.test_crash_sink import Update, View, contents, history, persisted
+from tests.replica.test_crash_sink import Update, View, assert_exact, contents, history, persisted
 from tidemark_persist import Shard, open_shard
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
@@ -169,6 +169,24 @@ def test_one_that_is_to_go_on_over_what_another_revision_wrote_stops(fenced_firs
     assert open_shard(str(tmp_path / "shard")).state().upper == 20
     for at in range(SHARED, 20):
         assert persisted(tmp_path / "shard", at) == contents(new, at)
+
+
+def test_one_that_never_wins_goes_on_under_any_term_while_its_own_revision_writes(tmp_path: Path) -> None:
+    """Each has corrected what it found, under the term that this one had too."""
+    first, _, old, _ = revisions(tmp_path)
+    other = View(tmp_path / "other", tmp_path / "shard", old, SHARED - 2, Loop())
+    for term, upper in ((2, 20), (3, 24)):
+        for view in (first, other):
+            view.sink.allow_writes(WriterTerm(term))
+        other.step(upper)
+        other.write_until(upper)
+        watched(first, upper)
+        first.step(upper)
+    first.sink.allow_writes(WriterTerm(4))
+    first.step(30)
+    first.write_until(30)
+
+    assert_exact(tmp_path / "shard", old, 30)
 
 
 def test_one_that_is_to_go_on_where_nobody_else_wrote_goes_on(tmp_path: Path) -> None:

@@ -142,9 +142,9 @@ class MaterializedViewSink:
             self._submit_fold(whole)
             return
         append = None if self._term is None else self._progress.next()
-        if append is not None and self._term is not None:
+        if append is not None:
             if self._backoff.over:
-                self._submit_append(append, self._term)
+                self._submit_append(append)
         elif (whole := self._to_fold(WAITING_ROWS // 2)) is not None:
             self._submit_fold(whole)
         elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
@@ -165,11 +165,9 @@ class MaterializedViewSink:
         self._stopped = True
         self._watch.unfollow(self)
 
-    def _submit_append(self, append: Append, term: WriterTerm) -> None:
+    def _submit_append(self, append: Append) -> None:
         self._job = self._jobs.submit(
-            f"append to {self._id}",
-            lambda: self._append(append, term),
-            lambda outcome: self._appended(append, term, outcome),
+            f"append to {self._id}", lambda: self._append(append), lambda outcome: self._appended(append, outcome)
         )
 
     def _submit_comparison(self, comparison: Comparison) -> None:
@@ -203,13 +201,13 @@ class MaterializedViewSink:
             self._progress.found_different(comparison)
         self._compare_backoff.failed()
 
-    def _append(self, append: Append, term: WriterTerm) -> Verdict:
+    def _append(self, append: Append) -> Verdict:
         """On the pool. Raises PersistError and OSError."""
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         try:
-            return append_to(shard, append, term)
+            return append_to(shard, append)
         except ShardDeleted as deleted:
-            return append_to(self._made_anew(deleted), append, term)
+            return append_to(self._made_anew(deleted), append)
 
     def _made_anew(self, deleted: ShardDeleted) -> Shard:
         """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
@@ -237,10 +235,12 @@ class MaterializedViewSink:
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
 
-    def _appended(self, append: Append, term: WriterTerm, outcome: Outcome[Verdict]) -> None:
+    def _appended(self, append: Append, outcome: Outcome[Verdict]) -> None:
         self._job = None
         if isinstance(outcome, Failed):
-            if not (isinstance(outcome.error, Fenced) and self._term is not None and self._term > term):
+            if isinstance(outcome.error, Fenced) and self._term is not None and self._term > append.term:
+                self._progress.given_up()
+            else:
                 self._failed(outcome.error)
             return
         self._backoff.reset()
@@ -267,7 +267,7 @@ class MaterializedViewSink:
         self._respond(Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()}))
 
 
-def append_to(shard: Shard, append: Append, term: WriterTerm) -> Verdict:
+def append_to(shard: Shard, append: Append) -> Verdict:
     """On the pool. Raises PersistError and OSError."""
     upper = shard.refresh().upper
     # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
@@ -277,7 +277,7 @@ def append_to(shard: Shard, append: Append, term: WriterTerm) -> Verdict:
             files,
             expected_upper=append.expected_upper,
             new_upper=append.new_upper,
-            term=term,
+            term=append.term,
             commit_id=append.commit_id,
             since=append.since,
         )

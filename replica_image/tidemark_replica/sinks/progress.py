@@ -43,7 +43,8 @@ class Staged:
 
 @dataclass(frozen=True)
 class Append:
-    """One attempt, retried under the same commit id until its outcome is known.
+    """One attempt, retried under the same commit id and term until its outcome is known: what it is to write depends on
+    the term, and whether it has landed may not be known.
 
     Updates are moved up to `no_earlier`, at or beyond the expected upper: with `correct`, by comparing with what is
     persisted; without, nothing before the expected upper is appended.
@@ -62,6 +63,7 @@ class Append:
     correct: bool
     staged: tuple[Staged, ...]
     commit_id: str
+    term: int
     since: int | None = None
     refreshes: Refreshes | None = None
     written: int = 0
@@ -127,18 +129,23 @@ class SinkProgress:
         self.term: int | None = None
         self.synced = synced
         self._seen_term = 0
-        self._pending_term = self._synced_term = NO_TERM
+        self._synced_term = NO_TERM
 
     @property
     def is_lost(self) -> bool:
         """It let go of what it had staged, as that was in the shard; then another revision wrote there, and nobody has
-        put that right. What the shard holds is not known here, and cannot be corrected."""
-        return self._let_go and self.term is not None and self._is_overwritten(self._seen_term, self.term)
+        put that right. What the shard holds is not known here, and cannot be corrected. While the outcome of an append
+        is not known, what is seen may be its own."""
+        return self._seems_lost and not self.is_pending
 
     @property
     def is_overtaken(self) -> bool:
-        """It is lost, or is as soon as it may write again."""
-        return self.is_lost or (self._let_go and self._seen_term > max(self._synced_term, self.term or 0))
+        """It is lost, for all that is known, or is as soon as it may write again."""
+        return self._seems_lost or (self._let_go and self._seen_term > max(self._synced_term, self.term or 0))
+
+    @property
+    def _seems_lost(self) -> bool:
+        return self._let_go and self.term is not None and self._is_overwritten(self._seen_term, self.term)
 
     @property
     def _let_go(self) -> bool:
@@ -180,12 +187,13 @@ class SinkProgress:
         elif upper == self.upper:
             self._seen_term = max(self._seen_term, term)
         self.upper = upper if self.upper is None else max(self.upper, upper)
+        if self._let_go and self._seen_term == self.term and not self._seems_lost:
+            self._synced_term = self._seen_term
 
     def next(self) -> Append | None:
         """What to append now, if anything. The same answer until it is `resolved`."""
         if self._pending is None and self.upper is not None and not self.is_lost:
             self._pending = self._next(self.upper)
-            self._pending_term = self.term or 0
         return self._pending
 
     def _next(self, upper: int) -> Append | None:
@@ -194,14 +202,18 @@ class SinkProgress:
             return None
         staged = tuple(s for s in self._staged if s.upper > upper or not self.synced)
         since = start if start > upper else None
-        return Append(upper, self.reach, start, not self.synced, staged, self._new_commit_id(), since)
+        return Append(upper, self.reach, start, not self.synced, staged, self._new_commit_id(), self.term or 0, since)
 
     def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
         """The attempt ended: it is in the shard, or another came first."""
         self._pending = None
         if won and append.settles:
-            self._settled(self._pending_term)
+            self._settled(append.term)
         self.observe(upper, term)
+
+    def given_up(self) -> None:
+        """The attempt has not landed, and never will: it was under a term that is over."""
+        self._pending = None
 
     def comparison(self) -> Comparison | None:
         """What to compare while others write and this one never wins: files must not gather for ever."""
@@ -244,8 +256,7 @@ class SinkProgress:
         """Whoever writes next may put it right."""
 
     def _settled(self, term: int) -> None:
-        """The shard was what the view is. The term is that of when the attempt began: an append of before another
-        permission may be found to have landed after it."""
+        """The shard was what the view is, under that term. There may be another one by now."""
         if not self.synced or self._let_go:
             self.synced, self._synced_term = True, max(self._synced_term, term)
 

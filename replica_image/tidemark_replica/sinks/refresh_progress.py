@@ -84,6 +84,7 @@ class RefreshProgress(SinkProgress):
             not self.synced,
             staged,
             commit,
+            self.term or 0,
             since,
             refreshes,
             self._written if self.synced else 0,
