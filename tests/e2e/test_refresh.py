@@ -77,7 +77,7 @@ def test_oracle_a_view_holds_what_was_at_its_last_refresh(system: System, refres
     assert len({tuple(shown(system, at)) for at in range(refreshed, end, 7_000)}) > 1, "nothing ever changed"
 
     system.kill_replica()
-    back = wait_upper(system, end + 8_000)
+    back = wait_upper(system, upper(system) + 8_000)
     wait_for("both views to be hydrated there", lambda: system.replica_says().hydrations == 2, system.log)
     system.kill_operator()
     system.start_operator()

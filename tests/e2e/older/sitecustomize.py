@@ -1,0 +1,25 @@
+"""Python reads this as a process starts whose PYTHONPATH has this folder: the replica `r1` becomes one of an image that
+is older than `refresh`. It says no word of it, and takes a plan that has it for none."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+
+def become_older() -> None:
+    """Before anything else of the replica is imported."""
+    from tidemark_protocol import codec, understanding
+
+    known = codec._fields
+
+    def fields(cls: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        hints, found = known(cls)
+        return hints, {n: f for n, f in found.items() if f"{cls.__name__}.{n}" not in understanding.WORDS}
+
+    codec._fields = fields  # type: ignore[assignment]
+    understanding.UNDERSTOOD = ()
+
+
+if "tidemark_replica" in sys.orig_argv and any(word.endswith("/r1") for word in sys.orig_argv):
+    become_older()

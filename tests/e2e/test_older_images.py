@@ -1,0 +1,67 @@
+"""A replica whose image is older than what a Dataflow uses computes all others, and one that is newer does that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.system import System, wait_for
+from tidemark_protocol.understanding import UNDERSTOOD
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+OLDER = Path(__file__).with_name("older")
+COUNT = "SELECT count(*) AS orders FROM tpch.orders"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older() -> Iterator[None]:
+    """The replica r1 of the system that is started then is of an older image."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(OLDER), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        yield
+
+
+def refreshed(system: System, name: str) -> None:
+    spec = {"instance": "default", "sql": COUNT, "materializedView": {}, "refresh": {"every": "2s"}}
+    system.apply("Dataflow", name, spec)
+
+
+def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_from_it(system: System) -> None:
+    """It used to end each connection at it. What is there goes on, what comes is begun, queries are answered; a newer
+    replica beside it computes all."""
+    system.dataflow("before", COUNT)
+    system.wait_hydrated("before")
+    assert system.replica_says().understands == ()
+    (pid,) = system.replica_pids().values()
+    connections = system.process_says(pid).epoch
+
+    refreshed(system, "seldom")
+    for type_ in ("Hydrated", "Ready", "Progressing"):
+        said = system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld")
+        assert said.startswith("the image of replica r1 does not know refresh")
+    system.dataflow("after", COUNT)
+    system.wait_condition("dataflow", "after", "Ready")
+    assert system.query("SELECT orders FROM after")["rows"]
+    assert system.query("SELECT count(*) FROM tpch.customer")["rows"]
+    end = system.frontier("before")
+    wait_for("what was there to go on", lambda: system.frontier("before") > end, system.log)
+    said = system.wait_condition("computereplica", "r1", "Ready", "False", "ImageTooOld")
+    assert said == "2 of 3 dataflows are hydrated; its image does not know refresh, and computes nothing of seldom"
+    assert system.condition("computereplica", "r1", "Online")["status"] == "True"
+    assert system.process_says(pid).epoch == connections, "it was connected all the while"
+
+    system.apply("ComputeReplica", "r2", system.get("computereplica", "r1")["spec"])
+    system.wait_condition("dataflow", "seldom", "Ready")
+    system.wait_condition("computereplica", "r2", "Ready")
+    newer = next(p for p in system.replica_pids().values() if p != pid)
+    assert system.process_says(newer).understands == UNDERSTOOD
+    assert system.query("SELECT orders FROM seldom")["rows"]
+    assert system.condition("dataflow", "seldom", "Ready")["status"] == "True"
+    assert system.process_says(pid).epoch == connections
+
+    system.kubectl("delete", "dataflow", "seldom", "--timeout=300s")
+    system.wait_condition("computereplica", "r1", "Ready")
