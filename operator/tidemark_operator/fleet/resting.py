@@ -64,10 +64,10 @@ def _is_settled(core: Instance, name: ReplicaId, state: ReplicaState) -> bool:
 
 
 def _has_told(core: Instance, replica: ReplicaId) -> bool:
-    """The first report of an export says where it is, hydrated or not."""
+    """The first report of an export says where it is, hydrated or not. Who is not told of it has it not."""
     resting = (c for c in core.dataflows.collections() if core.precautions.standing(c.owner) is Standing.QUARANTINED)
     there = (export.replicas.get(replica) for export in resting)
-    return all(on is None or on.input is not None for on in there)
+    return all(on is None or on.lacks or on.input is not None for on in there)
 
 
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
