@@ -57,7 +57,7 @@ def container(state: dict[str, Any], last: dict[str, Any] | None = None, restart
 
 
 def running(restarts: int = 0, last: dict[str, Any] | None = None) -> dict[str, Any]:
-    return container({"running": {"startedAt": "2026-01-01T00:00:10Z"}}, last, restarts)
+    return {**container({"running": {"startedAt": "2026-01-01T00:00:10Z"}}, last, restarts), "ready": True}
 
 
 def ended(code: int, reason: str = "Error") -> dict[str, Any]:

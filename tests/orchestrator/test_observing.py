@@ -113,12 +113,13 @@ def test_the_last_refusal_of_a_pod_is_told() -> None:
 
 
 def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
-    """Which of them it is does not matter: they are alike."""
+    """Which of them it is does not matter: they are alike. One whose driver has not taken it in is not there yet."""
     broken = pod(container(waiting("ErrImagePull", "gone")), "Pending")
     failed = pod(container(ended(52)), "Failed")
 
     assert observe_executors(2, [pod(running()), pod(running())]).running == 2
     assert observe_executors(2, [pod(running()), broken]).trouble == Trouble("ErrImagePull", "gone")
+    assert observe_executors(2, [pod(running()), pod({**running(), "ready": False})]).running == 1
     assert observe_executors(2, [failed]).trouble == Trouble("Error", "one ended with exit code 52")
     assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0
 

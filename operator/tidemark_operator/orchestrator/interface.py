@@ -161,6 +161,9 @@ class Observation:
 class Orchestrator(Protocol):
     """All methods return at once; what they ask for happens in `run`."""
 
+    news: asyncio.Event
+    """Set when an observation may be another than before; whoever looks at them clears it."""
+
     async def adopt(self) -> None:
         """Sees what an earlier operator left; before anything else."""
 

@@ -111,7 +111,7 @@ def _executors(facts: ExecutorFacts, process: Process, online: Verdict) -> Verdi
         return no(EXECUTORS_READY, facts.reason, f"{count}: {facts.message}")
     if not online.holds:
         return because(EXECUTORS_READY, online)
-    return no(EXECUTORS_READY, "Starting", f"{count}; the first dataflow starts Spark, which starts them")
+    return no(EXECUTORS_READY, "Starting", f"{count}; Spark starts them, and counts those that have registered")
 
 
 def _online(facts: ReplicaFacts) -> Verdict:

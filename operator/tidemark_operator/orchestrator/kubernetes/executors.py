@@ -25,6 +25,8 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
 
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
+STARTS_SECONDS = 600
+"""So long an executor may take until it has registered; Spark gives one up after as long."""
 MIB = 1 << 20
 TEMPLATE_DIGITS = 8
 # losses within ten minutes after which the driver gives up, and Kubernetes starts it again ever more rarely: executors
@@ -41,6 +43,7 @@ ALWAYS = {
     "spark.kubernetes.driver.service.deleteOnTermination": "false",
     "spark.driver.port": str(DRIVER_PORT),
     "spark.driver.blockManager.port": str(BLOCK_PORT),
+    "spark.blockManager.port": str(BLOCK_PORT),
     "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.executor.failuresValidityInterval": "10m",
     # how soon a lost executor is noticed, and another one made
@@ -111,6 +114,8 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
         },
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
+        # it listens there once its driver has taken it in: before, it can compute nothing
+        "startupProbe": {"tcpSocket": {"port": BLOCK_PORT}, "periodSeconds": 1, "failureThreshold": STARTS_SECONDS},
         **({"env": settings_of_store} if (settings_of_store := store_settings(member)) else {}),
     }
     return {

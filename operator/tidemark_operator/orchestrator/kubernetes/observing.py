@@ -61,9 +61,15 @@ def observe(
 def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = None) -> Workers:
     """Of the executors' pods that are there now; `lost`: what ended the last one that failed."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-    running = sum(_pod_phase(pod) == "Running" for pod in alive)
+    running = sum(is_up(pod) for pod in alive)
     troubles = (trouble_of_executor(pod) for pod in alive)
     return Workers(wanted, running, next((t for t in troubles if t), None), lost)
+
+
+def is_up(pod: Body) -> bool:
+    """Whether all in it runs and is ready: an executor once its driver has taken it in, as its probe tells."""
+    containers = (pod.get("status") or {}).get("containerStatuses") or ()
+    return _pod_phase(pod) == "Running" and all(container.get("ready") for container in containers)
 
 
 def trouble_of(pod: Body) -> Trouble | None:
