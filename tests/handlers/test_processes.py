@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.bounds import BOUND
 from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at
 from tests.resources.manifests import body
 from tidemark_operator.fleet.replica_state import ReplicaState
@@ -16,7 +18,7 @@ from tidemark_operator.handlers.processes import BEHIND_MS, PATIENCE_MS, Process
 from tidemark_operator.handlers.world import World as Handlers
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import REPLICAS
-from tidemark_operator.orchestrator.interface import Observation, Phase
+from tidemark_operator.orchestrator.interface import Observation, Phase, Workers
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.responses import Description
@@ -186,3 +188,34 @@ def test_connections_follow_the_processes_that_are_there() -> None:
 
     assert changed == [key] * 4
     assert len(asked) == 4
+
+    there[:] = [Observation(Phase.RUNNING, "b:1", shape="b", executors=Workers(2, 1))]
+    processes.look()
+    processes.look()
+    assert changed == [key] * 5
+    assert len(asked) == 4
+
+
+def test_what_the_orchestrator_has_seen_is_looked_at_when_it_says_so() -> None:
+    """And each second, whatever it says."""
+
+    async def scenario() -> None:
+        looked, news = asyncio.Event(), asyncio.Event()
+
+        class Told(Processes):
+            def look(self) -> None:
+                looked.set()
+
+        world = SimpleNamespace(orchestrator=SimpleNamespace(news=news))
+        running_on = asyncio.create_task(Told(cast(Handlers, world), lambda key: None).run())
+        try:
+            for _ in range(3):
+                news.set()
+                await looked.wait()
+                assert not news.is_set()
+                looked.clear()
+            await looked.wait()
+        finally:
+            running_on.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))

@@ -196,7 +196,10 @@ def test_a_replica_that_counts_can_wait_and_its_conditions_cannot() -> None:
         ([no("Ready", "Type"), no("Progressing", "Type")], True),
         ([no("Ready", "Hydrating"), yes("Progressing", "Hydrating")], False),
         ([yes("Ready", "Ready"), yes("Progressing", "Replacing")], False),
-        ([yes("Ready", "Ready")], False),
+        ([yes("Online", "Online"), yes("Ready", "Ready")], True),
+        ([yes("Online", "Online"), no("Ready", "Hydrating")], True),
+        ([yes("Online", "Online"), no("ExecutorsReady", "Starting")], False),
+        ([], False),
     ],
 )
 def test_what_has_arrived_says_so(verdicts: list[Verdict], arrived: bool) -> None:

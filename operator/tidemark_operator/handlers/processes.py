@@ -10,6 +10,7 @@ operator that ends in between is followed by one that goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
+"""At most: what the orchestrator has seen is looked at when it says so."""
 BEHIND_MS = 10_000
 """So far a new shape may be behind the old one when it takes over: both move with every tick, and are never level."""
 PATIENCE_MS = 60_000
@@ -35,30 +37,38 @@ Shapes = tuple[tuple[str, str], ...]
 
 
 class Processes:
-    """`changed` is called with the ComputeReplica whose processes are others than before. `clock`: milliseconds."""
+    """`changed` is called with the ComputeReplica whose processes are others than before, or have more or fewer
+    executors. `clock`: milliseconds."""
 
     def __init__(self, world: World, changed: Callable[[Key], None], clock: Callable[[], int] = now_ms) -> None:
         self._world, self._changed, self._clock = world, changed, clock
         self._seen: dict[Key, Shapes] = {}
+        self._executors: dict[Key, tuple[int, ...]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._world.orchestrator.news.wait()
+            self._world.orchestrator.news.clear()
             self.look()
 
     def look(self) -> None:
         seen: dict[Key, Shapes] = {}
+        executors: dict[Key, tuple[int, ...]] = {}
         for key, body in self._world.cache.all(REPLICAS):
             observed = self._world.orchestrator.observe(body["metadata"]["uid"])
             seen[key] = tuple((each.shape, each.address) for each in observed)
+            executors[key] = tuple(each.executors.running for each in observed if each.executors)
             if len(observed) > 1:
                 self._take_over(key, body["metadata"]["uid"], observed[0].shape, observed[1].shape)
         others = [key for key in seen.keys() | self._seen.keys() if seen.get(key) != self._seen.get(key)]
-        self._seen = seen
+        more_or_fewer = [key for key, running in executors.items() if self._executors.get(key) != running]
+        self._seen, self._executors = seen, executors
         if others:
             align_replicas(self._world)
-        for key in others:
+        for key in dict.fromkeys([*others, *more_or_fewer]):
             self._changed(key)
 
     def _take_over(self, key: Key, uid: str, old: str, new: str) -> None:

@@ -6,6 +6,7 @@ beside each other, each is a replica of its own to the protocol, until the opera
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
@@ -134,7 +135,8 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executors of a replica. `trouble`: what keeps one from running; `lost`: how one ended lately."""
+    """The executors of a replica; one runs once its driver can have it compute. `trouble`: what keeps one from running;
+    `lost`: how one ended lately."""
 
     wanted: int
     running: int

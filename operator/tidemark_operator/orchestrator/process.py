@@ -58,7 +58,7 @@ class ProcessOrchestrator:
         certificates: Path | None = None,
     ) -> None:
         """`planner` False: one runs elsewhere, and none here. `certificates`: where children find theirs."""
-        self._state, self._certificates = state.absolute(), certificates
+        self._state, self._certificates, self.news = state.absolute(), certificates, asyncio.Event()
         self._sockets = socket_folder(self._state)
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
         self._store = {name: environment[name] for name in STORE if name in environment}
@@ -130,6 +130,7 @@ class ProcessOrchestrator:
     async def run(self) -> None:
         while True:
             await asyncio.to_thread(self.step, int(time.time() * 1000))
+            self.news.set()
             await asyncio.sleep(STEP_SECONDS)
 
     def step(self, now_ms: int) -> None:

@@ -266,9 +266,12 @@ def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def has_arrived(status: Mapping[str, Any]) -> bool:
-    """Whether an object says that nothing more will change by waiting. Not all kinds tell."""
-    found = [c["status"] for c in status.get("conditions") or () if c["type"] == PROGRESSING]
-    return found == ["False"]
+    """Whether an object says that nothing more will change by waiting. Kinds that do not tell are there once all that
+    they say holds, but that something hydrates, for as long as that takes."""
+    said = status.get("conditions") or ()
+    if progressing := [c["status"] for c in said if c["type"] == PROGRESSING]:
+        return progressing == ["False"]
+    return bool(said) and all(c["status"] == "True" or c["reason"] == HYDRATING for c in said)
 
 
 _FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")

@@ -73,6 +73,13 @@ class Looking:
             self._exits.get(at),
         )
 
+    def is_complete(self, at: Shape, executors: int) -> bool:
+        """Whether all of its pods are up."""
+        driver, others = self._drivers.get(at), self._executors.get(at, [])
+        if driver is None or not observing.is_up(driver):
+            return False
+        return not executors or observing.observe_executors(executors, others).running >= executors
+
     def _note_exits(self, drivers: dict[Shape, Body]) -> None:
         now_ms = int(time.time() * 1000)
         for shape, before in self._drivers.items():

@@ -1,6 +1,7 @@
 """Keeps the replicas that are wanted, by looking and mending, again and again.
 
-    each look      StatefulSets and pods of ours ─► decide ─► apply, delete ─► observations
+    each look      every other second, and sooner while pods are on their way:
+                   StatefulSets and pods of ours ─► decide ─► apply, delete ─► observations
     what is asked  ensure, drop, retain, take_over: remembered, and done at once
 
 Nothing depends on having seen an event, and every write may come twice. What the API server refuses for one replica is
@@ -31,6 +32,10 @@ from tidemark_operator.orchestrator.kubernetes.settings import Settings
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
+SOON_SECONDS = 0.5
+"""Between two looks while pods are on their way; more where a look takes long: no more than a fifth of the time."""
+ON_ITS_WAY_SECONDS = 60.0
+"""What takes longer is seen as soon as everything else."""
 MAX_DOUBLINGS = 4
 APPLY_AGAIN_SECONDS = 300.0
 """What somebody removed or changed of a replica's belongings is mended within this."""
@@ -47,7 +52,9 @@ class KubernetesOrchestrator:
         self._looking = Looking(self._objects, self._losses, self._concerns, clock)
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
-        self._asked = asyncio.Event()
+        self._asked, self.news = asyncio.Event(), asyncio.Event()
+        self._coming: dict[Shape, float] = {}
+        """Shapes of which not all is up, and since when."""
         self._taken_over: set[Shape] = set()
         self._refused: dict[Shape, Trouble] = {}
         self._applied: dict[Shape, float] = {}
@@ -123,21 +130,31 @@ class KubernetesOrchestrator:
         failures = 0
         while True:
             self._asked.clear()
+            began = self._clock()
             try:
                 await self.step()
                 failures = 0
+                self.news.set()
             except ApiError as error:
                 failures = min(failures + 1, MAX_DOUBLINGS)
                 LOG.warning("pods of replicas cannot be looked at: %s", error)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS * 2**failures):
+                async with asyncio.timeout(self._pause(failures, self._clock() - began)):
                     await self._asked.wait()
+
+    def _pause(self, failures: int, took: float) -> float:
+        """Seconds until the next look; `took`: the last one."""
+        now = self._clock()
+        if failures or not any(now - since < ON_ITS_WAY_SECONDS for since in self._coming.values()):
+            return LOOK_SECONDS * float(2**failures)
+        return min(max(SOON_SECONDS, 4 * took), LOOK_SECONDS)
 
     async def step(self) -> None:
         """One look, and what is to be done about what it saw; raises ApiError if it saw nothing."""
         await self._looking.look()
         if self._kept is None:
             return  # nobody has said yet what is not to run
+        self._note_coming()
         decision = decide(self._wanted, self._looking.found, self._taken_over, self._kept)
         for found in decision.delete:
             await self._attempt((found.key, found.shape), self._objects.delete(STATEFUL_SETS, found.body))
@@ -147,6 +164,12 @@ class KubernetesOrchestrator:
                 self._applied[shape] = self._clock()
         await self._bound_disruptions()
         self._forget()
+
+    def _note_coming(self) -> None:
+        now = self._clock()
+        wanted = {(key, each.shape): each.spec.pod.executors.instances for key, each in self._wanted.items()}
+        coming = [shape for shape, executors in wanted.items() if not self._looking.is_complete(shape, executors)]
+        self._coming = {shape: self._coming.get(shape, now) for shape in coming}
 
     def _is_due(self, shape: Shape) -> bool:
         """Made in full by this process, and there still: it is only looked after now and then."""
