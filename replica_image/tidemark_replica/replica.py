@@ -85,6 +85,8 @@ class Replica:
 
     def run(self) -> bool:
         """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
+        if self._executors is not None:  # they take a while, on other machines: they are asked for at once
+            self._spark_jobs.submit("start Spark", self._spark.get, lambda outcome: None)
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
         service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)

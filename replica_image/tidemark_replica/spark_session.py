@@ -1,4 +1,5 @@
-"""The Spark session of a replica: started when the first dataflow comes, watched, and ended with the process.
+"""The Spark session of a replica: started when the first dataflow comes, or with the process where executors are to
+come; watched, and ended with the process.
 
 No orphans: the driver's JVM reads its standard input and exits when this process is gone, however it died, and the
 Python workers exit with the JVM. The other way round, `died` tells when the JVM is gone and this process must end.

@@ -1,0 +1,34 @@
+"""A driver with executors asks for them at once: they take a while, on other machines."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.cluster.waiting import wait_for
+from tidemark_replica.options import parse
+from tidemark_replica.replica import Replica
+
+
+def test_executors_are_asked_for_before_anybody_has_called(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """There is no API server, which the driver finds out on its own; it goes on, for whoever will need Spark."""
+    caplog.set_level(logging.WARNING)
+    (tmp_path / "socket").mkdir(mode=0o700)
+    told = [f"--listen=unix://{tmp_path}/socket/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
+    replica = Replica(parse([*told, "--master=k8s://https://127.0.0.1:1", "--executor-labels=a=b"]))
+    ended: list[bool] = []
+    running = threading.Thread(target=lambda: ended.append(replica.run()))
+    running.start()
+    try:
+        why = "Spark does not start: executors of an earlier process cannot be deleted"
+        wait_for("its first try", lambda: why in caplog.text)
+        assert running.is_alive()
+    finally:
+        replica.stop()
+        running.join(BOUND)
+        replica.close()
+    assert ended == [True]
