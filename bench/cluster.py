@@ -1,8 +1,8 @@
 """Replicas as pods of a real cluster: `python -m bench.cluster [--json]`, as root.
 
-    start_ratio         from the creation of a ComputeReplica until it is Online with two executors, over the same with
-                        JVMs that have their own defaults, and no archive of classes
-    hydrated_ratio      likewise until its view is hydrated: executors have registered and done a job
+    start_ratio         from the creation of a ComputeReplica until it is Online and its two executors have registered,
+                        over the same with JVMs that have their own defaults, and no archive of classes
+    hydrated_ratio      likewise until its view is hydrated: executors have done a job
     step_ratio          a step of some 100 rows that is a Spark job, with two executor pods, over the same in the
                         driver's pod without executors
     small_step_ratio    likewise a step that a replica takes beside its driver, executors or not
@@ -49,6 +49,7 @@ PLAIN = f"{version()}-plain"
 DOCKERFILE = Path(__file__).with_name("cluster_image") / "Dockerfile"
 ONLINE_SECONDS = 900.0
 LOOK_SECONDS = 0.2
+PARTS = ("starts", "steps")
 # a transaction changes 16 lines on average: 96 rows a tick
 SOURCE: dict[str, Any] = {
     "instance": "default",
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = bench_parser(__doc__, "one start of each, few steps")
     parser.add_argument("--rounds", type=int, default=3, help="of starts, and of replicas whose steps are timed")
     parser.add_argument("--steps", type=int, default=60, help="of each view and replica (%(default)s)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is measured (default: both)")
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(rounds=1, steps=5)
@@ -83,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     said = Progress(sys.stderr)
     images = nodes.built(said)
     with nodes.running_node(ensure_node_binaries(os.environ, said)) as node, place(node, images, said) as at:
-        figures = _sizes(images) | _measured(at, given.rounds, given.steps)
+        figures = _sizes(images) | _measured(at, given.parts, given.rounds, given.steps)
     report("cluster", rounded(figures), circumstances | {"load_after": load()}, given.json)
 
 
@@ -128,13 +130,17 @@ def release(at: Place, name: str, *settings: str) -> Iterator[System]:
         at.node.kubectl("delete", "persistentvolume", f"scratch-{made.team}", "--wait=false")
 
 
-def _measured(at: Place, rounds: int, steps: int) -> Figures:
+def _measured(at: Place, parts: Sequence[str], rounds: int, steps: int) -> Figures:
+    found = Figures()
     with ExitStack() as stack:
         ours = stack.enter_context(release(at, "ours"))
-        others = ("crds.install=false", "userRoles.create=false", f"replica.image.tag={PLAIN}")
-        plain = stack.enter_context(release(at, "plain", *others))
-        starts = _starts({"ours": ours, "plain": plain}, rounds)
-        return starts | _steps(ours, rounds, steps)
+        if "starts" in parts:
+            others = ("crds.install=false", "userRoles.create=false", f"replica.image.tag={PLAIN}")
+            plain = stack.enter_context(release(at, "plain", *others))
+            found |= _starts({"ours": ours, "plain": plain}, rounds)
+        if "steps" in parts:
+            found |= _steps(ours, rounds, steps)
+    return found
 
 
 def _sizes(images: Mapping[str, Image]) -> Figures:
@@ -175,7 +181,7 @@ def _timed_start(system: System) -> dict[str, float]:
 
 
 def _start(system: System, spec: Mapping[str, Any]) -> None:
-    """Until it is Online. Its executors come with the first view."""
+    """Until it is Online; its executors are on their way then."""
     system.apply("ComputeReplica", "r1", dict(spec))
     _wait(system, "Online")
 
