@@ -254,3 +254,15 @@ def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -
     world.report(R1, EMPTY, VIEW)
     world.maintain()
     assert held(world) == at(399), "the other one has still to begin"
+
+
+def test_what_a_replica_still_says_of_what_it_is_not_told_of_is_no_lie() -> None:
+    """It has it from before this connection, and drops it with its reconcile."""
+    world = installed(view(), finished=True)
+    connect(world, R1, EMPTY)
+    world.report(R1, at(350), VIEW)
+    world.report(R1, EMPTY, VIEW)
+
+    on = collection(world).replicas[R1]
+    assert on.left_out
+    assert on.refused_reports == 0

@@ -185,12 +185,13 @@ class Collection:
             self.holds[holder] = frontier
 
     def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
-        """Takes a replica's report. Whether anything advanced."""
+        """Takes a replica's report. Whether anything advanced. One that is left out may go on until it has dropped what
+        it had from before."""
         state = self.replicas.get(replica)
         if state is not None and state.lacks:
             state.refused_reports += 1
             return False
-        if state is None or not state.take(report):
+        if state is None or state.left_out or not state.take(report):
             return False
         write = state.write
         if write is None or self.dropped or (self.write is not None and write <= self.write):
