@@ -15,6 +15,9 @@ from tidemark_protocol.responses import Description
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
 BY_STATUS = "SELECT o_orderstatus, count(*) AS orders, sum(o_totalprice) AS total FROM tpch.orders GROUP BY 1"
+# of as many orders that computing its beginning takes a while
+MANY = BY_STATUS.replace("tpch.orders", "tpch.orders CROSS JOIN range(5000)")
+PARENT = "SELECT o_orderstatus, count(*) AS orders FROM tpch.orders GROUP BY o_orderstatus"
 LATER_MS, MUCH_LATER_MS = 10_000, 3_600_000
 
 
@@ -49,8 +52,12 @@ def is_as_before_its_end(system: System, name: str, until: int) -> None:
     assert system.upper(name, name) == EMPTY_SENTINEL
     for at in (now(), now() + MUCH_LATER_MS):
         assert rows_of(expanded(system.contents(name, name, at))) == expected
-    answer = system.query(f"SELECT * FROM {name}")["rows"]
-    assert sorted((tuple(str(v) for v in row.values()) for row in answer), key=repr) == expected
+    assert in_order(system.query(f"SELECT * FROM {name}")) == expected
+
+
+def in_order(answer: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The rows of an answer, as DuckDB's are compared."""
+    return sorted((tuple(str(v) for v in row.values()) for row in answer["rows"]), key=repr)
 
 
 def has(description: Description, system: System, name: str) -> bool:
@@ -110,6 +117,48 @@ def test_an_end_that_is_edited_before_it_comes_is_that_of_the_same_table(system:
     is_as_before_its_end(system, "frozen", passed)
     assert not system.shard("moved", "moved", version=2).exists()
     assert not system.shard("frozen", "frozen", version=2).exists()
+
+
+def test_crash_an_end_that_comes_while_an_edit_hydrates_is_not_that_of_the_edit(system: System) -> None:
+    """The operator dies with the edit, too, and finds the table finished with what the old SQL gave. Nobody does
+    anything: the edit has the next version of the table, with what its own SQL gives before the same end."""
+    until = now() + 3 * LATER_MS
+    apply(system, "outrun", until)
+    system.wait_hydrated("outrun")
+    wait_for("its end to come near", lambda: now() > until - LATER_MS, system.log)
+    apply(system, "outrun", until, MANY)
+    wait_for("the edit to be planned", lambda: "pending" in system.get("dataflow", "outrun")["status"], system.log)
+    system.kill_operator()
+    wait_for("the table to be finished", lambda: system.upper("outrun", "outrun") == EMPTY_SENTINEL, system.log)
+    system.start_operator()
+    wait_for(
+        "the edit to have a table of its own", lambda: system.shard("outrun", "outrun", version=2).exists(), system.log
+    )
+    status = wait_finished(system, "outrun")
+    assert status["exports"][0]["location"].endswith("/v2")
+    assert "pending" not in status
+    orders = {"tpch.orders": expanded(system.contents("tpch", "orders", until - 1))}
+    assert in_order(system.query("SELECT * FROM outrun")) == by_duckdb(MANY, orders)
+
+
+@pytest.mark.parametrize("export", ["index", "materializedView"])
+def test_an_edit_of_what_a_finished_report_reads_leaves_it_alone(system: System, export: str) -> None:
+    """The parent has another index, or another table as it has another column: the report does not stand in its way,
+    and is not made anew."""
+    parent, report = f"parent-{export.lower()}", f"report-{export.lower()}"
+    exported: dict[str, Any] = {export: {"key": ["o_orderstatus"]} if export == "index" else {}}
+    system.dataflow(parent, PARENT, **exported)
+    system.wait_hydrated(parent)
+    apply(system, report, now() + LATER_MS, f"SELECT o_orderstatus, orders FROM `{parent}`")
+    serves = wait_finished(system, report)
+    rows = in_order(system.query(f"SELECT * FROM `{report}`"))
+
+    system.dataflow(parent, PARENT.replace("count(*)", "count(*) AS n, count(*)"), **exported)
+    system.wait_condition("dataflow", parent, "Ready")
+    wait_for("the edit to serve", lambda: "n" in system.query(f"SELECT * FROM `{parent}`")["rows"][0], system.log)
+    assert wait_finished(system, report)["revision"]["name"] == serves["revision"]["name"]
+    assert in_order(system.query(f"SELECT * FROM `{report}`")) == rows
+    assert not system.shard(report, report, version=2).exists()
 
 
 def test_an_end_before_all_that_can_be_read_is_refused(system: System) -> None:
