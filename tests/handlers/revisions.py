@@ -90,6 +90,11 @@ def dataflow(
     return state
 
 
+def outrun(state: DataflowState, *revisions: str) -> DataflowState:
+    """Another revision has finished a table that these were to write."""
+    return replace(state, outrun=frozenset(revisions))
+
+
 def over(state: DataflowState) -> DataflowState:
     """What serves has come to its end."""
     assert state.active is not None

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.handlers.revisions import dataflow, over, rev, table, writing_own
+from tests.handlers.revisions import dataflow, outrun, over, rev, table, writing_own
 from tidemark_operator.catalogue.closure import as_replaced, closure, dependants, is_stale, joins
 from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Together
-from tidemark_operator.controller.collection import Collection
+from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.succession import LATELY_MS, Succession
 from tidemark_operator.handlers.replacement import (
@@ -23,9 +23,9 @@ from tidemark_operator.handlers.replacement import (
     judge,
     succession,
 )
-from tidemark_operator.handlers.takeover import _finished
+from tidemark_operator.handlers.takeover import _may_be_finished
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 
 A1, A2, A3 = rev("a", 1), rev("a", 2), rev("a", 3)
 B1, B2 = rev("b", 1, imports=["a/i/1"], tables=()), rev("b", 2, imports=["a/i/2"], tables=(), spec="spec 1")
@@ -79,6 +79,11 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ("its import is gone, and it is over", B_OVER, [dataflow("a", A2)], Serve()),
     ("it is over, and was pending with the edit", over(dataflow("b", B1, B2, root="a/2")), [A_EDITED], Serve()),
     ("it was over, and is edited", over(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
+    ("its table was finished before it took over", outrun(dataflow("a", A1, A2), "a-r2"), [B], Replace()),
+    ("... and then its edit is reverted", outrun(dataflow("a", A1, A2, spec="spec 1"), "a-r2"), [B], Serve()),
+    ("... as it took over", outrun(dataflow("a", A2), "a-r2"), [], Replace()),
+    ("... and is pending with another table", outrun(dataflow("a", A2, A3, spec="spec 3"), "a-r2"), [B], Keep()),
+    ("... while its import is edited", outrun(B_COMING, "b-r2"), [A_EDITED], Replace(WITH_A2)),
     (
         "reads a table whose columns change, and is over",
         over(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
@@ -219,12 +224,13 @@ def test_a_replacement_takes_over_together_or_not_at_all(members: list[Member], 
 
 
 @pytest.mark.parametrize(("upper", "held"), [(Frontier.at(9), False), (Frontier.empty(), True)])
-def test_a_table_that_is_finished_meanwhile_holds_the_edit_back(upper: Frontier, held: bool) -> None:
-    """Taking over would leave the old contents in it for ever."""
+def test_a_table_that_may_be_finished_meanwhile_holds_the_edit_back(upper: Frontier, held: bool) -> None:
+    """Taking over would leave the old contents in it, until it is replaced itself."""
     description = rev("a", 2, view=1).revision.description
     (sink,) = (e.id for e in description.sink_exports)
-    export = Collection(sink, "a", description.as_of, (), 0, ShardId("a/v/v1"), write=upper)
+    export = Collection(sink, "a", description.as_of, (), 0, ShardId("a/v/v1"))
+    export.replicas = {ReplicaId("r1"): OnReplica(export.since, write=upper), ReplicaId("r2"): OnReplica(export.since)}
     beside = Dataflow("a", description, 0, Succession(read_only=frozenset({sink})))
 
-    assert bool(_finished(beside, [export])) is held
-    assert _finished(replace(beside, succession=None), [export]) == ""
+    assert bool(_may_be_finished(beside, [export])) is held
+    assert _may_be_finished(replace(beside, succession=None), [export]) == ""

@@ -82,9 +82,9 @@ class DataflowState:
     `answer`: what the planner said last. `claims`: what a revision that is just being stored reads. `waiting`,
     `pending_waiting`: what holds back either one's installation; `obstacle`: why there can be no pending one.
     `held_back`: what the replacement that it is part of waits for, and whether in vain. `over`: the revision whose end
-    has passed, with all that it exports finished. `reached`: write frontiers by compute id, as an earlier operator
-    wrote them. `suspicions`: of its revisions, by their names; `release`: what the
-    annotation says that takes them back."""
+    has passed, with all that it exports finished; `outrun`: those whose table another one has finished. `reached`:
+    write frontiers by compute id, as an earlier operator wrote them. `suspicions`: of its revisions, by their names;
+    `release`: what the annotation says that takes them back."""
 
     key: Key
     uid: str
@@ -102,6 +102,7 @@ class DataflowState:
     obstacle: str = ""
     held_back: HeldBack | None = None
     over: str = ""
+    outrun: frozenset[str] = frozenset()
     suspended: bool = False
     deleting: bool = False
     requested_as_of: int | None = None

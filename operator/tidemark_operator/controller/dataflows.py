@@ -19,6 +19,7 @@ from tidemark_operator.controller.end_times import end_of, has_passed
 from tidemark_operator.controller.read_policy import before, bounded, is_vouched
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession, is_level
+from tidemark_operator.controller.whose_end import WhoseEnd
 from tidemark_protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -37,7 +38,8 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 class Dataflow:
     """One installed dataflow; `owner` is the revision of a resource, or the query, that it is there for. `target`: of a
     subscribe, the one replica whose stream is told. `level_ms`: when it was last as far as the one that it is to
-    succeed. `stays`: it is of a resource, also where it has but one time; `finished`: so were all of its tables."""
+    succeed. `stays`: it is of a resource, also where it has but one time; `finished`: so were all of its tables.
+    `inherits`, `term`, `outrun`: whether its tables' end may be another's (whose_end.py)."""
 
     owner: str
     description: DataflowDescription
@@ -49,6 +51,9 @@ class Dataflow:
     level_ms: int | None = None
     stays: bool = False
     finished: bool = False
+    inherits: bool = False
+    term: WriterTerm = WriterTerm(0)
+    outrun: bool = False
 
     @property
     def inputs(self) -> tuple[ShardId, ...]:
@@ -81,8 +86,7 @@ class Dataflows:
         self._by_owner: dict[str, Dataflow] = {}
         self._collections: dict[GlobalId, Collection] = {}
         self._successors: set[str] = set()
-        self._claimed: set[GlobalId] = set()
-        """What replicas say is finished, while it is not known that it can be."""
+        self.whose_end = WhoseEnd(shards)
 
     def get(self, owner: str) -> Dataflow | None:
         return self._by_owner.get(owner)
@@ -119,7 +123,7 @@ class Dataflows:
             raise ValueError(f"{dataflow.owner} imports index {missing[0]}, which is not installed")
         if dataflow.owner in self._by_owner:
             raise ValueError(f"{dataflow.owner} has a dataflow already; it must be dropped and gone first")
-        self._by_owner[dataflow.owner] = dataflow
+        self._by_owner[dataflow.owner], dataflow.term = dataflow, term
         sinks = {e.id: e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink)}
         for id in description.export_ids:
             collection = Collection(
@@ -201,26 +205,20 @@ class Dataflows:
                 self.conclude(collection, now_ms)
 
     def conclude(self, collection: Collection, now_ms: int) -> bool:
-        """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again."""
-        collection.claimed_end = False
-        if collection.dropped or (collection.write is not None and collection.write.is_empty):
-            return False
-        if self.may_reach(collection.owner, Frontier.empty(), now_ms):
-            collection.write = Frontier.empty()
-            return True
-        self._claimed.add(collection.id)
-        return False
+        """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again. One
+        whose table another revision has finished is not: it holds what that one made."""
+        may_end = self.may_reach(collection.owner, Frontier.empty(), now_ms)
+        return self.whose_end.conclude(self._by_owner[collection.owner], collection, may_end=may_end)
 
     def concluded(self, now_ms: int) -> list[Collection]:
         """Those that are finished, by what is known now."""
-        claimed, self._claimed = self._claimed, set()
-        found = (self._collections.get(id) for id in claimed)
+        found = (self._collections.get(id) for id in self.whose_end.claimed())
         return [collection for collection in found if collection is not None and self.conclude(collection, now_ms)]
 
     def is_being_written(self, shard: ShardId) -> bool:
-        """Whether a view of it is installed, and not known to be finished."""
-        writers = (c for c in self._collections.values() if c.shard == shard and not c.dropped)
-        return any(writer.write is None or not writer.write.is_empty for writer in writers)
+        """Whether a view of it is installed, and none is known to have finished it."""
+        writers = [c.write for c in self._collections.values() if c.shard == shard and not c.dropped]
+        return bool(writers) and not any(write is not None and write.is_empty for write in writers)
 
     def _is_transient(self, collection: Collection) -> bool:
         """What a replica told an earlier client of a subscribe, this one has not heard."""

@@ -237,6 +237,7 @@ class Instance:
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
                 news += self.shard_reports.view_advanced(finished.shard, finished.write, now_ms)
+        news += [DataflowChanged(owner) for owner in self.dataflows.whose_end.outrun()]
         self._broadcast(self.dataflows.schedule())
         self.absences.maintain(now_ms)
         for replica, link in self._links.items():

@@ -29,7 +29,7 @@ def conclude(dataflows: Dataflows, finished: Set[ShardId], now_ms: int) -> set[S
     writers = [c for c in dataflows.collections() if c.shard in finished and not c.dropped]
     for writer in writers:
         dataflows.conclude(writer, now_ms)
-    return {w.shard for w in writers if w.shard is not None and (w.write is None or not w.write.is_empty)}
+    return {w.shard for w in writers if w.shard is not None and dataflows.is_being_written(w.shard)}
 
 
 class ShardReports:
@@ -38,6 +38,8 @@ class ShardReports:
 
     def described(self, replica: ReplicaId, said: Sequence[DescribedShard], now_ms: int) -> list[ShardId]:
         """In an answer to Describe. Those that were unknown, or empty, until now."""
+        for shard in said:
+            self._shards.heard_end(shard)
         written = conclude(self._dataflows, finished_shards(said), now_ms)
         believed = [replace(s, upper=s.since) if s.id in written else s for s in said]
         return [s.id for s in believed if self._shards.described(s, now_ms, replica)]

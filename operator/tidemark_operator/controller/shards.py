@@ -38,7 +38,9 @@ def is_below(storage: str, location: str) -> bool:
 @dataclass
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
-    a replica has seen it there, and said from when on it can be read."""
+    a replica has seen it there, and said from when on it can be read. `term`: the highest under which it was written,
+    as far as that was told; `ended`: it was told of the table when it was finished. `asks_whose`: somebody wants to
+    know who has finished it."""
 
     id: ShardId
     location: str
@@ -52,7 +54,19 @@ class Shard:
     asks: int = 0
     endless: bool = False
     found: bool = False
+    ended: bool = False
+    asks_whose: bool = False
     early: Early = field(default_factory=Early)
+
+    @property
+    def ended_under(self) -> WriterTerm | None:
+        """The term under which it was finished, where it is known that it was: nobody writes after that."""
+        return self.term if self.ended else None
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether a replica has to say something about it that none has yet; the last one may not have been able to."""
+        return self.frontiers is None or self.error is not None or (self.asks_whose and not self.ended)
 
     @property
     def readable(self) -> FrontierPair | None:
@@ -115,9 +129,27 @@ class ShardBook:
         return list(self._shards.values())
 
     def addresses(self, untold: bool = False) -> list[tuple[ShardId, str]]:
-        """Of all; or of those that no replica has said anything about yet, or that the last one could not read."""
-        wanted = (s for s in self._shards.values() if not untold or s.frontiers is None or s.error is not None)
+        """Of all, or of those alone of which something is to be told yet."""
+        wanted = (s for s in self._shards.values() if not untold or s.is_untold)
         return [(shard.id, shard.location) for shard in wanted]
+
+    def heard_end(self, shard: DescribedShard) -> None:
+        """Takes of a line of Describe whether the shard is finished, and under which term it was written last: also
+        where it is not known whether it can be."""
+        own = self._shards.get(shard.id)
+        if own is not None and shard.error is None:
+            own.term = max(own.term, shard.term)
+            own.ended = shard.exists and shard.upper.is_empty and not own.endless
+
+    def ask_whose_end(self, id: ShardId) -> None:
+        """A replica is to say under which term it was finished."""
+        if shard := self._shards.get(id):
+            shard.asks_whose = True
+
+    @property
+    def asks_whose_end(self) -> bool:
+        """Whether it is to be told now who has finished a shard."""
+        return any(shard.asks_whose and not shard.ended for shard in self._shards.values())
 
     def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int, replica: str = "") -> bool:
         """Takes a report, of that replica where it is known. Whether the shard was unknown, or empty, until now."""

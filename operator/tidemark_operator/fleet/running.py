@@ -136,6 +136,9 @@ class RunningInstance:
     def maintain(self) -> None:
         now = now_ms()
         self.notify(self.core.maintain(now))
+        if self.core.shards.asks_whose_end:
+            for replica in self.online:
+                self.replicas[replica].connection.probe_now.set()
         self._give_up()
         self.lags.sample(((c.id, c.write) for c in self.core.dataflows.collections()), now)
         self.flush()

@@ -30,6 +30,9 @@ def looking(running: RunningInstance) -> Look:
     """At shards, through any replica."""
 
     async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
-        return (await running.describe(shards))[1].shards
+        found = (await running.describe(shards))[1].shards
+        for shard in found:
+            running.core.shards.heard_end(shard)
+        return found
 
     return look

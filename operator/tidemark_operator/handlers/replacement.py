@@ -5,7 +5,8 @@
 
 Spec as planned, nothing it imports taken away: what is active serves, and a pending revision is given up (an edit was
 reverted, or what took its imports away was). Otherwise a pending revision is kept for as long as it is of this spec, of
-this replacement, and of imports that are there.
+this replacement, and of imports that are there. Whichever writes a table that another revision has finished can write
+nothing to it: it is replaced with one that writes the next version.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def decide(state: DataflowState, spec_digest: str, dataflows: Sequence[DataflowS
     if state.is_over:
         return Serve()
     joining = joins(state, dataflows)
-    if joining is None and active.spec_digest == spec_digest and not is_stale(active.revision, dataflows):
+    as_planned = active.spec_digest == spec_digest and active.name not in state.outrun
+    if joining is None and as_planned and not is_stale(active.revision, dataflows):
         return Serve()
-    if pending is None or pending.mark.spec_digest != spec_digest:
+    if pending is None or pending.mark.spec_digest != spec_digest or pending.mark.name in state.outrun:
         return Replace(joining)
     alone = Together(state.key.name, pending.mark.name)
     if pending.together != (joining or alone):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from tidemark_operator.catalogue.closure import as_replaced, dependants
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
 from tidemark_operator.catalogue.relations import parents
-from tidemark_operator.errors import Rejected
+from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.installer import choose_as_of, has_ended, view_shards
@@ -94,20 +94,23 @@ class Reviser:
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
         description, identity = describe(named, outcome, shards)
-        if active is not None and active.revision.identity == identity:
+        if active is not None and active.revision.identity == identity and active.name not in state.outrun:
             mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return
         if active is not None:
             shards = await self._unless_finished(state, outcome, description, shards, running, given)
             description, identity = describe(named, outcome, shards)
+            if any(mark.name in state.outrun and mark.revision.identity == identity for mark in state.marks):
+                raise Waiting("Replacing", "waits until the replica that is asked says that its table is finished")
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
         state.claims = reads
         try:
             await self._marks.protect(state.key.namespace, reads)
             stored = await self._marks.stored(dataflow.meta)
             term = self._next_term(running, state, description, stored)
-            revision = DataflowRevision(at(description, as_of), outcome.exports, reads, identity, term, wanted)
+            kept = self._kept(running, shards) if active is None else ()
+            revision = DataflowRevision(at(description, as_of), outcome.exports, reads, identity, term, wanted, kept)
             mark = await self._marks.store(state, dataflow.meta, stored, revision)
             mark = replace(mark, spec_digest=wanted)
             if active is None:
@@ -131,6 +134,11 @@ class Reviser:
         seen = [shard.term for s in view_shards(description) if (shard := book.get(s.shard_id))]
         known = [mark.revision.writer_term for mark in state.marks]
         return next_term(*seen, *known, *(revision.writer_term for revision in stored.values()))
+
+    def _kept(self, running: RunningInstance, shards: Mapping[str, ShardMetadata]) -> tuple[ShardId, ...]:
+        """Of adopted tables those that are finished: what has come to its end has nothing to write there."""
+        ids = (shard.shard_id for shard in shards.values())
+        return tuple(id for id in ids if (f := running.core.shards.frontiers(id)) and f.upper.is_empty)
 
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
         read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]

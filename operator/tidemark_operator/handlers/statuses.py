@@ -164,12 +164,14 @@ def _installed(
 
 
 def _replacement(state: DataflowState) -> Replacement | None:
-    """Something is to take over, or would if it could."""
-    if state.active is None or not (state.pending or state.edited or state.obstacle):
+    """Something is to take over, or would if it could. Where what serves cannot write its table, as before an edit, it
+    is not what the spec says."""
+    if state.active is None or not (state.pending or state.edited or state.obstacle or state.outrun):
         return None
     why = state.obstacle or state.pending_waiting or "another revision is being prepared"
     held = state.held_back or HeldBack(why, failed=bool(state.obstacle))
-    return Replacement(state.edited, held.message, held.failed)
+    own = state.edited or state.active.name in state.outrun
+    return Replacement(own, held.message, held.failed)
 
 
 def _pending(pending: PendingRevision, collections: list[Collection], book: ShardBook) -> status.PendingStatus:

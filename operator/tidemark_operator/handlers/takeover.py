@@ -91,10 +91,8 @@ def _member(
         state.key.name,
         True,
         obstacle=state.obstacle,
-        failure=_failure(collections)
-        or _finished(installed, collections)
-        or ("" if hydrated == len(collections) else quarantine(state, mark)),
-        waits=state.pending_waiting,
+        failure=_failure(collections) or ("" if hydrated == len(collections) else quarantine(state, mark)),
+        waits=state.pending_waiting or _may_be_finished(installed, collections),
         at_once=not state.runs or cannot_run_beside(state.active.revision, mark.revision),
         hydrated=hydrated,
         exports=len(collections),
@@ -115,12 +113,14 @@ def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
     )
 
 
-def _finished(installed: Dataflow | None, collections: Sequence[Collection]) -> str:
-    """The predecessor has come to its end in the meantime: the table that both write can change no more. A task's need
-    not."""
+def _may_be_finished(installed: Dataflow | None, collections: Sequence[Collection]) -> str:
+    """A replica says that the predecessor has come to its end in the meantime: once that is known, this revision gives
+    way to one with another table (`is_outrun`). A task goes on from what is there."""
     read_only = installed.read_only if installed and installed.description.continual_task is None else frozenset()
-    over = any(c.id in read_only and c.write is not None and c.write.is_empty for c in collections)
-    return "its table was finished while it hydrated, and begins anew with another edit" if over else ""
+    said = (on.write for c in collections if c.id in read_only for on in c.replicas.values())
+    if not any(write is not None and write.is_empty for write in said):
+        return ""
+    return "waits until it is known whether the table that it would go on with was finished meanwhile"
 
 
 def _failure(collections: Sequence[Collection]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
-from tidemark_protocol.ids import Digest, GlobalId
+from tidemark_protocol.ids import Digest, GlobalId, ShardId
 from tidemark_protocol.planning import PlannedExport
 
 
@@ -33,7 +33,7 @@ class Written:
 @dataclass(frozen=True)
 class DataflowRevision:
     """`identity`: equal plans have equal ones. `writer_term`: under which its views are written. `spec_digest`: of
-    the spec that it was first planned from."""
+    the spec that it was first planned from. `kept`: shards that were finished then, and are to stay as they are."""
 
     description: DataflowDescription
     exports: tuple[PlannedExport, ...]
@@ -41,6 +41,7 @@ class DataflowRevision:
     identity: Digest
     writer_term: int
     spec_digest: str
+    kept: tuple[ShardId, ...] = ()
 
     def view_shard(self, export: str) -> ShardMetadata | None:
         """Where a view or a task is written; None for an index, or for an export that there is not."""
