@@ -34,6 +34,7 @@ from tidemark_protocol.planning import Finishing
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description, Frontiers
 from tidemark_protocol.types import BIGINT, Column
+from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica.server import decode_source
 
 LONGEST = 12
@@ -84,11 +85,8 @@ _DESCRIPTION = description_to_proto(
         7,
         (DescribedDataflow((INDEX, VIEW), "digest", Time(9), Frontier.at(8)),),
         (DescribedCollection(INDEX, Frontier.at(9), Frontier.empty()),),
-        (
-            DescribedShard(
-                ShardId("s1"), True, Frontier.at(9), Frontier.at(0), WriterTerm(1), "gone", ShardId("s0"), COLUMNS
-            ),
-        ),
+        (_GONE,),
+        (*UNDERSTOOD, "another"),
     )
 )
 _SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))

@@ -1,4 +1,5 @@
-"""What keeps executors from running is shown: of the process that serves, and of the one that is to take its place."""
+"""What keeps executors from running is shown: of the process that serves, and of the one that is to take its place.
+And how a process ended, with who was hydrating there."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tidemark_operator.handlers.replica_statuses import replica_status_of
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REPLICAS
-from tidemark_operator.orchestrator.interface import Observation, Phase, Trouble, Workers, replica_id
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Trouble, Workers, replica_id
 from tidemark_operator.resources.instance_conditions import InstanceFacts
 from tidemark_operator.resources.meta import InstanceName, Namespace
 from tidemark_operator.resources.status import Now
@@ -25,12 +26,14 @@ def process(shape: str, workers: Workers | None) -> Observation:
     return Observation(Phase.RUNNING, "a", f"{shape}-0", shape=shape, executors=workers)
 
 
-def conditions(*observed: Observation, refused: str = "") -> dict[str, str]:
-    """Of a replica whose processes all answer; the shape `refused` says that its executors are."""
+def conditions(
+    *observed: Observation, refused: str = "", online: bool = True, status: dict[str, Any] | None = None
+) -> dict[str, str]:
+    """Of a replica whose processes all answer; the shape `refused` says that its executors are. `status`: so far."""
     troubles = Troubles()
     if refused:
         troubles.hear(replica_id("r1", refused), "executors", QUOTA)
-    state = SimpleNamespace(online=True, last_error="", description=None)
+    state = SimpleNamespace(online=online, last_error="", description=None)
     core = SimpleNamespace(troubles=troubles, dataflows=SimpleNamespace(owners=lambda: (), collections=lambda: ()))
     running = SimpleNamespace(replicas={replica_id("r1", o.shape): state for o in observed}, core=core)
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
@@ -40,7 +43,7 @@ def conditions(*observed: Observation, refused: str = "") -> dict[str, str]:
         instance_facts=lambda namespace, instance: facts,
     )
     key, now = Key(REPLICAS, "ns", "r1"), Now({}, 1, 0)
-    found: dict[str, Any] = replica_status_of(cast(World, world), key, BODY, now)
+    found: dict[str, Any] = replica_status_of(cast(World, world), key, BODY | {"status": status or {}}, now)
     return {c["type"]: f"{c['status']}/{c['reason']}: {c['message']}" for c in found["conditions"]}
 
 
@@ -63,3 +66,18 @@ def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -
     starting = process("b", Workers(2, 0))
     assert conditions(old, starting, refused="b")["UpToDate"].startswith("False/SurgeQuotaExceeded")
     assert conditions(old, starting)["UpToDate"].startswith("False/Surging")
+
+
+def test_a_process_that_ended_is_told_with_who_was_hydrating_there_and_the_remedy() -> None:
+    """Of that very shape: one that was not there is not named."""
+    ended = Observation(Phase.BACKING_OFF, "a", "a-0", restarts=2, last_exit=Exit(137, 0, "OOMKilled"), shape="a")
+    names = ("huge", "wide", "next", "last")
+    record = {"incarnation": "1", "dataflows": [{"dataflow": name, "revision": f"{name}-1"} for name in names]}
+    said = conditions(ended, online=False, status={"hydratingIn": {"a": record}})
+    assert said["Online"] == (
+        "False/OOMKilled: the process ended with exit code 137 while it hydrated huge, last, next and 1 more, 2 "
+        "restarts so far; it is started again; give it more memory: spec.resources.limits.memory"
+    )
+    for nobody in ({}, {"hydrating": record}, {"hydratingIn": {"b": record}}):
+        said = conditions(ended, online=False, status=nobody)
+        assert said["Online"].startswith("False/OOMKilled: the process ended with exit code 137, 2 restarts")

@@ -23,7 +23,8 @@ from tidemark_operator.fleet.deaths import At
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.reconcile_dataflow import suspicions
-from tidemark_operator.handlers.slots import Process, Record, Slots
+from tidemark_operator.handlers.slot_record import Record
+from tidemark_operator.handlers.slots import Process, Slots
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError

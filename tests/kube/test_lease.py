@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import BOUND
+from tidemark_operator.kube import leadership
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.lease import PROCESS, Seen, now_seconds
@@ -65,6 +66,12 @@ def test_a_lease_that_was_let_go_of_and_then_deleted_is_free_at_once() -> None:
     looks = [lease(), lease(holder=""), None]
 
     assert [seen.is_free(body, has_ended=lambda _: False) for body in looks] == [False, True, True]
+
+
+def test_who_stands_by_leads_within_twenty_seconds() -> None:
+    """At the worst: the last renewal is seen a look late, its end too, and both requests take their time."""
+    looks = 2 * (leadership.LOOK_SECONDS + leadership.PATIENCE_SECONDS)
+    assert leadership.LEASE_SECONDS + looks < 20
 
 
 def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:

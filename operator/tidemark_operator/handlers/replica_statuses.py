@@ -8,6 +8,7 @@ from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.troubles import EXECUTORS
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.handlers.slot_record import names_of
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
@@ -41,8 +42,8 @@ def replica_status_of(world: World, key: Key, body: Body, now: status.Now) -> di
     facts = ReplicaFacts(
         world.instance_facts(key.namespace, replica.instance),
         replica.suspend,
-        _process(world, replica, running, serving),
-        _beside(world, replica, running, observed[1]) if len(observed) > 1 else None,
+        _process(world, replica, body, running, serving),
+        _beside(world, replica, body, running, observed[1]) if len(observed) > 1 else None,
         _executors(serving.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
         if serving and serving.executors
         else None,
@@ -88,12 +89,11 @@ def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
     if not found:
         return ""
     names, words = sorted(found), sorted(frozenset().union(*found.values()))
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"its image does not know {', '.join(words)}, and computes nothing of {', '.join(names[:SHOWN])}{more}"
+    return f"its image does not know {', '.join(words)}, and computes nothing of {_some(names)}"
 
 
 def _process(
-    world: World, replica: ComputeReplica, running: RunningInstance | None, observed: Observation | None
+    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation | None
 ) -> Process:
     if observed is None:
         instance = world.instance(replica.meta.namespace, replica.instance)
@@ -106,12 +106,14 @@ def _process(
     state = running.replicas.get(id) if running else None
     if state is not None and state.online:
         return Answering(*hydrated_on(running, id), lacking_on(running, id))
-    return _down(observed, state.last_error if state else "")
+    return _down(observed, state.last_error if state else "", names_of(body, observed.shape))
 
 
-def _beside(world: World, replica: ComputeReplica, running: RunningInstance | None, observed: Observation) -> Process:
+def _beside(
+    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation
+) -> Process:
     """One that answers, and has not the executors that it computes with, is as good as down."""
-    process = _process(world, replica, running, observed)
+    process = _process(world, replica, body, running, observed)
     if not isinstance(process, Answering) or observed.executors is None:
         return process
     id = replica_id(replica.meta.name, observed.shape)
@@ -121,13 +123,15 @@ def _beside(world: World, replica: ComputeReplica, running: RunningInstance | No
     return process
 
 
-def _down(observed: Observation, last_error: str) -> Process:
+def _down(observed: Observation, last_error: str, hydrating: list[str]) -> Process:
+    """`hydrating`: Dataflows that were in its slots, which may be what it ended of."""
     if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
         last = observed.last_exit
         code = "" if last.code is None else f" with exit code {last.code}"
         return Down(
             last.reason,
-            f"the process ended{code}, {observed.restarts} restarts so far; it is started again{_remedy(last.reason)}",
+            f"the process ended{code}{_while(hydrating)}, {observed.restarts} restarts so far; it is started again"
+            f"{_remedy(last.reason)}",
         )
     if observed.trouble is not None:
         return Down(observed.trouble.reason, observed.trouble.message)
@@ -136,6 +140,14 @@ def _down(observed: Observation, last_error: str) -> Process:
     if observed.phase is Phase.RUNNING and last_error:
         return Down("NotConnected", f"the process runs, but does not answer: {last_error}")
     return Starting()
+
+
+def _while(hydrating: list[str]) -> str:
+    return f" while it hydrated {_some(hydrating)}" if hydrating else ""
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _remedy(reason: str) -> str:

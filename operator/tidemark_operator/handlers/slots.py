@@ -24,6 +24,7 @@ from tidemark_operator.controller.hydration import Outwaited, RanOut
 from tidemark_operator.controller.quarantine import Death, Standing, Suspicion, blamed
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.slot_record import Record
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body
@@ -36,20 +37,6 @@ LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 1.0
 PACE_SECONDS = 0.15
 """Between two records of a process: where many small ones hydrate, one record tells of several of them."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What a ComputeReplica's status says: names of revisions that a process of it hydrates."""
-
-    incarnation: str = ""
-    revisions: tuple[str, ...] = ()
-
-    @staticmethod
-    def of(body: Body | None, shape: str) -> Record:
-        status = (body or {}).get("status") or {}
-        found = ((status.get("hydratingIn") or {}).get(shape) if shape else status.get("hydrating")) or {}
-        return Record(found.get("incarnation", ""), tuple(d["revision"] for d in found.get("dataflows") or ()))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from tests.cluster.whole.gateway import READER, let_read
 from tests.cluster.whole.system import CREDENTIALS, REPLICA, System, shared_folder
 from tidemark_devcluster.node.cluster import OneNode
 
+EXAMPLES = ("20-tpch", "40-revenue", "41-regions", "42-pricing", "43-hourly", "50-order-log")
+
 
 @pytest.fixture(scope="package")
 def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[System]:
@@ -27,8 +29,8 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
     storage = {"location": made.location, "secretName": CREDENTIALS}
     made.apply("ComputeInstance", "default", {"storage": storage, "readPolicy": {"lag": "10m"}})
     made.apply("ComputeReplica", "r1", REPLICA)
-    for example in ("20-tpch.yaml", "40-revenue.yaml", "41-regions.yaml", "42-pricing.yaml", "50-order-log.yaml"):
-        made.example(example)
+    for example in EXAMPLES:
+        made.example(f"{example}.yaml")
     made.kubectl("create", "serviceaccount", READER)
     let_read(made, READER)
     yield made
@@ -42,7 +44,7 @@ def system(node: OneNode, helm: Helm, object_store: ObjectStore) -> Iterator[Sys
 def ready(system: System) -> Iterator[System]:
     """Before a test and after it, all is well."""
     system.wait_ready()
-    for dataflow in ("revenue", "regions", "pricing", "orderlog"):
+    for dataflow in ("revenue", "regions", "pricing", "hourly", "orderlog"):
         system.wait_condition("dataflow", dataflow, "Hydrated")
     yield system
     system.wait_ready()
