@@ -3,7 +3,7 @@
     steps ──staged files──► progress ──► append on a pool ──► Appended       the shard moved; files go
                                                           ├─► UpperMismatch  another replica was faster: look again
                                                           ├─► Fenced         a newer term took over: stop for good
-                                                          └─► unknown        again, with the same commit id
+                                                          └─► unknown        again, with the same commit id and term
 
 Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays,
 put together where much of it gathers (fold.py). Who writes meanwhile may be another revision, with other contents, so
