@@ -131,4 +131,4 @@ java:
 
 .PHONY: control-plane
 control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kubectl, toxiproxy, versitygw into the cache (once)
-	@$(BIN)/tidemark-devcluster build --with-toxiproxy --with-versitygw >/dev/null
+	@$(BIN)/tidemark-devcluster build --with-toxiproxy --with-versitygw --with-monitoring-kinds >/dev/null

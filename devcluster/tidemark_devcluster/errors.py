@@ -13,6 +13,10 @@ class BuildFailed(DevClusterError):
     """A program did not compile."""
 
 
+class DownloadFailed(DevClusterError):
+    """A Go module could not be had, or is not the one that go.sum names."""
+
+
 class AssetsIncomplete(DevClusterError):
     """`KUBEBUILDER_ASSETS` names a folder that lacks a program."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tidemark_devcluster.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.commands import SERVERS
 from tidemark_devcluster.errors import DevClusterError
+from tidemark_devcluster.excerpts import ensure_monitoring_kinds
 from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
 from tidemark_devcluster.plane import ControlPlane, Status
@@ -37,6 +38,9 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--with-helm", action="store_true", help="helm too, which the tests of the chart need")
     build.add_argument("--with-toxiproxy", action="store_true", help="toxiproxy too, which tests of faults need")
     build.add_argument("--with-versitygw", action="store_true", help="versitygw too, an S3 server for tests")
+    build.add_argument(
+        "--with-monitoring-kinds", action="store_true", help="kinds of the Prometheus operator too, for tests"
+    )
     for command in (up, down, status):
         command.add_argument("--state", type=Path, default=DEFAULT_STATE, help="state folder (%(default)s)")
         command.add_argument("--kubeconfig", type=Path, help="where it is written (STATE/kubeconfig)")
@@ -91,6 +95,8 @@ def _build(options: argparse.Namespace) -> int:
         paths["toxiproxy"] = str(ensure_toxiproxy(os.environ, progress))
     if options.with_versitygw:
         paths["versitygw"] = str(ensure_versitygw(os.environ, progress))
+    if options.with_monitoring_kinds:
+        paths |= {path.stem: str(path) for path in ensure_monitoring_kinds(os.environ, progress)}
     print(json.dumps(paths) if options.json else "\n".join(paths.values()))
     return 0
 

@@ -8,6 +8,7 @@
     devcluster/node/go.mod       ──► kubelet, kube-scheduler, kube-proxy: for the one-node cluster (node/)
     devcluster/coredns/          ──► coredns, with the few plugins that it needs: the same
     devcluster/pause/            ──► pause, which holds a pod's namespaces open: the same
+    devcluster/monitoring/go.mod ──► kinds of the Prometheus operator, for tests alone: files, nothing is compiled
 
 All are compiled with the same flags: Go's build cache is keyed by them, and the three Kubernetes programs
 share nearly everything. The versions stand in the go.mod files alone.
@@ -29,6 +30,7 @@ VERSITYGW = "versitygw"
 NODE = "node"
 COREDNS = "coredns"
 PAUSE = "pause"
+MONITORING = "monitoring"
 GO_FLAGS = "-mod=readonly -trimpath -buildvcs=false -modcacherw"
 
 
@@ -39,6 +41,15 @@ class Program:
     name: str
     module: str
     package: str
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Files of another's Go module, as they are: the folder of the go.mod that requires it, its path, and which."""
+
+    module: str
+    path: str
+    files: tuple[str, ...]
 
 
 ETCD_SERVER = Program("etcd", ETCD, "go.etcd.io/etcd/server/v3")
@@ -55,6 +66,14 @@ KUBE_SCHEDULER = Program("kube-scheduler", NODE, "k8s.io/kubernetes/cmd/kube-sch
 KUBE_PROXY = Program("kube-proxy", NODE, "k8s.io/kubernetes/cmd/kube-proxy")
 COREDNS_SERVER = Program("coredns", COREDNS, ".")
 PAUSE_PROGRAM = Program("pause", PAUSE, ".")
+MONITORING_KINDS = Excerpt(
+    MONITORING,
+    "github.com/prometheus-operator/prometheus-operator",
+    tuple(
+        f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"
+        for kind in ("podmonitors", "prometheusrules")
+    ),
+)
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)
@@ -89,12 +108,12 @@ def linker_flags() -> str:
     return f"-s -w -X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
 
 
-def modules(programs: tuple[Program, ...]) -> tuple[str, ...]:
+def modules(programs: tuple[Program | Excerpt, ...]) -> tuple[str, ...]:
     """The folders whose go.mod files say what these programs are made of, each once."""
     return tuple(dict.fromkeys(program.module for program in programs))
 
 
-def minimum_go(programs: tuple[Program, ...] = PROGRAMS) -> tuple[int, int]:
+def minimum_go(programs: tuple[Program | Excerpt, ...] = PROGRAMS) -> tuple[int, int]:
     """The oldest Go that the go.mod files of these programs admit."""
     versions: list[tuple[int, int]] = []
     for module in modules(programs):
@@ -105,7 +124,7 @@ def minimum_go(programs: tuple[Program, ...] = PROGRAMS) -> tuple[int, int]:
     return max(versions)
 
 
-def digest(programs: tuple[Program, ...] = PROGRAMS) -> str:
+def digest(programs: tuple[Program | Excerpt, ...] = PROGRAMS) -> str:
     """Names one set of binaries: the same digest, the same sources and flags, hence the same programs."""
     seen = hashlib.sha256()
     for module in modules(programs):

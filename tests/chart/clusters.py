@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -12,7 +14,9 @@ import yaml
 
 from tests.bounds import until
 from tests.chart.render import NAMESPACE, kept
+from tidemark_devcluster.excerpts import ensure_monitoring_kinds
 from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.progress import Progress
 
 OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
 GROUP, RBAC = "compute.tidemark.dev", "rbac.authorization.k8s.io"
@@ -36,6 +40,15 @@ def cluster(kinds_installed: ControlPlane) -> ControlPlane:
         ],
     )
     return kinds_installed
+
+
+@pytest.fixture(scope="module")
+def monitored(cluster: ControlPlane) -> ControlPlane:
+    """The same with the kinds of the Prometheus operator, as it makes them. Nothing acts on their objects."""
+    for kind in ensure_monitoring_kinds(os.environ, Progress(sys.__stderr__ or sys.stderr)):
+        cluster.kubectl("apply", "-f", str(kind))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(kind))
+    return cluster
 
 
 @pytest.fixture(scope="module")

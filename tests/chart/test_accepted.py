@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.clusters import apply, cluster
+from tests.chart.clusters import apply, cluster, monitored
 from tests.chart.render import (
     CASES,
     CHART,
@@ -26,21 +26,56 @@ from tests.chart.render import (
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_devcluster.plane import ControlPlane
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "monitored"]
 
 
-def known(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of kinds that the control plane has, and without the pod, whose account must be there: as_pods."""
-    return [b for b in bodies if b["apiVersion"] != "monitoring.coreos.com/v1" and b["kind"] != "Pod"]
+def podless(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All but the pod, whose account must be there: as_pods."""
+    return [b for b in bodies if b["kind"] != "Pod"]
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("case", CASES)
-def test_the_api_server_takes_what_was_rendered(case: str, cluster: ControlPlane) -> None:
+def test_the_api_server_takes_what_was_rendered(case: str, monitored: ControlPlane) -> None:
     """All of it, strictly, without keeping it."""
-    bodies = known(kept(case))
+    bodies = podless(kept(case))
 
-    assert len(apply(cluster, bodies, "--dry-run=server")) == len(bodies)
+    assert len(apply(monitored, bodies, "--dry-run=server")) == len(bodies)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("kind", "below", "right", "wrong", "said"),
+    [
+        ("PodMonitor", ("podMetricsEndpoints", 0), "interval", "intervall", "unknown field .*intervall"),
+        ("PodMonitor", ("namespaceSelector",), "matchNames", "matchName", "unknown field .*matchName"),
+        ("PrometheusRule", ("groups", 0, "rules", 0), "expr", "expression", "unknown field .*expression"),
+        ("PrometheusRule", ("groups", 0, "rules", 0), "for", "for_", "unknown field .*for_"),
+    ],
+)
+def test_misspelt_monitoring_is_refused(
+    kind: str, below: tuple[str | int, ...], right: str, wrong: str, said: str, monitored: ControlPlane
+) -> None:
+    """So that what is taken says something."""
+    body = next(b for b in kept("watched") if b["kind"] == kind)
+    assert apply(monitored, [body], "--dry-run=server")
+    inside = body["spec"]
+    for step in below:
+        inside = inside[step]
+    inside[wrong] = inside.pop(right)
+
+    with pytest.raises(KubectlFailed, match=said):
+        apply(monitored, [body], "--dry-run=server")
+
+
+@pytest.mark.cluster
+def test_an_interval_that_is_none_is_refused(monitored: ControlPlane) -> None:
+    """The kinds say what values look like, too."""
+    body = next(b for b in kept("watched") if b["kind"] == "PodMonitor")
+    body["spec"]["podMetricsEndpoints"][0]["interval"] = "often"
+
+    with pytest.raises(KubectlFailed, match="interval"):
+        apply(monitored, [body], "--dry-run=server")
 
 
 def as_pods(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -89,7 +124,7 @@ def test_helm_renders_what_is_kept(case: str) -> None:
 @pytest.mark.slow
 def test_helm_finds_no_fault_and_the_server_takes_the_whole_release(cluster: ControlPlane) -> None:
     """With the CRDs, as templates."""
-    taken = apply(cluster, known(documents(template({}))), "--dry-run=server")
+    taken = apply(cluster, podless(documents(template({}))), "--dry-run=server")
 
     assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
     assert sum(line.startswith("customresourcedefinition.apiextensions.k8s.io/") for line in taken) == 4
@@ -139,6 +174,13 @@ VALUES: dict[str, dict[str, Any]] = {
         "defaultInstance": {"create": True, "name": "main", "namespace": "team-b", "location": "/data"},
     },
     "metrics elsewhere": {"metrics": {"port": 12345, "podMonitor": {"enabled": True, "interval": "1m"}}},
+    "alerts of one namespace, for another Prometheus": {
+        "watchNamespaces": ["team-a"],
+        "metrics": {
+            "podMonitor": {"enabled": True, "labels": {"release": "a"}},
+            "rules": {"enabled": True, "labels": {"release": "a"}},
+        },
+    },
     "dashboards for another label": {"metrics": {"dashboards": {"enabled": True, "labels": {"grafana": "yes"}}}},
     "a gateway for all the world": {
         "gateway": {"service": {"type": "LoadBalancer", "port": 443}, "hostNames": ["tidemark.example.com"]}
@@ -155,13 +197,13 @@ VALUES: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("values", VALUES)
-def test_the_api_server_takes_what_helm_makes_of(values: str, cluster: ControlPlane) -> None:
+def test_the_api_server_takes_what_helm_makes_of(values: str, monitored: ControlPlane) -> None:
     """Nothing is there twice, either."""
-    bodies = known(documents(template(VALUES[values], MONITORING)))
+    bodies = podless(documents(template(VALUES[values], MONITORING)))
     names = [(b["kind"], b["metadata"].get("namespace"), b["metadata"]["name"]) for b in bodies]
 
     assert len(set(names)) == len(names)
-    assert len(apply(cluster, bodies, "--dry-run=server")) == len(bodies)
+    assert len(apply(monitored, bodies, "--dry-run=server")) == len(bodies)
 
 
 REFUSED: list[tuple[str, str]] = [
