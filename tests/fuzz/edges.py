@@ -15,7 +15,8 @@ from pathlib import Path
 import grpc
 
 from tests.controller.worlds import INDEX, R1, VIEW, World, at
-from tests.model.replica import Pool, Shards, SimShard, Watch
+from tests.model.pool import Pool
+from tests.model.shards import Shards, SimShard, Watch
 from tidemark_protocol.check import check_dataflow
 from tidemark_protocol.commands import Command, Peek
 from tidemark_protocol.errors import PlanNotAllowed, ProtocolError

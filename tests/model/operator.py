@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tests.model.replica import Shards, SimShard
+from tests.model.shards import Shards, SimShard
 from tests.model.world import TABLES
 from tests.replica.plans import COLUMNS, copies, shard
 from tidemark_operator.catalogue.closure import as_replaced

@@ -80,10 +80,16 @@ class Questions:
     def settle(self) -> None:
         assert not set(self.asked) - self.answered, "every peek was answered"
 
+    def is_told(self, name: ReplicaId, owner: str) -> bool:
+        """Whether the image of a replica that is connected knows all that the Dataflow needs, and those it reads."""
+        stored = self._world.stored[owner]
+        understood = stored.description.needs.issubset(self._world.replicas[name].understands)
+        return understood and (stored.reads is None or self.is_told(name, stored.reads))
+
     def _nobody_is_left(self, question: Question) -> bool:
         """To answer; or, some time after one has failed, none that is known to be at it."""
         owner = question.peek.target.id.removesuffix("-index")
-        connected = {name for name in self._world.connections if self._world.is_told(name, owner)}
+        connected = {name for name in self._world.connections if self.is_told(name, owner)}
         left = (connected if question.target is None else {question.target} & connected) - question.failed.keys()
         is_late = any(self._world.now - at >= PATIENCE_MS for at in question.failed.values())
         is_answered = self._world.instance.dataflows.is_answered

@@ -10,15 +10,17 @@ that has been compacted, or that is not complete: that is what drivers and peeks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.model.ends import all_finished
 from tests.model.pool import Pool
+from tests.model.shards import Shards, Storage, Violation, Watch
 from tests.model.subscribes import Copier, Sender
+from tidemark_operator.controller.left_out import tables_of
 from tidemark_protocol.commands import (
-    AllowShardCompaction,
     Command,
     CreateDataflow,
     CreateInstance,
@@ -26,13 +28,12 @@ from tidemark_protocol.commands import (
     InitializationComplete,
     InstanceConfig,
     Peek,
-    StorageCommand,
 )
 from tidemark_protocol.dataflow import CopyToSink, MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import Epoch, GlobalId, ShardId, WriterTerm
-from tidemark_protocol.responses import DescribedShard, Description, PeekRows, Response, ShardFrontiers
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId
+from tidemark_protocol.responses import Description, PeekRows, Response
 from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica.client import Client, Responder
 from tidemark_replica.compute_state import ComputeState
@@ -58,74 +59,6 @@ TERM = 2**63 - 1
 CONFIG, METRICS = InstanceConfig("default", "/data"), Metrics()
 
 
-class Violation(AssertionError):
-    """Somebody read what was not there any more, or not there yet."""
-
-
-@dataclass
-class SimShard:
-    """Durable, shared by all replicas. `allowed`: the newest term that anybody may write under, where it is known: a
-    later revision must not before it takes over."""
-
-    upper: int = 0
-    since: int = 0
-    term: WriterTerm = WriterTerm(0)
-    allowed: WriterTerm | None = None
-
-
-Shards = dict[ShardId, SimShard]
-
-
-class Watch:
-    """Tells the client how far the shards are that somebody here follows."""
-
-    def __init__(self, shards: Shards, send: Callable[[Response], None]) -> None:
-        self._shards, self._send = shards, send
-        self._followed: dict[ShardId, set[Hashable]] = {}
-        self._told: dict[ShardId, tuple[int, int]] = {}
-
-    def follow(self, id: ShardId, location: str, owner: Hashable) -> None:
-        self._followed.setdefault(id, set()).add(owner)
-
-    def unfollow(self, owner: Hashable) -> None:
-        for owners in self._followed.values():
-            owners.discard(owner)
-
-    def seen(self, id: ShardId) -> DescribedShard:
-        shard = self._shards[id]
-        return DescribedShard(id, True, Frontier.at(shard.upper), Frontier.at(shard.since), shard.term)
-
-    def report_anew(self) -> None:
-        self._told.clear()
-
-    def maintain(self) -> None:
-        for id, owners in self._followed.items():
-            shard = self._shards[id]
-            if owners and self._told.get(id) != (shard.upper, shard.since):
-                self._told[id] = (shard.upper, shard.since)
-                self._send(ShardFrontiers(id, Frontier.at(shard.upper), Frontier.at(shard.since)))
-
-
-class Storage:
-    """Compacts shards as told, and tells what became of it."""
-
-    def __init__(self, shards: Shards, send: Callable[[Response], None]) -> None:
-        self._shards, self._send = shards, send
-
-    def apply(self, command: StorageCommand) -> None:
-        assert isinstance(command, AllowShardCompaction)
-        shard, since = self._shards[command.id], command.frontier.time
-        if since is not None:
-            shard.since = max(shard.since, min(since, shard.upper - 1))
-        self._send(ShardFrontiers(command.id, Frontier.at(shard.upper), Frontier.at(shard.since)))
-
-    def keep_only(self, wanted: list[GlobalId]) -> None:
-        assert not wanted
-
-    def maintain(self) -> None:
-        pass
-
-
 @dataclass
 class Driver:
     """Steps by at most `fuel` at a time. A shard that it may not read any more stalls it, as persist would."""
@@ -138,13 +71,18 @@ class Driver:
     stopped: bool = False
 
     def __post_init__(self) -> None:
-        views = (e.sink.shard.shard_id for e in self.dataflow.description.sink_exports if isinstance(e.sink, ShardSink))
+        plan = self.dataflow.description
+        views = [e.sink.shard.shard_id for e in plan.sink_exports if isinstance(e.sink, ShardSink)]
         for shard in (*self._inputs, *views):
             self.replica.watch.follow(shard, "", self.dataflow)
+        if views and plan.until is not None and plan.until <= plan.as_of and not self._is_finished:
+            raise Violation(f"{views[0]} ends before {plan.until}, and begins at {plan.as_of}")
 
     def advance(self) -> None:
         for sender in self.senders.values() if not self.stopped else ():
             self._send(sender)
+        if self._is_finished:
+            self.dataflow.processed, self.dataflow.hydrated, self.stalled = Frontier.empty(), True, ""
         processed = self.dataflow.processed.time
         upper = self.input_frontier()
         if self.stopped or self.dataflow.refusal or processed is None or not self.replica.fuel or upper <= processed:
@@ -160,8 +98,13 @@ class Driver:
         self._write()
 
     def input_frontier(self) -> int:
-        shards = [Frontier.at(self.replica.shards[s].upper) for s in self._inputs]
+        shards = [Frontier.decode(self.replica.shards[s].upper) for s in self._inputs]
         return meet([*shards, *(d.processed for d in self.dataflow.imports.values())]).encode()
+
+    @property
+    def _is_finished(self) -> bool:
+        """All that there is to do is done, by whomever."""
+        return all_finished(self.replica.shards[table].upper for table in tables_of(self.dataflow.description))
 
     @property
     def _inputs(self) -> list[ShardId]:
@@ -212,7 +155,7 @@ class Driver:
     def write_frontier(self, id: GlobalId) -> Frontier:
         for export in self.dataflow.description.sink_exports:
             if export.id == id and isinstance(export.sink, MaterializedViewSink):
-                return Frontier.at(self.replica.shards[export.sink.shard.shard_id].upper)
+                return Frontier.decode(self.replica.shards[export.sink.shard.shard_id].upper)
         return self.dataflow.processed
 
     def allow_compaction(self, id: GlobalId, since: Frontier) -> None:

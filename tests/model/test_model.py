@@ -224,7 +224,9 @@ class Model(RuleBasedStateMachine):
         streams. Nothing of it is believed."""
         ahead, never, end = Frontier.at(self.world.now + 3_600_000), Frontier.at(1 << 62), Frontier.empty()
         lies: list[Response] = list(self.world.clients.lies())
-        exports = [id for stored in self.world.stored.values() for id in stored.description.export_ids]
+        plans = [stored.description for stored in self.world.stored.values()]
+        may_end = self.world.instance.dataflows.may_end
+        exports = [id for plan in plans if not may_end(plan, self.world.now) for id in plan.export_ids]
         lies += [Frontiers(id, write=upper) for id in exports for upper in (ahead, end)]
         written = self.world.instance.dataflows.is_being_written
         shards = [s.id for s in self.world.book.all() if s.frontiers is not None and (s.endless or written(s.id))]

@@ -57,10 +57,10 @@ class Images(Model):
             if collection.owner not in self.world.stored:
                 continue
             for name in self.world.connections:
-                on, told = collection.replicas[name], self.world.is_told(name, collection.owner)
+                on, told = collection.replicas[name], self.world.questions.is_told(name, collection.owner)
                 assert told is not bool(on.lacks), f"{name} and {collection.id}"
                 assert told or (on.left_out and not on.hydrated and on.is_gone), "it has nothing of it"
-            told = any(self.world.is_told(name, collection.owner) for name in self.world.connections)
+            told = any(self.world.questions.is_told(name, collection.owner) for name in self.world.connections)
             assert told or not collection.hydrated, f"nobody computes {collection.id}"
 
     def teardown(self) -> None:
@@ -71,7 +71,7 @@ class Images(Model):
             self.world.exchange(REPLICAS)
         for name, replica in self.world.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
-            mine = {o: self.world.complete(o) for o in self.world.stored if self.world.is_told(name, o)}
+            mine = {o: self.world.complete(o) for o in self.world.stored if self.world.questions.is_told(name, o)}
             assert {o: processed.get(o) for o in mine} == mine, f"{name} has done all that it understands"
         for name in REPLICAS:
             if self.world.replicas[name].understands != UNDERSTOOD:

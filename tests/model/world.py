@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tests.model import strangers
+from tests.model import ends, strangers
 from tests.model.kept import Connection, Stored
 from tests.model.questions import Questions, peek
-from tests.model.replica import Shards, SimReplica, SimShard, Violation
+from tests.model.replica import SimReplica
+from tests.model.shards import Shards, SimShard, Violation
 from tests.model.subscribes import Clients
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
@@ -28,11 +29,11 @@ from tidemark_operator.controller.notices import HydratedAsSuspect, Notice
 from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.errors import Waiting
+from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.handlers.installer import running_sinces, view_shards
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import Description, Response
 
@@ -78,7 +79,7 @@ class World:
         for owner, stored in self.stored.items():
             self._hold_stored(owner, stored)
 
-    def create(self, kind: str, table: ShardId, reads: str | None) -> None:
+    def create(self, kind: str, table: ShardId, reads: str | None, until: Time | None = None) -> None:
         """A Dataflow over a table, or over another's index."""
         self.created += 1
         name = f"d{self.created}"
@@ -88,11 +89,12 @@ class World:
         imports = None if reads is None else f"{reads}-index"
         refresh = RefreshSchedule(every_ms=1000) if "refreshed" in kind else None
         description = copies(name, 0, source=source, view=view, index=index, imports_index=imports, refresh=refresh)
+        description = replace(description, until=until)
         for v in view_shards(description):
             self.shards[v.shard_id] = SimShard()
         try:
             self._install(name, Stored(description, reads), first=True)
-        except Waiting:
+        except (Waiting, Rejected):
             return
 
     def drop(self, owner: str) -> None:
@@ -115,8 +117,7 @@ class World:
         self.cut(name)
         replica = self.replicas[name]
         self.descriptions[name] = tell(replica.describe([s.id for s in self.book.all()]))
-        for seen in self.descriptions[name].shards:
-            self.book.described(seen, self.now)
+        self.instance.shard_reports.described(name, self.descriptions[name].shards, self.now)
         self._restore()
         self.take(self.instance.connect(name, self._connections, self.now, has=self.descriptions[name]))
         self.connections[name] = Connection(self._connections)
@@ -238,12 +239,13 @@ class World:
         self.exchange(REPLICAS)
         complete = {owner: self.complete(owner) for owner in self.stored}
         assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"
+        over = {o for o, reached in complete.items() if ends.is_over(self.stored[o].description, reached)}
         for name, replica in self.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
-            assert processed == complete, f"{name} has done everything"
+            assert processed == {o: complete[o] for o in complete if o not in over or o in processed}, name
         self.questions.settle()
         holders = {h for s in self.book.all() for h in s.holds}
-        readers = [s.description for s in self.stored.values() if s.description.source_imports]
+        readers = [s.description for o, s in self.stored.items() if s.description.source_imports and o not in over]
         assert holders == {f"export {id}" for d in readers for id in d.export_ids}
         assert self.instance._history.dataflow_count == len(self.stored)
 
@@ -256,17 +258,10 @@ class World:
             self.check()
         self.maintain()
 
-    def is_told(self, name: ReplicaId, owner: str) -> bool:
-        """Whether the image of a replica that is connected knows all that the Dataflow needs, and those it reads."""
-        stored = self.stored[owner]
-        understood = stored.description.needs.issubset(self.replicas[name].understands)
-        return understood and (stored.reads is None or self.is_told(name, stored.reads))
-
     def complete(self, owner: str) -> int:
         stored = self.stored[owner]
-        if stored.reads is not None:
-            return self.complete(stored.reads)
-        return min(self.shards[i.shard.shard_id].upper for i in stored.description.source_imports)
+        uppers = [self.shards[i.shard.shard_id].upper for i in stored.description.source_imports]
+        return ends.end(stored.description, min(uppers) if stored.reads is None else self.complete(stored.reads))
 
     # --- the operator's part ---
 
@@ -282,19 +277,24 @@ class World:
         description = stored.description
         for view in view_shards(description):
             self.book.register(view.shard_id, str(view.shard_id), LAG)
+        sealed = ends.is_sealed(self.instance, description, self.now)
         sinks = [f.upper for v in view_shards(description) if (f := self.book.frontiers(v.shard_id))]
         request = AsOfRequest(
             inputs=tuple(self.inputs(description)),
             sinks=tuple(upper for upper in sinks if upper > Frontier.minimum()),
             stored=None if first else description.as_of,
             running=tuple(running_sinces(description, self.descriptions.values())),
+            until=description.until,
+            sealed=sealed,
+            unsure=not first and ends.may_be_sealed(self.instance, description),
         )
         as_of = select_as_of(request)
         if first:
             description = replace(description, as_of=as_of)
             self.stored[owner] = Stored(description, stored.reads)
             self._hold_stored(owner, self.stored[owner])
-        self.instance.create(Dataflow(owner, replace(description, as_of=as_of), LAG), WriterTerm(1))
+        dataflow = Dataflow(owner, replace(description, as_of=as_of), LAG, stays=True, finished=sealed)
+        self.instance.create(dataflow, WriterTerm(1))
         self.instance.dataflows.seed({id: f for id, f in self.reached.items() if id in description.export_ids})
         self.book.release(f"stored {owner}")
 

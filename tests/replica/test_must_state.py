@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.model.replica import Shards, SimReplica, SimShard
+from tests.model.replica import SimReplica
+from tests.model.shards import Shards, SimShard
 from tests.replica.plans import copies, shard
 from tests.replica.test_must_dataflows import Scene
 from tidemark_protocol.commands import (
