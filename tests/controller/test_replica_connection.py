@@ -100,6 +100,36 @@ def test_a_shard_that_could_not_be_read_is_asked_about_until_it_can(play: Callab
     play(scenario)
 
 
+def test_a_replica_is_unheard_until_it_tells_where_something_is(play: Callable[..., None]) -> None:
+    """Whatever becomes of its connection until then, and wherever it listens."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        state = instance.replicas[R1]
+        unheard, greeted = state.unheard_since_ms, state.first_greeted_ms
+        assert 0 < unheard <= greeted
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert (state.unheard_since_ms, state.first_greeted_ms) == (unheard, greeted)
+
+        address = state.connection.address
+        instance.attach(R1, "unix:///nobody/listens/here")
+        instance.attach(R1, address)
+        state = instance.replicas[R1]
+        assert (state.unheard_since_ms, state.first_greeted_ms) == (unheard, greeted)
+        await replica.until(lambda: len(replica.streams) == 3 and complete(replica.streams[2]))
+        replica.say(Frontiers(INDEX, at(5), at(5), at(5)))
+        await replica.until(lambda: state.unheard_since_ms == 0)
+        assert state.first_greeted_ms >= greeted
+
+        heard = state.first_greeted_ms
+        instance.attach(R1, "unix:///nobody/listens/here")
+        assert instance.replicas[R1].unheard_since_ms >= heard
+        assert instance.replicas[R1].first_greeted_ms == 0
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("end", ["hang_up", "say_nonsense", "describe_nonsense"])
 def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
     """Whether it was closed, or the replica spoke nonsense, or said it of what it has; the history comes again."""

@@ -34,6 +34,12 @@ class ReplicaState:
     last_error: str = ""
     recorded: tuple[str, ...] = ()
 
+    def attached(self, before: ReplicaState | None, now_ms: int) -> None:
+        """`before`: what was known of the replica where it listened before. It has told as little as there."""
+        self.silent_since_ms = self.unheard_since_ms = now_ms
+        if before is not None and before.unheard_since_ms:
+            self.unheard_since_ms, self.first_greeted_ms = before.unheard_since_ms, before.first_greeted_ms
+
     def greeted(self, description: Description, now_ms: int) -> None:
         self.description, self.online, self.last_error = description, True, ""
         self.silent_since_ms, self.greeted_ms = 0, now_ms

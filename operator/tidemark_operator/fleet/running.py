@@ -115,10 +115,8 @@ class RunningInstance:
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
-        now = now_ms()
-        self.replicas[replica] = ReplicaState(
-            connection, task, asyncio.Event(), silent_since_ms=now, unheard_since_ms=now
-        )
+        made = self.replicas[replica] = ReplicaState(connection, task, asyncio.Event())
+        made.attached(state, now_ms())
 
     def detach(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         """Ends the connection; the replica is none of ours any more, but where it may come back."""
