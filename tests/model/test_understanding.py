@@ -67,7 +67,7 @@ class Images(Model):
         """First what is there goes on as far as it can, then the last image is up to date, and all is done."""
         for name in REPLICAS:
             self.world.connect(name)
-        for _ in range(6):
+        for _ in range(12):  # suspects hydrate one by one
             self.world.exchange(REPLICAS)
         for name, replica in self.world.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
