@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, R1, at
+from tests.controller.worlds import EMPTY, INPUT, NOW, R1, at
 from tests.handlers.revisions import dataflow as state
 from tests.handlers.test_over import TABLE, VIEW, Reports, report
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
 from tidemark_operator.handlers.installer import hold_stored, note_end
 from tidemark_operator.handlers.replacement import Replace, Serve, decide
+from tidemark_operator.handlers.statuses import _replacement
 from tidemark_operator.handlers.takeover import held_back
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
@@ -47,8 +48,13 @@ def task(until: int | None) -> DataflowDescription:
 def finished(term: int, upper: Frontier = EMPTY) -> Reports:
     """A table that was written last under this term, as a replica has told."""
     world = Reports(upper)
-    world.instance.shard_reports.described(R1, [DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
+    tell(world, term, upper)
     return world
+
+
+def tell(world: Reports, term: int, upper: Frontier = EMPTY) -> None:
+    """A replica does."""
+    world.instance.shard_reports.described(R1, [DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
 
 
 def known(world: Reports, one: DataflowState) -> DataflowState:
@@ -68,6 +74,9 @@ def test_what_serves_is_replaced_where_the_one_before_it_has_finished_its_table(
 
     assert decide(one, SPEC, [one]) == (Replace() if replaced else Serve())
     assert one.is_over == (not replaced and until == 400)
+    shown = _replacement(one)
+    assert (shown is not None) is replaced
+    assert shown is None or (shown.own and not shown.failed), "it is not Ready, with the rows of the old SQL"
 
 
 @pytest.mark.parametrize(("upper", "replaced"), [(EMPTY, True), (at(399), False)])
@@ -107,6 +116,23 @@ def test_an_adopted_table_that_is_finished_is_kept() -> None:
 
     assert (one.is_over, set(one.outrun)) == (True, set())
     assert (another.is_over, set(another.outrun)) == (False, {"report-r1"})
+
+
+def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
+    """A table is seen finished, and nobody has told by whom: that is asked, and the inputs are kept."""
+    world, one = Reports(EMPTY), state("report", revision(view(400), 2))
+    source = world.shards.get(INPUT)
+    assert source is not None
+    world.reconcile(known(world, one))
+    (export,) = world.instance.dataflows.collections_of(one.owner)
+    assert not one.is_over
+    assert world.shards.asks_whose_end
+    assert export.write != EMPTY
+    assert export.holder in source.holds
+
+    tell(world, 2)
+    assert known(world, one).is_over
+    assert not world.shards.asks_whose_end
 
 
 @pytest.mark.parametrize(("until", "outrun"), [(400, False), (None, True), (2**62, True)])

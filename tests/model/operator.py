@@ -20,14 +20,14 @@ from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.installer import choose_as_of, hold_stored, install, retire, view_shards
+from tidemark_operator.handlers.installer import choose_as_of, hold_stored, install, retire
 from tidemark_operator.handlers.marks import promote, roll_forward
 from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.takeover import held_back
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.planning import PlannedExport

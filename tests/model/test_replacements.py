@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.model.edits import EditedWorld
 from tests.model.operator import Spec
 from tests.model.world import REPLICAS, TABLES
-from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.takeover import held_back
+from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.responses import Status
 

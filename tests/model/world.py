@@ -30,7 +30,8 @@ from tidemark_operator.controller.peeks import PeekAnswer
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.installer import running_sinces, view_shards
+from tidemark_operator.handlers.installer import running_sinces
+from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm

@@ -16,8 +16,8 @@ from tidemark_operator.controller.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.patience import Place, must_answer, when_possible
-from tidemark_operator.handlers.installer import view_shards
 from tidemark_operator.handlers.world import World
+from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time

@@ -26,20 +26,17 @@ from tidemark_operator.controller.left_out import tables_of
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.handlers.outrun import inherits, is_in_question, is_outrun
 from tidemark_operator.handlers.replacement import cannot_run_beside, succession
 from tidemark_operator.planning.assemble import at
-from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.planning.revision import ActiveRevision, view_shards
 from tidemark_operator.resources.dataflow_conditions import PlanRefused
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
+from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import Description
 
 Mark = tuple[DataflowState, ActiveRevision]
-
-
-def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
-    return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
 
 
 def hold_stored(book: ShardBook, state: DataflowState, only: ActiveRevision | None = None) -> None:
@@ -83,8 +80,9 @@ def choose_as_of(
     # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote, and
     # what is adopted is kept
     keeps = not first or state.active is None or description.continual_task is not None
-    outrun = any(m.revision.description is description and is_outrun(running, state, m) for m in state.marks)
-    sealed = keeps and not outrun and is_sealed(running, description)
+    marks = (mark for mark in state.marks if mark.revision.description is description)
+    in_question = any(is_in_question(running, state, mark) for mark in marks)
+    sealed = keeps and not in_question and is_sealed(running, description)
     inputs = _inputs(running, registry, state, description, sealed)
     # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
@@ -163,42 +161,13 @@ def is_over(running: RunningInstance, description: DataflowDescription) -> bool:
     return has_passed(end_of(description), now_ms()) and is_sealed(running, description)
 
 
-def is_outrun(running: RunningInstance, state: DataflowState, mark: ActiveRevision) -> bool:
-    """Whether another revision has finished a table that this one was to write: what stands there is not what this one
-    makes, and can be changed no more. One that has not taken over yet has finished nothing. A task has nothing more to
-    do where it has come to an end too; its term says nothing, as it may be in the table without its having written."""
-    book, revision = running.core.shards, mark.revision
-    beside = None if state.active is None or mark is state.active else state.active.revision
-    others = frozenset() if beside is None else {shard.shard_id for shard in view_shards(beside.description)}
-    written = {shard.shard_id for shard in view_shards(revision.description)} - {*revision.kept}
-    known = [shard for id in written if (shard := book.get(id)) is not None]
-    believed = {s.id for s in known if s.frontiers is not None and s.frontiers.upper.is_empty}
-    if revision.description.continual_task is None:
-        terms = (shard.ended_under for shard in known)
-        return bool(believed & others) or any(term is not None and term < revision.writer_term for term in terms)
-    try:
-        return bool(believed or any(s.ended for s in known)) and not has_ended(
-            running, Registry(), state, revision.description
-        )
-    except Waiting:
-        return False
-
-
-def inherits(state: DataflowState, mark: ActiveRevision) -> bool:
-    """Whether others may have written its tables: revisions before it, or an earlier Dataflow."""
-    if mark.revision.kept:
-        return False
-    adopted = any(not s.shard_id.startswith(f"{state.uid}/") for s in view_shards(mark.revision.description))
-    return mark.number > 1 or adopted
-
-
 def note_end(running: RunningInstance | None, state: DataflowState) -> None:
     """Whether what serves is over, as far as it is known now; then nothing is kept for it any more, also where it is
     suspended. And which revisions were outrun."""
     if running is None or state.active is None:
         return
     state.outrun = frozenset(mark.name for mark in state.marks if is_outrun(running, state, mark))
-    ends = state.active.name not in state.outrun and is_over(running, state.active.revision.description)
+    ends = is_over(running, state.active.revision.description) and not is_in_question(running, state, state.active)
     state.over = state.active.name if ends else ""
     if state.over:
         running.core.shards.release(_stored(state, state.active))
@@ -273,8 +242,7 @@ def _install(running: RunningInstance, registry: Registry, state: DataflowState,
     dataflows, owner, description = running.core.dataflows, state.installation(mark), mark.revision.description
     lacks = not all(dataflows.index(i.id) for i in description.index_imports)
     is_done = all(on.is_gone for c in dataflows.collections_of(owner) for on in c.replicas.values())
-    is_sealed_here = is_sealed(running, description) and not is_outrun(running, state, mark)
-    if lacks and not (is_done and is_sealed_here):
+    if lacks and not (is_done and is_sealed(running, description) and not is_in_question(running, state, mark)):
         running.drop(owner, cause=f"Dataflow {state.key.name} stopped: an index that it imports is not there")
     there = dataflows.get(owner)
     if (there is not None and there.dropped) or (
@@ -328,7 +296,7 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
         state.lag_ms,
         beside,
         stays=True,
-        finished=is_sealed(running, revision.description) and not is_outrun(running, state, mark),
+        finished=is_sealed(running, revision.description) and not is_in_question(running, state, mark),
         inherits=inherits(state, mark),
     )
     running.core.create(dataflow, WriterTerm(revision.writer_term))

@@ -18,7 +18,7 @@ from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
-from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, note_end, view_shards
+from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, note_end
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.publisher import Publisher
@@ -28,7 +28,7 @@ from tidemark_operator.handlers.takeover import TakeOver
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, view_shards
 from tidemark_operator.resources.data_source import DeletionPolicy
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import Planning, PlanRefused

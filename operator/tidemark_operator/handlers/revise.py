@@ -21,7 +21,7 @@ from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers.deletion import Deleter
-from tidemark_operator.handlers.installer import choose_as_of, has_ended, view_shards
+from tidemark_operator.handlers.installer import choose_as_of, has_ended
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.planner_requests import must_ask, plan_request, remember
@@ -32,7 +32,7 @@ from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.adoption import adopted_shard
 from tidemark_operator.planning.assemble import Named, at, describe
-from tidemark_operator.planning.revision import DataflowRevision, Parent, Written
+from tidemark_operator.planning.revision import DataflowRevision, Parent, Written, view_shards
 from tidemark_operator.planning.shards import HasEnded, Place, given_before, next_term, unless_finished, view_shard
 from tidemark_operator.resources.dataflow import Dataflow
 from tidemark_operator.resources.dataflow_conditions import PlanRefused, Stored, WaitingForInputs

@@ -89,6 +89,11 @@ class DataflowRevision:
         return export_ids(self.description, self.exports)
 
 
+def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
+    """Where its views and tasks are written."""
+    return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
+
+
 def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, ...]) -> dict[str, GlobalId]:
     """Compute ids by the exports' names."""
     indexes = (e.id for e in description.index_exports)
