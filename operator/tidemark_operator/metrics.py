@@ -90,6 +90,7 @@ _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
         lambda i: sum(link.gated for link in i.core.links),
     ),
     "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),
+    "history_dataflows": ("Dataflows among them", lambda i: i.core.history_dataflows),
     "refused_reports": (
         "Reports that cannot be true, of exports that are installed",
         lambda i: sum(r.refused_reports for c in i.core.dataflows.collections() for r in c.replicas.values()),

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -18,25 +19,41 @@ from tests.bounds import BOUND
 from tests.controller.heard import Heard
 from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
+from tidemark_operator import metrics
 from tidemark_operator.controller.collection import OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowGone, IngestionReported
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.succession import Succession
+from tidemark_operator.fleet.fleet import Fleet as Operators
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import Command, IndexTarget, InstanceConfig, Peek
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.expr import Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import PeekError, PeekRows
+from tidemark_protocol.responses import Frontiers, PeekError, PeekRows, Response
 from tidemark_protocol.storage import IngestionDescription
+from tidemark_protocol.types import BIGINT
 
 LAG_MS = 5
 MAINTAIN_SECONDS = 0.2
 T = TypeVar("T")
+
+
+class Overheard(RunningInstance):
+    """What replicas say to it is also written down, before anything is made of it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.said: list[Response] = []
+
+    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        self.said += responses
+        super().received(replica, connection, responses)
 
 
 class Fleet:
@@ -49,7 +66,7 @@ class Fleet:
         self.shards = ShardBook()
         leadership = Leadership(kube=None, namespace="ns", identity="test")  # type: ignore[arg-type]
         leadership.term = term
-        self.instance = RunningInstance("ns", config, self.shards, leadership, self.heard)
+        self.instance = Overheard("ns", config, self.shards, leadership, self.heard)
         self._maintenance = self._begin(self._maintain())
 
     # --- what a test does ---
@@ -100,10 +117,13 @@ class Fleet:
     def drop(self, name: str) -> None:
         self._do(lambda: self.instance.drop(name))
 
-    def ask(self, id: GlobalId, time: int, target: str | None = None) -> Future[PeekRows | PeekError]:
-        """A peek under way."""
+    def ask(
+        self, id: GlobalId, time: int, target: str | None = None, keys: Iterable[int] | None = None
+    ) -> Future[PeekRows | PeekError]:
+        """A peek under way; of these keys alone, where some are named."""
         mfp = MapFilterProject(SCHEMA)
-        asked = Peek(uuid.uuid4().hex, IndexTarget(id), Time(time), mfp, Finishing(), COLUMNS)
+        literals = None if keys is None else tuple((Literal(str(key), BIGINT),) for key in keys)
+        asked = Peek(uuid.uuid4().hex, IndexTarget(id), Time(time), mfp, Finishing(), COLUMNS, literals=literals)
         to = None if target is None else ReplicaId(target)
         return asyncio.run_coroutine_threadsafe(self.instance.answers.peek(asked, to), self._loop)
 
@@ -143,6 +163,10 @@ class Fleet:
         seen = self.on(id, name)
         return -1 if seen is None or seen.output is None else seen.output.encode()
 
+    def said_of(self, id: GlobalId) -> list[Frontiers]:
+        """All frontiers of it that replicas have reported, in order, whether somebody waits for them or not."""
+        return self._do(lambda: [r for r in self.instance.said if isinstance(r, Frontiers) and r.id == id])
+
     def since(self, id: GlobalId) -> Frontier:
         collection = self._do(lambda: self.instance.core.dataflows.collection(id))
         assert collection is not None
@@ -169,6 +193,11 @@ class Fleet:
     def replay(self) -> list[Command]:
         """What a replica that joins now is told."""
         return self._do(lambda: list(self.instance.core._history.replay()))
+
+    def serve_metrics(self) -> int:
+        """What the operator tells of its instances, of this one; the port."""
+        all_of_them = SimpleNamespace(all=lambda: iter([self.instance]))
+        return self._do(lambda: metrics.serve(lambda: metrics.metrics(cast(Operators, all_of_them)), 0))
 
     def close(self) -> None:
         """Replicas go on without it."""

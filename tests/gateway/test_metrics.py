@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import urllib.request
+from functools import partial
 from typing import cast
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.controller.worlds import INPUT, LAG, R1, TERM, at
 from tests.protocol.samples import SHARD, dataflow
+from tests.scraped import Scraped, scrape
 from tidemark_operator import metrics
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.quarantine import Standing
@@ -61,27 +61,14 @@ def fleet() -> Fleet:
     return made
 
 
-def told(port: int) -> dict[str, float]:
-    """By name and labels."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
 def test_a_scrape_tells_what_there_is() -> None:
     """Gauges as of now, counters since the beginning, lag in buckets of powers of two."""
 
-    async def scraped() -> dict[str, float]:
+    async def scraped() -> Scraped:
         there = fleet()
-        return await asyncio.to_thread(told, metrics.serve(lambda: metrics.metrics(there), 0))
+        return await asyncio.to_thread(scrape, metrics.serve(lambda: metrics.metrics(there), 0))
 
-    found = asyncio.run(scraped())
-    of = ("instance", "default"), ("namespace", "ns")
-
-    def value(name: str, **labels: str) -> float:
-        inside = ",".join(f'{key}="{text}"' for key, text in sorted([*of, *labels.items()]))
-        return next(v for k, v in found.items() if sorted_labels(k) == f"{name}{{{inside}}}")
-
+    value = partial(asyncio.run(scraped()).value, namespace="ns", instance="default")
     assert value("tidemark_controller_dataflows") == 1
     assert value("tidemark_controller_collections", hydrated="true") == 1
     assert value("tidemark_controller_collections", hydrated="false") == 1
@@ -94,11 +81,6 @@ def test_a_scrape_tells_what_there_is() -> None:
     assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="256.0") == 0
     assert value("tidemark_dataflow_wallclock_lag_seconds_bucket", le="512.0") == 1
     assert value("tidemark_dataflow_wallclock_lag_seconds_count") == 1
-
-
-def sorted_labels(line: str) -> str:
-    name, _, labels = line.partition("{")
-    return f"{name}{{{','.join(sorted(labels.rstrip('}').split(',')))}}}"
 
 
 def test_a_port_that_is_taken_is_named() -> None:

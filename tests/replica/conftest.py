@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.in_process import without_jobs
+from tests.ports import free_port
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import TwoDataflows
@@ -17,8 +18,14 @@ EPOCHS = epochs()
 
 
 @pytest.fixture(scope="session")
-def spark_replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaProcess]:
-    process = ReplicaProcess(tmp_path_factory.mktemp("replica"), "--cores", "2", "--driver-memory", "1g")
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def spark_replica(tmp_path_factory: pytest.TempPathFactory, metrics_port: int) -> Iterator[ReplicaProcess]:
+    home, counts = tmp_path_factory.mktemp("replica"), ("--metrics-port", str(metrics_port))
+    process = ReplicaProcess(home, "--cores", "2", "--driver-memory", "1g", *counts)
     yield process
     process.close()
 

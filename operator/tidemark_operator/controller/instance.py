@@ -89,6 +89,11 @@ class Instance:
         """Commands that a new replica would be told."""
         return sum(1 for _ in self._history.replay())
 
+    @property
+    def history_dataflows(self) -> int:
+        """Dataflows among them."""
+        return self._history.dataflow_count
+
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)

@@ -1,0 +1,120 @@
+"""What a replica tells Prometheus, while dataflows come and go and peeks are answered: a real process, on Spark.
+
+The process is shared with other tests: what is counted since it began is compared with what was counted before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.replica.conversing import reaches, started, unique
+from tests.replica.plans import copies, shard
+from tests.replica.process import ScriptedClient, wait_until
+from tests.replica.tables import Table
+from tests.replica.test_peeks_run import answer, peek_of
+from tests.scraped import scrape
+from tidemark_protocol.commands import AllowCompaction, CancelPeek, IndexTarget
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time
+
+pytestmark = pytest.mark.spark
+
+ROWS = 1000
+
+
+class Told:
+    """By the replica, now; by the name after `tidemark_replica_`."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self, name: str, **labels: str) -> float:
+        return scrape(self._port).value(f"tidemark_replica_{name}", **labels)
+
+    def reconciled(self, outcome: str) -> float:
+        return self("reconciled_dataflows_total", outcome=outcome)
+
+
+@pytest.fixture
+def told(metrics_port: int) -> Told:
+    return Told(metrics_port)
+
+
+def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
+    connect: Callable[..., ScriptedClient], told: Told, tmp_path: Path
+) -> None:
+    """How many there are, what their arrangements keep, and what became of them when a new client came."""
+    connect()  # whoever asks for nothing
+    wait_until(lambda: told("collections", hydrated="true") == told("collections", hydrated="false") == 0)
+    wait_until(lambda: told("arrangement_records") == told("arrangement_arrangements") == 0)
+    missing, hydrations = told.reconciled("missing"), told("hydrations_total")
+    table = Table(tmp_path, "t")
+    table.append(10, *(((n, "a"), 3, 1) for n in range(ROWS)))
+    kept = copies(unique("kept"), 6, source=table.metadata, index=unique("i"))
+    other, never = unique("other"), shard("never", str(tmp_path))
+    waits = copies(other, 6, source=never, index=f"{other}-i")
+    (index,) = kept.export_ids
+    first = connect(*started(kept, waits))
+    first.wait_for(reaches("output", index, 10))
+
+    wait_until(lambda: (told("collections", hydrated="true"), told("collections", hydrated="false")) == (1, 1))
+    assert told.reconciled("missing") == missing + 2
+    assert told("hydrations_total") == hydrations + 1
+    assert told("arrangement_records") == ROWS
+    assert told("arrangement_arrangements") >= 1
+    assert told("arrangement_batches") >= 1
+    assert told("arrangement_bytes") > ROWS
+
+    reused, incompatible = told.reconciled("reused"), told.reconciled("incompatible")
+    changed = copies(other, 6, source=table.metadata, index=f"{other}-i")
+    second = connect(*started(replace(kept, as_of=Time(8)), changed))
+    second.wait_for(reaches("output", changed.export_ids[0], 10))
+    wait_until(lambda: (told("collections", hydrated="true"), told("collections", hydrated="false")) == (2, 0))
+    assert told.reconciled("reused") == reused + 1
+    assert told.reconciled("incompatible") == incompatible + 1
+    assert told.reconciled("missing") == missing + 2
+    assert told("hydrations_total") == hydrations + 2
+    wait_until(lambda: told("arrangement_records") == 2 * ROWS)
+
+    second.send(*(AllowCompaction(id, Frontier.empty()) for id in (index, *changed.export_ids)))
+    wait_until(lambda: told("collections", hydrated="true") == 0)
+    kept_of_them = ("arrangements", "records", "batches", "bytes")
+    wait_until(lambda: all(told(f"arrangement_{kind}") == 0 for kind in kept_of_them))
+
+
+def test_peeks_are_told_by_what_was_answered_and_when(
+    connect: Callable[..., ScriptedClient], told: Told, tmp_path: Path
+) -> None:
+    """One that is given up counts for as long as it was waited for."""
+    table = Table(tmp_path, "t")
+    table.append(10, ((1, "a"), 3, 1))
+    dataflow = copies(unique("d"), 6, source=table.metadata, index=unique("i"))
+    client = connect(*started(dataflow))
+    target = IndexTarget(dataflow.export_ids[0])
+    client.wait_for(reaches("output", dataflow.export_ids[0], 10))
+    count, total = partial(told, "peek_seconds_count"), partial(told, "peek_seconds_sum")
+    rows, failed, canceled = (count(result=r) for r in ("PeekRows", "PeekError", "PeekCanceled"))
+    waited, took = total(result="PeekCanceled"), total(result="PeekRows")
+
+    assert answer(client, peek_of(target, 9)) == answer(client, peek_of(target, 8)) == [(1, "a")]
+    wait_until(lambda: count(result="PeekRows") == rows + 2)
+    assert total(result="PeekRows") > took
+    assert "not an index" in str(answer(client, peek_of(IndexTarget(GlobalId("gone")), 9)))
+    wait_until(lambda: count(result="PeekError") == failed + 1)
+
+    later = peek_of(target, 50)
+    client.send(later)
+    wait_until(lambda: told("peeks") == 1)
+    seen = time.monotonic()
+    assert count(result="PeekRows") == rows + 2
+    held = time.monotonic() - seen
+    client.send(CancelPeek(later.uuid))
+    wait_until(lambda: (told("peeks"), count(result="PeekCanceled")) == (0, canceled + 1))
+    assert total(result="PeekCanceled") - waited >= held
+    assert told("peek_seconds_bucket", result="PeekCanceled", le="+Inf") == canceled + 1
