@@ -99,7 +99,9 @@ def test_crash_one_replica_is_isolated(
 
 
 def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
-    """After so many bytes of each attempt, and meanwhile a dataflow is dropped: the rest is reused at the end."""
+    """After so many bytes of each attempt, and meanwhile a dataflow is dropped: the rest is reused at the end. Of the
+    dropped one nothing is said any more: who did not ask for it would take that for the end of what it may ask for
+    later under this id."""
     fleet.attach("r1", r1.proxy.address)
     data = Data(fleet, tmp_path)
     others = [data.another(f"other-{n}") for n in range(8)]
@@ -113,7 +115,9 @@ def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Re
     r1.proxy.cut()
     r1.proxy.join()
     greeted = wait_until(lambda: (e := r1.describe().epoch) is not None and e > epoch and e)
+    dropped = others[0].export_ids[0]
     fleet.drop(others[0].name)
+    said = fleet.said_of(dropped)
     wait_until(lambda: (e := r1.describe().epoch) is not None and e > greeted)
     assert len(r1.describe().dataflows) == len(others) + 1, "what was not said to the end is not acted on"
     r1.proxy.heal()
@@ -124,6 +128,9 @@ def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Re
     after = r1.describe()
     assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
     wait_until(lambda: fleet.gone(others[0].name))
+    # what follows the reconciliation has been heard, so all that came of it has
+    assert said
+    assert fleet.said_of(dropped) == said
 
 
 def test_what_was_reused_still_reports_its_end(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
@@ -139,6 +146,7 @@ def test_what_was_reused_still_reports_its_end(fleet: Fleet, r1: Remote, tmp_pat
 
     wait_until(lambda: fleet.gone(data.dataflow.name))
     assert r1.describe().dataflows == ()
+    assert fleet.said_of(data.index)[-1].output == Frontier.empty()
 
 
 def test_a_targeted_peek_fails_with_its_target(fleet: Fleet, r1: Remote, r2: Remote, tmp_path: Path) -> None:
