@@ -26,7 +26,15 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import DescribedShard, Description, Frontiers, PeekResponse, PeekRows, Status
+from tidemark_protocol.responses import (
+    DescribedShard,
+    Description,
+    Frontiers,
+    PeekResponse,
+    PeekRows,
+    ShardFrontiers,
+    Status,
+)
 from tidemark_protocol.understanding import UNDERSTOOD
 
 OWNER, PLAIN = "ns/d", "ns/plain"
@@ -294,6 +302,10 @@ def test_must_believe_no_description_that_a_table_is_finished_which_is_being_wri
     known = world.shards.frontiers(VIEW_SHARD)
     assert known is not None
     assert known.upper == at(0)
+    nothing_left = DescribedShard(VIEW_SHARD, True, EMPTY, EMPTY, TERM)
+    world.instance.shard_reports.described(R1, [nothing_left], world.now)
+    world.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, EMPTY))
+    assert world.shards.frontiers(VIEW_SHARD) == known
 
     world.now = until
     connect(world, R1, table=EMPTY)

@@ -27,7 +27,7 @@ CHANGED = DataflowChanged(OWNER)
 def follower(description: DataflowDescription) -> World:
     """What is to go on with another revision's table, as it is then."""
     world = World(upper=500)
-    world.instance.create(Dataflow(OWNER, description, LAG, stays=True, inherits=True), TERM)
+    world.instance.create(Dataflow(OWNER, description, LAG, stays=True, inherited=frozenset({VIEW_SHARD})), TERM)
     connect(world, R1, at(350))
     world.report(R1, at(350), VIEW)
     return world
@@ -101,3 +101,37 @@ def test_a_task_that_has_ended_too_has_nothing_more_to_do(until: int, ended: boo
 
     assert (CHANGED in news) is not ended
     assert (collection(world).write == EMPTY) is ended
+
+
+def test_an_end_is_of_the_term_that_is_told_with_it() -> None:
+    """Not of one that a replica said before, of a table that was not finished."""
+    world = follower(view(400))
+    is_described(world, WriterTerm(TERM + 9), at(350))
+    world.report(R1, EMPTY, VIEW)
+
+    assert CHANGED in is_described(world, BEFORE)
+    assert collection(world).write == at(350)
+
+
+def test_who_does_not_see_the_table_takes_nothing_back() -> None:
+    """A replica of another instance has not its folder."""
+    world = follower(view(400))
+    world.report(R1, EMPTY, VIEW)
+    is_described(world, BEFORE)
+    not_there = DescribedShard(VIEW_SHARD, False, at(0), at(0), WriterTerm(0))
+    world.instance.shard_reports.described(R2, [not_there], world.now)
+    shard = world.shards.get(VIEW_SHARD)
+
+    assert shard is not None
+    assert shard.ended_under == BEFORE
+
+
+def test_one_that_says_that_it_is_finished_is_contradicted_and_not_asked_for_again_at_once() -> None:
+    """It is asked with all else, now and then, as it may be finished a moment later."""
+    world = follower(view(LATER))
+    world.report(R1, EMPTY, VIEW)
+    assert world.shards.asks_whose_end
+    for _ in range(3):
+        is_described(world, TERM, at(350))
+        assert not world.shards.asks_whose_end
+        assert (VIEW_SHARD, "file:///data/d") in world.shards.addresses(untold=True)

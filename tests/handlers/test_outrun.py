@@ -110,12 +110,21 @@ def test_one_that_is_to_write_the_next_version_is_not_outrun() -> None:
 
 def test_an_adopted_table_that_is_finished_is_kept() -> None:
     """As the revision says, which found it so."""
-    ended = revision(view(400), 1, kept=(TABLE,))
-    one = known(finished(0), state("report", ended))
-    another = known(finished(0), state("report", revision(view(400), 1)))
+    ended = state("report", revision(view(400), 1, kept=(TABLE,)))
+    meanwhile = state("report", revision(view(400), 1))
+    for adopts in (ended, meanwhile):
+        adopts.uid = "another"
+        known(finished(0), adopts)
+
+    assert (ended.is_over, set(ended.outrun)) == (True, set())
+    assert (meanwhile.is_over, set(meanwhile.outrun)) == (False, {"report-r1"})
+
+
+def test_a_first_revision_is_outrun_by_nobody() -> None:
+    """Whatever a replica says of its table's term."""
+    one = known(finished(0), state("report", revision(view(400), 1)))
 
     assert (one.is_over, set(one.outrun)) == (True, set())
-    assert (another.is_over, set(another.outrun)) == (False, {"report-r1"})
 
 
 def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:

@@ -17,7 +17,7 @@ from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.installer import note_end
+from tidemark_operator.handlers.installer import hold_stored, note_end
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.revise import Reviser
@@ -110,11 +110,21 @@ class Edited:
         """A replica does."""
         self.running.core.shard_reports.described(ReplicaId("r2"), tables, NOW)
 
-    async def revise(self, sql: str) -> None:
-        """As a reconcile does, with what a replica has told of its tables."""
+    def another_operator(self) -> Edited:
+        """It begins with what is stored, in statuses too."""
+        other = Edited()
+        other.stored, other.tables = self.stored, self.tables
+        other.somewhere.world.revisions = cast(Any, self.stored)
+        other.state.active, other.state.pending = self.state.active, self.state.pending
+        hold_stored(other.somewhere.world.fleet.book("ns"), other.state)
+        return other
+
+    async def revise(self, sql: str, *, told: bool = True) -> None:
+        """As a reconcile does, with what a replica has told of its tables, or before any has."""
         dataflow = Dataflow.parse(self.body(sql))
         self.state.spec_digest = spec_digest(dataflow)
-        self.tell(*map(self.described, self.tables))
+        if told:
+            self.tell(*map(self.described, self.tables))
         note_end(self.running, self.state)
         await self.reviser.revise(self.state, dataflow, self.running)
 
@@ -192,5 +202,27 @@ def test_nothing_is_marked_again_while_replicas_disagree() -> None:
             await edited.revise("SELECT 2 AS a")
 
         assert edited.state.pending == before
+
+    asyncio.run(scenario())
+
+
+def test_crash_an_operator_that_has_been_told_nothing_yet_keeps_the_revision_that_follows_an_outrun_one() -> None:
+    """Else each that begins would begin with another table; and so would one that hears from who does not see it."""
+
+    async def scenario() -> None:
+        edited = Edited()
+        table = await edited.begin(takes_over=True)
+        edited.tables[table] = EMPTY, 1
+        await edited.revise("SELECT 2 AS a")
+        following, pending = edited.table(), edited.state.pending
+        edited.tables[following] = at(300), 3
+        for _ in range(2):
+            edited = edited.another_operator()
+            await edited.revise("SELECT 2 AS a", told=False)
+            await edited.revise("SELECT 2 AS a")
+            edited.tell(replace(edited.described(table), exists=False, upper=at(0)))
+            await edited.revise("SELECT 2 AS a", told=False)
+
+            assert (edited.table(), edited.state.pending) == (following, pending)
 
     asyncio.run(scenario())

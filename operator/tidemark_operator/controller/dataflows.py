@@ -39,7 +39,7 @@ class Dataflow:
     """One installed dataflow; `owner` is the revision of a resource, or the query, that it is there for. `target`: of a
     subscribe, the one replica whose stream is told. `level_ms`: when it was last as far as the one that it is to
     succeed. `stays`: it is of a resource, also where it has but one time; `finished`: so were all of its tables.
-    `inherits`, `term`, `outrun`: whether its tables' end may be another's (whose_end.py)."""
+    `inherited`, `term`, `outrun`: whether its tables' end may be another's (whose_end.py)."""
 
     owner: str
     description: DataflowDescription
@@ -51,7 +51,7 @@ class Dataflow:
     level_ms: int | None = None
     stays: bool = False
     finished: bool = False
-    inherits: bool = False
+    inherited: frozenset[ShardId] = frozenset()
     term: WriterTerm = WriterTerm(0)
     outrun: bool = False
 

@@ -41,13 +41,13 @@ class ShardReports:
         for shard in said:
             self._shards.heard_end(shard)
         written = conclude(self._dataflows, finished_shards(said), now_ms)
-        believed = [replace(s, upper=s.since) if s.id in written else s for s in said]
+        believed = [replace(s, upper=_open(s.since)) if s.id in written else s for s in said]
         return [s.id for s in believed if self._shards.described(s, now_ms, replica)]
 
     def heard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
         """Later on."""
         is_open = said.upper.is_empty and self._dataflows.is_being_written(said.id)
-        upper = said.since if is_open else said.upper
+        upper = _open(said.since) if is_open else said.upper
         if (shard := self._shards.get(said.id)) is not None:
             shard.found = True
         return [ShardAppeared(said.id)] if self._shards.observe(said.id, upper, said.since, now_ms, replica) else []
@@ -60,3 +60,8 @@ class ShardReports:
             return []
         since = known.frontiers.since if known.frontiers else Frontier.minimum()
         return [ShardAppeared(shard)] if self._shards.observe(shard, write, since, now_ms) else []
+
+
+def _open(since: Frontier) -> Frontier:
+    """As much of the upper as is known of what is not finished: it is not before the since."""
+    return Frontier.minimum() if since.is_empty else since

@@ -39,8 +39,8 @@ def is_below(storage: str, location: str) -> bool:
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
     a replica has seen it there, and said from when on it can be read. `term`: the highest under which it was written,
-    as far as that was told; `ended`: it was told of the table when it was finished. `asks_whose`: somebody wants to
-    know who has finished it."""
+    as far as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes after that.
+    `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
 
     id: ShardId
     location: str
@@ -54,19 +54,15 @@ class Shard:
     asks: int = 0
     endless: bool = False
     found: bool = False
-    ended: bool = False
+    ended_under: WriterTerm | None = None
     asks_whose: bool = False
+    asks_now: bool = False
     early: Early = field(default_factory=Early)
-
-    @property
-    def ended_under(self) -> WriterTerm | None:
-        """The term under which it was finished, where it is known that it was: nobody writes after that."""
-        return self.term if self.ended else None
 
     @property
     def is_untold(self) -> bool:
         """Whether a replica has to say something about it that none has yet; the last one may not have been able to."""
-        return self.frontiers is None or self.error is not None or (self.asks_whose and not self.ended)
+        return self.frontiers is None or self.error is not None or self.asks_whose
 
     @property
     def readable(self) -> FrontierPair | None:
@@ -135,21 +131,25 @@ class ShardBook:
 
     def heard_end(self, shard: DescribedShard) -> None:
         """Takes of a line of Describe whether the shard is finished, and under which term it was written last: also
-        where it is not known whether it can be."""
+        where it is not known whether it can be. A replica that does not see it there says nothing of that."""
         own = self._shards.get(shard.id)
-        if own is not None and shard.error is None:
-            own.term = max(own.term, shard.term)
-            own.ended = shard.exists and shard.upper.is_empty and not own.endless
+        if own is None or shard.error is not None or not shard.exists:
+            return
+        own.term = max(own.term, shard.term)
+        own.ended_under = shard.term if shard.upper.is_empty and not own.endless else None
+        own.asks_now, own.asks_whose = False, own.asks_whose and own.ended_under is None
 
     def ask_whose_end(self, id: ShardId) -> None:
-        """A replica is to say under which term it was finished."""
-        if shard := self._shards.get(id):
-            shard.asks_whose = True
+        """A replica is to say under which term it was finished: at once, and where that is not so yet, with all else
+        that is asked now and then."""
+        shard = self._shards.get(id)
+        if shard is not None and not shard.asks_whose:
+            shard.asks_whose = shard.asks_now = True
 
     @property
     def asks_whose_end(self) -> bool:
         """Whether it is to be told now who has finished a shard."""
-        return any(shard.asks_whose and not shard.ended for shard in self._shards.values())
+        return any(shard.asks_now for shard in self._shards.values())
 
     def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int, replica: str = "") -> bool:
         """Takes a report, of that replica where it is known. Whether the shard was unknown, or empty, until now."""

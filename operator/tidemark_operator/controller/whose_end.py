@@ -16,16 +16,16 @@ from tidemark_operator.controller.collection import Collection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 
 
 class Inheriting(Protocol):
-    """A dataflow. `inherits`: others may have written its tables before, under terms below its own, `term`; `outrun`:
+    """A dataflow. `inherited`: tables that others may have written before, under terms below its own, `term`; `outrun`:
     they have finished one."""
 
     owner: str
     description: DataflowDescription
-    inherits: bool
+    inherited: frozenset[ShardId]
     term: WriterTerm
     outrun: bool
 
@@ -56,7 +56,7 @@ class WhoseEnd:
     def _is_own(self, dataflow: Inheriting, collection: Collection, may_end: bool) -> bool:
         """Where that is in question, and is not known, it is to be told."""
         is_task = dataflow.description.continual_task is not None
-        if collection.shard is None or not dataflow.inherits or (is_task and may_end):
+        if collection.shard is None or collection.shard not in dataflow.inherited or (is_task and may_end):
             return True
         shard = self._shards.get(collection.shard)
         term = shard.ended_under if shard is not None else None

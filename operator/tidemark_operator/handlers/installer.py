@@ -26,7 +26,7 @@ from tidemark_operator.controller.left_out import tables_of
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.handlers.outrun import inherits, is_in_question, is_outrun
+from tidemark_operator.handlers.outrun import inherited, is_in_question, is_outrun, may_be_told
 from tidemark_operator.handlers.replacement import cannot_run_beside, succession
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import ActiveRevision, view_shards
@@ -166,6 +166,9 @@ def note_end(running: RunningInstance | None, state: DataflowState) -> None:
     suspended. And which revisions were outrun."""
     if running is None or state.active is None:
         return
+    if not any(may_be_told(running, mark) for mark in state.marks):
+        state.outrun, state.over = frozenset(), ""
+        return
     state.outrun = frozenset(mark.name for mark in state.marks if is_outrun(running, state, mark))
     ends = is_over(running, state.active.revision.description) and not is_in_question(running, state, state.active)
     state.over = state.active.name if ends else ""
@@ -297,7 +300,7 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
         beside,
         stays=True,
         finished=is_sealed(running, revision.description) and not is_in_question(running, state, mark),
-        inherits=inherits(state, mark),
+        inherited=inherited(state, mark),
     )
     running.core.create(dataflow, WriterTerm(revision.writer_term))
     running.core.dataflows.seed(state.reached)

@@ -49,7 +49,7 @@ def decide(state: DataflowState, spec_digest: str, dataflows: Sequence[DataflowS
     if state.is_over:
         return Serve()
     joining = joins(state, dataflows)
-    as_planned = active.spec_digest == spec_digest and active.name not in state.outrun
+    as_planned = active.spec_digest == spec_digest and active.name not in state.outrun and not _gives_way(state)
     if joining is None and as_planned and not is_stale(active.revision, dataflows):
         return Serve()
     if pending is None or pending.mark.spec_digest != spec_digest or pending.mark.name in state.outrun:
@@ -59,6 +59,15 @@ def decide(state: DataflowState, spec_digest: str, dataflows: Sequence[DataflowS
         return Replace(joining)
     view = as_replaced(dataflows, pending.together)
     return Replace(joining) if is_stale(pending.mark.revision, view) else Keep()
+
+
+def _gives_way(state: DataflowState) -> bool:
+    """Whether what serves was found to be outrun, or stale: nothing else has a revision of the same spec follow it, by
+    itself. A new operator has not been told yet why, and would begin with another table each time."""
+    active, pending = state.active, state.pending
+    if active is None or pending is None or pending.mark.spec_digest != active.spec_digest:
+        return False
+    return pending.together == Together(state.key.name, pending.mark.name)
 
 
 def succession(active: DataflowRevision, pending: DataflowRevision) -> Succession:
