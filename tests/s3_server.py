@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.bounds import until
 from tests.ports import free_port
 from tidemark_devcluster import processes
 from tidemark_devcluster.build import ensure_versitygw
@@ -59,6 +61,18 @@ class S3Server:
     def on_disk(self, location: str) -> Path:
         """Where the server keeps what is at this location."""
         return self.folder / location.removeprefix("s3://")
+
+    @contextmanager
+    def hanging(self) -> Iterator[Callable[[], None]]:
+        """Connections are taken, and nothing is said, until the call that it gives, or the end of the block."""
+        identity = processes.recorded(self.folder.parent / f"s3-{self.port}.pid")
+        assert identity is not None
+        os.kill(identity.pid, signal.SIGSTOP)
+        try:
+            until(lambda: _stands_still(identity.pid))
+            yield lambda: os.kill(identity.pid, signal.SIGCONT)
+        finally:
+            os.kill(identity.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -104,6 +118,12 @@ def _start(program: Path, server: S3Server, home: Path) -> processes.Identity:
     environ = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key}
     log, pid_file = home / f"s3-{server.port}.log", home / f"s3-{server.port}.pid"
     return processes.start(command, environ, home, log, pid_file, die_with_starter=True)
+
+
+def _stands_still(pid: int) -> bool:
+    """All of its threads: one that is stopped a moment later than the others still answers."""
+    stats = (thread.read_text() for thread in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def _has_attributes(folder: Path) -> bool:

@@ -20,10 +20,9 @@ from deltalake import CommitProperties, DeltaTable
 
 from tidemark_persist.errors import IndeterminateCommit, StorageError
 from tidemark_persist.log import NO_HOOKS
-from tidemark_persist.storage import LOG_DIR, Storage
+from tidemark_persist.storage import FIRST_ENTRY, Storage
 
 _RECORD = "tidemark.record"
-_ENTRY = f"{LOG_DIR}/{0:020}.json"
 _SCHEMA = pa.schema([pa.field("claimed", pa.bool_())])
 UNKNOWNS_MAX = 4
 PAUSE_SECONDS = 0.05
@@ -52,7 +51,7 @@ def claim(location: str, record: Mapping[str, Any], options: Mapping[str, str] |
 
 def claimed(storage: Storage) -> dict[str, Any] | None:
     """The record; None while there is none. Raises StorageError."""
-    entry = storage.read(_ENTRY)
+    entry = storage.read(FIRST_ENTRY)
     if entry is None:
         return None
     for line in entry.splitlines():

@@ -17,11 +17,10 @@ from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, 
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import OWNER, Change
 from tidemark_persist.state import TableState
-from tidemark_persist.storage import LOG_DIR, OWN_DIR, Storage
+from tidemark_persist.storage import LOG_DIR, OWN_DIR, TOMBSTONE, Storage
 from tidemark_persist.times import DELETED, ShardId
 from tidemark_persist.transact import transact
 
-TOMBSTONE = f"{OWN_DIR}/deleted.json"
 COMMON_NAMES = (LOG_DIR, OWN_DIR)
 """Where files have the same names in every shard."""
 SECONDS_MAX = 60.0

@@ -24,7 +24,7 @@ from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, 
 from tidemark_persist.log_entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
 from tidemark_persist.schema import TIME
 from tidemark_persist.state import ShardState, TableState
-from tidemark_persist.storage import LOG_DIR, Storage
+from tidemark_persist.storage import LAST_CHECKPOINT, LOG_DIR, Storage
 from tidemark_persist.times import EMPTY, Term, Time
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,9 @@ class DeltaLog:
 
     def follow(self) -> None:
         """Apply every entry that was committed since the last look; or open the table anew where they are many."""
+        if self.storage.version != self._opened_with:  # entries are read by the table's connection
+            self.load()
+            return
         before = self.version
         while (entry := self.read_entry(self.version + 1)) is not None:
             self._check_table(entry.table_id)
@@ -119,12 +122,12 @@ class DeltaLog:
 
     def read_entry(self, version: int) -> LogEntry | None:
         """The entry of a version, or None if it is not written yet (or no longer kept)."""
-        text = self.storage.read(f"{LOG_DIR}/{version:020}.json")
+        text = self.storage.read(f"{LOG_DIR}/{version:020}.json", self.table)
         return None if text is None else parse_entry(version, text)
 
     def last_checkpoint(self) -> int:
         """The version of the newest checkpoint; 0, which needs none, if there is none."""
-        pointer = self.storage.read_json(f"{LOG_DIR}/_last_checkpoint")
+        pointer = self.storage.read_json(LAST_CHECKPOINT)
         return 0 if pointer is None else int(pointer["version"])
 
     def checkpoint(self) -> None:
@@ -143,7 +146,7 @@ class DeltaLog:
         if entry is not None and entry.table_id in (None, self.table_id):
             return
         if self.last_checkpoint() == version:
-            self.storage.remove(f"{LOG_DIR}/_last_checkpoint")
+            self.storage.remove(LAST_CHECKPOINT)
         self.storage.remove(f"{LOG_DIR}/{version:020}.checkpoint.parquet")
         raise ShardDeleted(f"shard {self.storage.location} was deleted")
 

@@ -97,7 +97,7 @@ def _batches(
     conditions: Sequence[Condition],
 ) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
-        source = storage.open_input(part.path)
+        source = storage.open_input(part.path, part.size)
     # of few rows: to hand them over to threads, or to ask for statistics, would take longer than to read them
     few = 0 <= part.rows <= batch_rows
     with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:

@@ -1,7 +1,7 @@
 """Where a shard's files are: one small interface over a local folder and an object store.
 
 Local folders go through Arrow's own file system; everything else through delta-rs's object store, so that one
-set of settings (and one set of credentials) serves the log and the data alike: see object_store.py.
+set of settings (and one set of credentials) serves the log and the data alike: see object_store.py and objects.py.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
 
 from tidemark_persist import object_store
 from tidemark_persist.errors import ShardDeleted, StorageError
 from tidemark_persist.mounted import Mounted, mounted
+from tidemark_persist.objects import NOWHERE, Objects, open_known
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
+TOMBSTONE = f"{OWN_DIR}/deleted.json"
+VACUUM_MARK = f"{OWN_DIR}/vacuum.json"
+LAST_CHECKPOINT = f"{LOG_DIR}/_last_checkpoint"
+FIRST_ENTRY = f"{LOG_DIR}/{0:020}.json"
+_SMALL = (TOMBSTONE, VACUUM_MARK, LAST_CHECKPOINT, FIRST_ENTRY)
 _READS = 5
 
 
@@ -84,7 +90,7 @@ class Storage:
         if self.local_path is not None:
             opened = pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
         else:
-            opened = pa_fs.PyFileSystem(_ObjectStoreHandler(self.location, self.settings))
+            opened = pa_fs.PyFileSystem(Objects(self.location, self.settings, self._store(version), _SMALL))
         self._opened.clear()
         self._opened[version] = opened
         return opened
@@ -93,6 +99,10 @@ class Storage:
     def _opened(self) -> dict[str, Any]:
         """The one file system, by the version of its settings."""
         return {}
+
+    def _store(self, version: str) -> tuple[str, str, int]:
+        """The same for all locations of a bucket that is reached in the same way."""
+        return urlparse(self.location).netloc, version, hash(frozenset((self.options or {}).items()))
 
     @contextmanager
     def errors(self, doing: str, *, writing: bool = False) -> Iterator[None]:
@@ -127,14 +137,20 @@ class Storage:
         """The options, or else what is in files now."""
         return mounted() if self.options is None else Mounted(settings=self.options)
 
-    def read(self, path: str) -> bytes | None:
-        """The file's bytes, or None if there is none."""
+    def ask(self) -> None:
+        """Before a request of delta-rs under Python's lock: raises StorageError where the store does not answer."""
+        if self.local_path is None:
+            with self.errors("asking the store"):
+                self.fs.handler.ask()
+
+    def read(self, path: str, table: DeltaTable | None = None) -> bytes | None:
+        """The file's bytes, or None if there is none. `table`: the one here, if it is open, by whose connection an
+        object store is asked once instead of twice."""
         try:
             with self.errors(f"reading {path}"):
                 if self.local_path is not None:
                     return (self.local_path / path).read_bytes()
-                with self.fs.open_input_stream(path) as stream:
-                    return bytes(stream.readall())
+                return bytes(self.fs.handler.whole(path, table))
         except FileNotFoundError:
             return None
 
@@ -162,8 +178,8 @@ class Storage:
     def read_json(self, path: str) -> Any:
         """The parsed file, or None if there is none; raises StorageError where it is not JSON.
 
-        An object store is asked for the size and then for so many bytes: of an object that is replaced by a longer one
-        in between, the beginning comes. A beginning is no JSON, so it is read again.
+        An object store is asked for the size, if the name is not one of the small ones', and then for so many bytes: of
+        an object that is replaced by a longer one in between, the beginning comes. That is no JSON: it is read again.
         """
         for _ in range(_READS):
             data = self.read(path)
@@ -212,11 +228,11 @@ class Storage:
             with suppress(FileNotFoundError):
                 _remove_if_empty(folder)
 
-    def open_input(self, path: str) -> Any:
-        """A seekable file for Parquet."""
+    def open_input(self, path: str, size: int | None = None) -> Any:
+        """A seekable file for Parquet; an object store is not asked for its size where that is known."""
         if self.local_path is not None:
             return pa.OSFile(f"{self.local_path}/{path}", "rb")
-        return self.fs.open_input_file(path)
+        return self.fs.open_input_file(path) if size is None else open_known(self.location, self.settings, path, size)
 
     def open_output(self, path: str) -> Any:
         """A stream to write a data file to. On a disk raises ShardDeleted where the location is gone."""
@@ -233,7 +249,7 @@ class Storage:
 
 def check_store(location: str) -> None:
     """Asks the store for what is never there; raises StorageError, InvalidLocation."""
-    Storage.at(location).list(f"{OWN_DIR}/nothing")
+    Storage.at(location).stat(NOWHERE)
 
 
 def _remove_if_empty(folder: Path) -> None:
@@ -242,28 +258,6 @@ def _remove_if_empty(folder: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-
-
-class _ObjectStoreHandler(DeltaStorageHandler):  # type: ignore[misc]
-    """delta-rs's object store as an Arrow file system, with writing that works."""
-
-    def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> Any:
-        """A stream whose file appears as a whole when it is closed."""
-        return pa.PythonFile(_BytesSink(self._handler.open_output_stream(path, metadata)), mode="w")
-
-
-class _BytesSink:
-    """Arrow hands over buffers; delta-rs's stream takes bytes and nothing else."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, data: Any) -> int:
-        """Write all of it."""
-        return int(self._stream.write(bytes(data)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def _stat(path: str, info: pa.fs.FileInfo) -> FileStat:

@@ -18,9 +18,8 @@ import time
 from dataclasses import dataclass
 
 from tidemark_persist.lease import oldest_leased
-from tidemark_persist.storage import OWN_DIR, Storage
+from tidemark_persist.storage import VACUUM_MARK, Storage
 
-MARK_PATH = f"{OWN_DIR}/vacuum.json"
 MARKED_MAX = 100_000
 
 
@@ -72,13 +71,13 @@ def mark(storage: Storage, now: Referred, orphan_age_seconds: float) -> Mark:
         and (file.path in now.removed or _age_seconds(file.modified_ms) >= orphan_age_seconds)
     ]
     noted = Mark(now.version, int(time.time() * 1000), tuple(garbage[:MARKED_MAX]))
-    storage.write_json(MARK_PATH, {"version": noted.version, "at_ms": noted.at_ms, "paths": noted.paths})
+    storage.write_json(VACUUM_MARK, {"version": noted.version, "at_ms": noted.at_ms, "paths": noted.paths})
     return noted
 
 
 def read_mark(storage: Storage) -> Mark | None:
     """What the last round noted."""
-    text = storage.read_json(MARK_PATH)
+    text = storage.read_json(VACUUM_MARK)
     return None if text is None else Mark(text["version"], text["at_ms"], tuple(text["paths"]))
 
 

@@ -64,6 +64,7 @@ class Replica:
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
+        self._store_jobs = Jobs(self._mailbox, "store", 1)  # of its own: looks at shards wait where a store hangs
         self._metrics = Metrics()
         room = ScratchRoom(options.scratch, options.scratch_bytes)
         self._stash = Stash(self._scratch.folder / "stash", room.for_answers)
@@ -113,6 +114,7 @@ class Replica:
         self._spark_jobs.shutdown()
         self._io_jobs.shutdown()
         self._peek_jobs.shutdown()
+        self._store_jobs.shutdown()
         self._merges.close()
         self._spark.stop()
         self._room.close()
@@ -146,7 +148,7 @@ class Replica:
         targets = Targets(dataflows, watch, self._peek_jobs, read_peek)
         peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
-        store = StoreWatch(self._io_jobs, respond)
+        store = StoreWatch(self._store_jobs, respond)
         self._watched = ExecutorWatch(self._executors, lambda: self._spark.session, self._io_jobs, respond)
         return ComputeState(
             respond, dataflows, peeks, storage, watch, store, self._watched, self._metrics, self._renderer.sweep

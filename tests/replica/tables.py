@@ -22,8 +22,8 @@ Update = tuple[Row, int, int]
 class Table:
     """Rows (n, s), appended tick by tick."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.metadata = ShardMetadata(ShardId(name), str(folder / name), COLUMNS)
+    def __init__(self, folder: Path | str, name: str) -> None:
+        self.metadata = ShardMetadata(ShardId(name), f"{folder}/{name}", COLUMNS)
         self.shard = create_or_open(self.metadata.location, arrow_schema(COLUMNS), shard_id=name)
         self.upper = 0
         self.updates: list[Update] = []

@@ -1,4 +1,8 @@
-"""A store that does not answer holds up the ingestions that ask it, and neither the command loop nor the end."""
+"""An ingestion that waits for its store holds up neither the command loop nor the end.
+
+It waits in Python. That other threads run while delta-rs waits for a store is shown by tests/persist/test_hanging.py
+and test_store_hangs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,62 @@
+"""The object store is away, and the operator is begun anew meanwhile: indexes answer, nothing is computed anew, and
+all goes on when the store is back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.system import System, running, wait_for
+from tests.e2e.test_object_store import PER_NATION, keep_secret
+from tests.s3_server import S3Server
+from tidemark_devcluster.plane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+COUNT = "SELECT count(*) AS n FROM busy"
+
+
+@pytest.fixture
+def stored(control_plane: ControlPlane, s3: S3Server, tmp_path: Path) -> Iterator[System]:
+    namespace = f"e2e-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", namespace)
+    with running(control_plane, namespace, tmp_path, location=s3.location("away"), store=s3.environ) as system:
+        keep_secret(system, "store", s3.environ)
+        system.base(storage={"location": system.location, "secretName": "store"}, readPolicy={"lag": "10m"})
+        yield system
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_crash_of_the_operator_while_the_store_hangs(stored: System, s3: S3Server) -> None:
+    """The next one finds the replica, tells what is wrong with the store, and has indexes answered from memory."""
+    system = stored
+    system.tpch()
+    view = {"instance": "default", "sql": PER_NATION, "materializedView": {}}
+    system.apply("Dataflow", "per-nation", view)
+    system.dataflow("busy", "SELECT n_name, orders FROM `per-nation` WHERE orders > 0", index={"key": ["n_name"]})
+    system.wait_hydrated("per-nation", "busy")
+    assert system.query(COUNT)["rows"] == [{"n": 25}]
+    pids, computed = system.replica_pids(), system.replica_says().hydrations
+
+    with s3.hanging():
+        system.wait_condition("computeinstance", "default", "Ready", "False", "StorageUnreachable")
+        system.kill_operator()
+        system.start_operator()
+        assert system.query(COUNT)["rows"] == [{"n": 25}]
+        system.wait_condition("computeinstance", "default", "Ready", "False", "StorageUnreachable")
+        assert system.condition("computereplica", "r1", "Online")["status"] == "True"
+        assert (system.replica_pids(), system.replica_says().hydrations) == (pids, computed)
+
+    system.wait_condition("computeinstance", "default", "Ready")
+    for name in ("per-nation.per-nation", "busy.busy"):
+        shown = frontier(system, name)
+        wait_for("it to move on", lambda name=name, shown=shown: frontier(system, name) > shown, system.log)
+    assert system.query(COUNT)["rows"] == [{"n": 25}]
+    assert (system.replica_pids(), system.replica_says().hydrations) == (pids, computed)
+
+
+def frontier(system: System, name: str) -> int:
+    return int(system.live_frontiers().get(name, {}).get("write", -1))
