@@ -21,6 +21,7 @@ from tidemark_persist.errors import PartGone
 from tidemark_persist.log import DeltaLog
 from tidemark_persist.log_entry import Change, DataFile
 from tidemark_persist.state import TableState
+from tidemark_persist.storage import VACUUM_MARK
 from tidemark_persist.times import DELETED
 from tidemark_persist.transact import transact
 
@@ -159,6 +160,8 @@ class Maintenance:
         vacuum.mark(self.log.storage, self._referred(), self.policy.orphan_age_seconds)
         with self.lock:
             self.log.state.forget_removed(gone)
+            if self.log.read_entry(self.log.version) is None:  # deleted meanwhile: nothing is to be left there
+                self.log.storage.remove(VACUUM_MARK)
 
     def _referred(self) -> vacuum.Referred:
         with self.lock:
