@@ -216,7 +216,7 @@ def test_part_whose_file_goes_while_it_is_read_says_what_to_do(
     """Vacuum of another process took it, between two requests."""
     [part] = shard.listen(5, 6)
     data = (place.folder / part.path).read_bytes()
-    monkeypatch.setattr(Storage, "open_input", lambda storage, path: pa.PythonFile(Going(data), "r"))
+    monkeypatch.setattr(Storage, "open_input", lambda storage, path, size: pa.PythonFile(Going(data), "r"))
 
     with pytest.raises(PartGone, match="take a new listing"):
         list(read_part(part))
