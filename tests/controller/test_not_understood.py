@@ -19,6 +19,7 @@ from tidemark_operator.handlers.processes import PATIENCE_MS, is_level
 from tidemark_operator.handlers.replica_statuses import hydrated_on, lacking_on
 from tidemark_operator.handlers.statuses import _errors, _too_old
 from tidemark_operator.handlers.takeover import _failure
+from tidemark_operator.handlers.takeover import _too_old as _nobody_knows
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import DataflowDescription, IndexImport
 from tidemark_protocol.frontier import Frontier
@@ -118,7 +119,7 @@ def test_who_understands_computes_it_beside_one_that_does_not() -> None:
     assert (found.hydrated, found.write, found.since) == (True, at(450), at(449))
     assert [name for name, _ in found.computing] == [R2]
     assert _errors(found) == []
-    assert _failure([found]) == _too_old([found]) == ""
+    assert _failure([found]) == _too_old(running(world, R1, R2), [found], NOW) == ""
     world.instance.disconnect(R2)
     assert not collection(world).hydrated
 
@@ -141,12 +142,13 @@ def test_what_no_replica_understands_says_so() -> None:
     world.report(R1, at(450), GlobalId("plain"))
     exports, instance = [collection(world)], running(world, R1)
 
-    assert _too_old(exports).startswith("the image of replica r1 does not know refresh")
-    assert _failure(exports) == "refused: its image does not know refresh (on replica r1)"
+    assert _too_old(instance, exports, NOW).startswith("the image of replica r1 does not know refresh")
+    assert _failure(exports) == "", "it is not of those that fail at it"
+    assert _nobody_knows(instance, exports).startswith("the image of replica r1 does not know refresh")
     assert hydrated_on(instance, R1) == (2, 1)
     assert lacking_on(instance, R1) == "its image does not know refresh, and computes nothing of d"
     connect(world, R2, *UNDERSTOOD)
-    assert _too_old(exports) == ""
+    assert _too_old(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
     assert hydrated_on(instance, R2) == (2, 0)
     assert lacking_on(instance, R2) == ""
 
@@ -257,17 +259,6 @@ def test_who_imports_an_index_of_it_is_left_out_too() -> None:
     (answer,) = world.hear(R2, PeekResponse("u", PeekRows(b"", 0)))
     assert answer.uuid == "u"  # type: ignore[union-attr]
     assert "CancelPeek" not in [type(each).__name__ for each in world.sent(R1)]
-
-
-def test_a_lookup_of_one_that_does_not_understand_is_refused() -> None:
-    """Where it alone is to answer."""
-    world = World(upper=500)
-    whole = replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)
-    world.instance.create(Dataflow(OWNER, whole, LAG, stays=True), TERM)
-    connect(world, R1)
-    peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
-    world.instance.peek(peek, R1)
-    assert [answer.uuid for answer in world.maintain()] == ["u"]  # type: ignore[union-attr]
 
 
 def running(world: World, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:

@@ -43,11 +43,11 @@ class Scene:
         return self._hears(replica, SubscribeResponse(S, SubscribeDropped(Frontier.at(at))))
 
     def loses(self, replica: ReplicaId, connected: tuple[ReplicaId, ...]) -> None:
-        self._tell(self.book.forget(replica, connected))
+        self._tell(self.book.forget(replica, lambda _: connected))
 
     def _hears(self, replica: ReplicaId, response: SubscribeResponse) -> Frontier | None:
         try:
-            heard = self.book.hear(replica, response, BOTH, self.may)
+            heard = self.book.hear(replica, response, lambda _: BOTH, self.may)
         except NotCredible:
             return None
         self._tell(heard[1])
@@ -186,7 +186,7 @@ def test_must_have_one_winner_among_the_copies_of_replicas(
     """The first that completes it; else, once all have failed, the first failure."""
     book = CopyBook()
     book.add(S)
-    found = [a for replica, result in said for a in book.hear(replica, CopyToResponse(S, result), BOTH)]
+    found = [a for replica, result in said for a in book.hear(replica, CopyToResponse(S, result), lambda _: BOTH)]
 
     assert found == [CopyAnswer(S, answer) for answer in answers]  # type: ignore[arg-type]
 
@@ -195,8 +195,8 @@ def test_a_failed_copy_is_told_when_the_others_are_gone() -> None:
     """And one that comes back tries anew."""
     book = CopyBook()
     book.add(S)
-    book.hear(R1, CopyToResponse(S, FULL), BOTH)
-    assert book.forget(R1, (R2,)) == []
-    book.hear(R1, CopyToResponse(S, FULL), BOTH)
-    assert book.forget(R2, (R1,)) == [CopyAnswer(S, FULL)]
-    assert book.forget(R1, ()) == []
+    book.hear(R1, CopyToResponse(S, FULL), lambda _: BOTH)
+    assert book.forget(R1, lambda _: (R2,)) == []
+    book.hear(R1, CopyToResponse(S, FULL), lambda _: BOTH)
+    assert book.forget(R2, lambda _: (R1,)) == [CopyAnswer(S, FULL)]
+    assert book.forget(R1, lambda _: ()) == []

@@ -1,4 +1,5 @@
-"""Copies under way: the first replica to complete one answers for all; it has failed once every replica says so.
+"""Copies under way: the first replica to complete one answers for all; it has failed once every replica says so that
+was told of it.
 
 What fails on one replica (its disk is full) may work on another, and either puts the whole copy in its place, or
 nothing.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from tidemark_operator.controller.subscribes import Told
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import CopyToDone, CopyToFailed, CopyToResponse
 
@@ -40,7 +42,7 @@ class CopyBook:
     def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
         self._copies = {id: copy for id, copy in self._copies.items() if is_there(id)}
 
-    def hear(self, replica: ReplicaId, response: CopyToResponse, connected: Iterable[ReplicaId]) -> list[CopyAnswer]:
+    def hear(self, replica: ReplicaId, response: CopyToResponse, told: Told) -> list[CopyAnswer]:
         """Nothing for late answers, and while another replica may still complete it."""
         copy = self._copies[response.id]
         if isinstance(response.result, CopyToDone) and not copy.answered:
@@ -48,13 +50,13 @@ class CopyBook:
             return [CopyAnswer(response.id, response.result)]
         if isinstance(response.result, CopyToFailed):
             copy.failed[replica] = response.result
-        return self._all_failed(set(connected))
+        return self._all_failed(told)
 
-    def forget(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> list[CopyAnswer]:
+    def forget(self, replica: ReplicaId, told: Told) -> list[CopyAnswer]:
         """The replica's connection ended: on the next one it tries anew. All others may have failed."""
         for copy in self._copies.values():
             copy.failed.pop(replica, None)
-        return self._all_failed(set(connected))
+        return self._all_failed(told)
 
     def fail(self, ids: Iterable[GlobalId], why: str) -> list[CopyAnswer]:
         """No replica will complete them."""
@@ -65,10 +67,11 @@ class CopyBook:
                 answers.append(CopyAnswer(id, CopyToFailed(why)))
         return answers
 
-    def _all_failed(self, connected: set[ReplicaId]) -> list[CopyAnswer]:
+    def _all_failed(self, told: Told) -> list[CopyAnswer]:
         answers = []
         for id, copy in self._copies.items():
-            if not copy.answered and connected and connected <= copy.failed.keys():
+            asked = set(told(id))
+            if not copy.answered and asked and asked <= copy.failed.keys():
                 copy.answered = True
                 answers.append(CopyAnswer(id, next(iter(copy.failed.values()))))
         return answers

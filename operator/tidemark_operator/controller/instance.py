@@ -26,7 +26,7 @@ from tidemark_operator.controller.notices import (
     ShardAppeared,
     ShardRemoved,
 )
-from tidemark_operator.controller.peek_reads import hold, why_unreadable
+from tidemark_operator.controller.peek_reads import hold, why_too_old, why_unreadable
 from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
 from tidemark_operator.controller.quarantine import Precautions
 from tidemark_operator.controller.said import makes_sense
@@ -164,7 +164,7 @@ class Instance:
         self.left_out.left(replica)
         self.absences.left(replica) if lost_ms is None else self.absences.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
-        return [*self._transients.disconnected(replica, self._links), *self._reap()]
+        return [*self._transients.disconnected(replica, self._told), *self._reap()]
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
         """The link, if that connection is still the replica's."""
@@ -205,7 +205,7 @@ class Instance:
         forget."""
         if target is not None and target not in self._links:
             return [PeekAnswer(peek.uuid, PeekError(f"replica {target}, which is to answer, is not connected"))]
-        if why := why_unreadable(peek, self.dataflows):
+        if why := why_unreadable(peek, self.dataflows) or why_too_old(peek, self.dataflows, target):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
         asked = [replica for replica, link in self._links.items() if not link.leaves_out(peek)]
@@ -278,6 +278,10 @@ class Instance:
             self.cancel_peek(answer.uuid)
         return answers
 
+    def _told(self, id: GlobalId) -> list[ReplicaId]:
+        """Those connected that were told of the export."""
+        return [replica for replica, link in self._links.items() if link.tells_of(id)]
+
     def _stays(self, id: GlobalId) -> bool:
         dataflow = self.dataflows.get(self.dataflows.owner_of(id))
         return dataflow is not None and dataflow.stays
@@ -285,7 +289,7 @@ class Instance:
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
         may = self._may(response.id, now_ms)
         try:
-            heard = self._transients.hear(replica, response, self._links, may)
+            heard = self._transients.hear(replica, response, self._told, may)
         except NotCredible as error:
             self._links[replica].refuse(str(error))
             return []

@@ -21,6 +21,7 @@ before each connection is served, so what it understands is always known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.dataflows import Dataflow, Dataflows
@@ -45,6 +46,31 @@ def tables_of(description: DataflowDescription) -> list[ShardId]:
     """The tables that it exports; none where it exports anything else."""
     sinks = [e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink)]
     return sinks if len(sinks) == len(description.export_ids) else []
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """Replicas none of which can be told of an export, and the words that they lack."""
+
+    replicas: tuple[ReplicaId, ...]
+    words: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"the image of replica {', '.join(self.replicas)} does not know {', '.join(sorted(self.words))}"
+
+    @property
+    def of_target(self) -> str:
+        """Where the one that is asked alone is too old."""
+        return f"{self}: upgrade it, or ask another one"
+
+
+def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> Lacking | None:
+    """What these replicas lack for one of the exports; None where one of them lacks nothing, or there is none."""
+    exports, found = list(exports), dict[ReplicaId, frozenset[str]]()
+    for replica in replicas:
+        there = (export.replicas.get(replica) for export in exports)
+        found[replica] = frozenset().union(*(on.lacks for on in there if on is not None))
+    return Lacking(tuple(sorted(found)), frozenset().union(*found.values())) if found and all(found.values()) else None
 
 
 class LeftOut:

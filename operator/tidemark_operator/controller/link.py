@@ -39,6 +39,10 @@ class Link:
         """The replica is told nothing of these exports, to the end of them."""
         self._left_out |= set(ids)
 
+    def tells_of(self, id: GlobalId) -> bool:
+        """Whether the replica is told of the export, if there is one."""
+        return id not in self._left_out
+
     def leaves_out(self, command: Command) -> bool:
         """Whether it is about one of those."""
         return bool(self._left_out) and export_of(command) in self._left_out

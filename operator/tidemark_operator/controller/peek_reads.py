@@ -7,9 +7,11 @@ table     its shard
 from __future__ import annotations
 
 from tidemark_operator.controller.dataflows import Dataflows
+from tidemark_operator.controller.left_out import lacking
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ReplicaId
 
 
 def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
@@ -22,6 +24,13 @@ def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
     if not index.since.less_equal(peek.timestamp):
         return f"{peek.target.id} can be read from {index.since} on, not at {peek.timestamp} any more"
     return None
+
+
+def why_too_old(peek: Peek, dataflows: Dataflows, target: ReplicaId | None) -> str | None:
+    """Where the one that is to answer cannot be told of the index."""
+    index = dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
+    lacks = None if index is None or target is None else lacking([index], [target])
+    return None if lacks is None else lacks.of_target
 
 
 def hold(peek: Peek, frontier: Frontier, dataflows: Dataflows, shards: ShardBook) -> None:

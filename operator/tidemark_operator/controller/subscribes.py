@@ -8,12 +8,12 @@ A batch that ends beyond what has been told is told, from there on; who tells it
 So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. Who says what
 cannot be (batches that are not contiguous, times beyond the clock, an end that nothing has brought about) is not
 believed, and is to be connected anew: then it begins anew too, and nobody waits for it meanwhile. An error ends the
-subscribe once every replica has one: what fails on one alone, another may go on with.
+subscribe once every replica that was told of it has one: what fails on one alone, another may go on with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from tidemark_protocol.frontier import Frontier
@@ -21,6 +21,8 @@ from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
 
 Position = tuple[Frontier, int]
+Told = Callable[[GlobalId], Collection[ReplicaId]]
+"""Which of the connected replicas were told of a subscribe or copy: no other ever says anything of it."""
 _START: Position = (Frontier.minimum(), 0)
 _END: Position = (Frontier.empty(), 0)
 
@@ -70,7 +72,7 @@ class SubscribeBook:
         self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse, connected: Iterable[ReplicaId], may: May
+        self, replica: ReplicaId, response: SubscribeResponse, told: Told, may: May
     ) -> tuple[Frontier, list[SubscribeAdvanced]]:
         """How far the replica is, and what is to be told; raises NotCredible."""
         subscribe, batch = self._subscribes[response.id], response.result
@@ -86,7 +88,7 @@ class SubscribeBook:
             raise NotCredible(f"its batches of subscribe {response.id} are not contiguous: {said}")
         if batch.error is not None:
             subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
-            return Frontier.empty(), self._all_failed(set(connected))
+            return Frontier.empty(), self._all_failed(told)
         if not may.reach(batch.upper):
             raise NotCredible(f"it cannot have told subscribe {response.id} up to {batch.upper} yet")
         subscribe.sent[replica] = upper
@@ -96,7 +98,7 @@ class SubscribeBook:
         subscribe.told = upper
         return batch.upper, [news]
 
-    def forget(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> list[SubscribeAdvanced]:
+    def forget(self, replica: ReplicaId, told: Told) -> list[SubscribeAdvanced]:
         """The replica's connection ended: on the next one it begins anew. All others may have failed. A subscribe that
         is told by this one alone has ended."""
         for subscribe in self._subscribes.values():
@@ -104,7 +106,7 @@ class SubscribeBook:
             subscribe.failed.pop(replica, None)
         its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
         why = f"replica {replica}, which tells it, was lost"
-        return [*self.fail(its, _saying(why)), *self._all_failed(set(connected))]
+        return [*self.fail(its, _saying(why)), *self._all_failed(told)]
 
     def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
         """No replica will go on with them. `why`, given what has been told."""
@@ -118,11 +120,11 @@ class SubscribeBook:
                 subscribe.told = _END
         return news
 
-    def _all_failed(self, connected: set[ReplicaId]) -> list[SubscribeAdvanced]:
+    def _all_failed(self, told: Told) -> list[SubscribeAdvanced]:
         """The errors of those that no replica goes on with."""
         failed = []
         for id, subscribe in self._subscribes.items():
-            asked = connected if subscribe.target is None else {subscribe.target}
+            asked = set(told(id)) if subscribe.target is None else {subscribe.target}
             if asked and asked <= subscribe.failed.keys():
                 failed.append((id, subscribe.failed[min(asked)]))
         return [news for id, why in failed for news in self.fail([id], _saying(why))]

@@ -8,12 +8,12 @@ So holds, compaction and the end of a dropped dataflow are those of every collec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.controller.copies import CopyAnswer, CopyBook
 from tidemark_operator.controller.endings import Ending
-from tidemark_operator.controller.subscribes import May, NotCredible, SubscribeAdvanced, SubscribeBook
+from tidemark_operator.controller.subscribes import May, NotCredible, SubscribeAdvanced, SubscribeBook, Told
 from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
@@ -57,12 +57,11 @@ class Transients:
         self._subscribes.prune(is_there)
         self._copies.prune(is_there)
 
-    def disconnected(self, replica: ReplicaId, connected: Iterable[ReplicaId]) -> Sequence[News]:
-        connected = list(connected)
-        return [*self._subscribes.forget(replica, connected), *self._copies.forget(replica, connected)]
+    def disconnected(self, replica: ReplicaId, told: Told) -> Sequence[News]:
+        return [*self._subscribes.forget(replica, told), *self._copies.forget(replica, told)]
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, connected: Iterable[ReplicaId], may: May
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, may: May
     ) -> Heard | None:
         """None for what is gone, or never was; raises NotCredible."""
         id = response.id
@@ -71,10 +70,10 @@ class Transients:
                 return None
             if isinstance(response.result, CopyToDropped) and not may.be_dropped:
                 raise NotCredible(f"it has dropped copy {id}, which nobody told it to")
-            return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, connected))
+            return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
         if not self._subscribes.has(id):
             return None
-        reached, news = self._subscribes.hear(replica, response, connected, may)
+        reached, news = self._subscribes.hear(replica, response, told, may)
         return Heard(_all_at(id, reached), news)
 
 

@@ -1,4 +1,5 @@
-"""What clients wait for in vain: an index of a Dataflow that is quarantined, and that no replica has hydrated.
+"""What clients wait for in vain: an index of a Dataflow that is quarantined, and that no replica has hydrated; or one
+that no replica can be told of (too_old.py).
 
     subscribe ──► index of b ──► index of a    a is quarantined: no replica will hydrate it, so neither b,
         ▲                        │              nor the subscribe, query or copy, nor a lookup of either
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.fleet import too_old
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running import SILENT_SECONDS, RunningInstance, now_ms
 from tidemark_protocol.commands import IndexTarget
@@ -30,14 +32,25 @@ def tell(instance: RunningInstance) -> None:
     """Now and then: whoever waits for such an index is told, and nothing of it is left on replicas."""
     if not instance.online:
         return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
-    now, found = now_ms(), dict(_in_vain(instance))
+    now, resting = now_ms(), dict(_in_vain(instance))
+    old = too_old.in_vain(instance, now)
+    settled = {name for name, each in old.items() if each.settled}
+    if resting and _are_settled(instance):
+        settled |= resting.keys()
+    found = resting | {name: each.why for name, each in old.items()}
     instance.in_vain = {name: instance.in_vain.get(name, now) for name in found}
-    settled = bool(found) and _are_settled(instance)
     for name, since_ms in list(instance.in_vain.items()):
-        if settled or now - since_ms >= 1000 * SILENT_SECONDS:
+        if name in settled or now - since_ms >= 1000 * SILENT_SECONDS:
             del instance.in_vain[name]
             instance.answers.fail(name, found[name])
             instance.clients.fail(name, found[name])
+
+
+def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
+    """Why whoever would wait for the index would do so in vain, if so."""
+    collection = instance.core.dataflows.index(index)
+    lacks = None if collection is None else too_old.too_old(instance, [collection], now_ms())
+    return why_resting(instance, index) or (None if lacks is None else too_old.told(lacks))
 
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:

@@ -83,7 +83,7 @@ class RunningInstance:
         self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
         self._answered_at = time.monotonic()
         self.in_vain: dict[str, int] = {}
-        """Who waits for what rests (resting.py), and since when no replica has had it."""
+        """Who waits for what no replica has, or can be told of (resting.py, too_old.py), and since when."""
 
     @property
     def online(self) -> list[ReplicaId]:

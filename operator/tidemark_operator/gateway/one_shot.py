@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.errors import Changed, QueryRefused
-from tidemark_operator.fleet.resting import why_resting
+from tidemark_operator.fleet.resting import why_in_vain
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.handlers.installer import import_names
@@ -70,6 +70,6 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
         index = running.core.dataflows.index(imported.id)
         if index is None:
             raise Changed()
-        if why := why_resting(running, imported.id):
+        if why := why_in_vain(running, imported.id):
             raise QueryRefused(f"{name} cannot be read: {why}")
         yield Span(name, index.since, index.write or Frontier.minimum())

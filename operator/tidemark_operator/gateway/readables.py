@@ -11,7 +11,7 @@ from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.errors import Changed, QueryRefused
-from tidemark_operator.fleet.resting import why_resting
+from tidemark_operator.fleet.resting import why_in_vain
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span
 from tidemark_operator.gateway.patience import must_answer
@@ -106,7 +106,7 @@ def _shard(
 
 def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
     collection = running.core.dataflows.collection(id) if running else None
-    if running is not None and (why := why_resting(running, id)):
+    if running is not None and (why := why_in_vain(running, id)):
         raise QueryRefused(f"{name} cannot be read: {why}")
     if running is None or collection is None or collection.write is None or collection.dropped:
         return None

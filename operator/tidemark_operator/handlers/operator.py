@@ -276,12 +276,13 @@ class Operator:
         return again
 
     async def _warn(self, state: DataflowState) -> None:
-        """An Event for what replicas cannot do: the condition may have another, earlier reason."""
+        """An Event for what replicas fail at: the condition may have another, earlier reason. One that is too old to be
+        told of it says so in its own conditions."""
         running = self._world.running(state.key.namespace, state.instance)
         installed = [state.installation(mark) for mark in state.marks]
         there = [c for owner in installed for c in running.core.dataflows.collections_of(owner)] if running else []
         for collection in there:
-            for replica, on in collection.replicas.items():
+            for replica, on in collection.computing:
                 for failure in failures(on):
                     await self._world.events.warn(
                         state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"

@@ -12,6 +12,7 @@ from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet.resting import why_waiting
 from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.too_old import told, too_old
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.handlers.marks import revision_status
 from tidemark_operator.handlers.replica_statuses import replica_status_of
@@ -132,7 +133,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status.Now) -
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
-        too_old=_too_old(exports),
+        too_old=_too_old(running, exports, now.ms) if running else "",
         finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         remembered=bool(remembered),
@@ -262,16 +263,10 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
     return tuple(c["message"] for c in before)
 
 
-def _too_old(exports: Sequence[Collection]) -> str:
-    """Where none of the replicas that answer can be told of it."""
-    lacking = [lacking for export in exports for lacking in export.lacking]
-    if not lacking or any(export.computing for export in exports):
-        return ""
-    replicas, words = sorted({replica for replica, _ in lacking}), sorted(frozenset().union(*(w for _, w in lacking)))
-    return (
-        f"the image of replica {', '.join(replicas)} does not know {', '.join(words)}, so that none that answers can "
-        "compute it: upgrade replicas, or take that away from it"
-    )
+def _too_old(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
+    """Where none of the replicas that answer can be told of it, and none that is away is waited for."""
+    lacks = too_old(running, exports, now_ms)
+    return "" if lacks is None else f"{told(lacks)}, or take that away from it"
 
 
 def _errors(collection: Collection) -> list[str]:

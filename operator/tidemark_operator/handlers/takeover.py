@@ -16,6 +16,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.quarantine import Standing
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.fleet.too_old import told, too_old
 from tidemark_operator.handlers.installer import exporters_first, install, note_end
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.replacement import Keep, Member, cannot_run_beside, decide, judge
@@ -91,7 +92,9 @@ def _member(
         state.key.name,
         True,
         obstacle=state.obstacle,
-        failure=_failure(collections) or ("" if hydrated == len(collections) else quarantine(state, mark)),
+        failure=_failure(collections)
+        or _too_old(running, collections)
+        or ("" if hydrated == len(collections) else quarantine(state, mark)),
         waits=state.pending_waiting or _may_be_finished(installed, collections),
         at_once=not state.runs or cannot_run_beside(state.active.revision, mark.revision),
         hydrated=hydrated,
@@ -124,11 +127,16 @@ def _may_be_finished(installed: Dataflow | None, collections: Sequence[Collectio
 
 
 def _failure(collections: Sequence[Collection]) -> str:
-    """What replicas say of an export that fails on all of them: first on those that compute it."""
+    """What replicas say of an export that fails on all that were told of it."""
     for collection in collections:
-        there = sorted(collection.replicas.items(), key=lambda named: (named[1].left_out, named[0]))
-        said = [(replica, failures(on)) for replica, on in there]
-        if said and all(failed for _, failed in said):
-            replica, (first, *_) = said[0]
+        there = sorted((name, failures(on)) for name, on in collection.replicas.items() if not on.lacks)
+        if there and all(failed for _, failed in there):
+            replica, (first, *_) = there[0]
             return f"{first} (on replica {replica})"
     return ""
+
+
+def _too_old(running: RunningInstance | None, collections: Sequence[Collection]) -> str:
+    """Where nobody can be told of it."""
+    lacks = None if running is None else too_old(running, collections, now_ms())
+    return "" if lacks is None else told(lacks)
