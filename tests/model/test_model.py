@@ -231,6 +231,8 @@ class Model(RuleBasedStateMachine):
         written = self.world.instance.dataflows.is_being_written
         shards = [s.id for s in self.world.book.all() if s.frontiers is not None and (s.endless or written(s.id))]
         lies += [ShardFrontiers(id, upper, since) for id in shards for upper, since in ((ahead, never), (end, ahead))]
+        if not lies:
+            return  # all that there is may have ended
         before = self.world.believed()
         self.world.said(name, data.draw(st.sampled_from(lies)))
         assert self.world.believed() == before, "what cannot be was believed"
