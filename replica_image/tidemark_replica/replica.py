@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Describer, Installed
 from tidemark_replica.driver import DataflowDriver, Surroundings
-from tidemark_replica.errors import AddressNotUsable
+from tidemark_replica.errors import AddressNotUsable, SparkNotStarted
 from tidemark_replica.executors import Executors, ExecutorWatch
 from tidemark_replica.gate import Gate
 from tidemark_replica.ingestions import Ingestions
@@ -46,6 +48,7 @@ SPARK_THREADS = 4
 IO_THREADS = 8
 PEEK_THREADS = 4
 STOP_SECONDS = 1.0
+ASK_SECONDS = 1.0
 
 
 class Replica:
@@ -83,11 +86,12 @@ class Replica:
         self._state = self._build_state()
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
+        self._closing = threading.Event()
 
     def run(self) -> bool:
         """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
         if self._executors is not None:  # they take a while, on other machines: they are asked for at once
-            self._spark_jobs.submit("start Spark", self._spark.get, lambda outcome: None)
+            threading.Thread(target=self._ask_for_executors, name="ask for executors", daemon=True).start()
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
         service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)
@@ -108,6 +112,7 @@ class Replica:
 
     def close(self) -> None:
         """Ends what was started; a second after this nothing of ours is left."""
+        self._closing.set()
         if self._server is not None:
             self._server.stop(STOP_SECONDS).wait()
         self._state.shutdown()
@@ -121,6 +126,14 @@ class Replica:
         self._renderer.close()
         for folder in {self._scratch, self._spark_files}:
             folder.close()
+
+    def _ask_for_executors(self) -> None:
+        """Until they were, or nobody needs them: what refuses them now may allow them later."""
+        while not self._closing.is_set():
+            with suppress(SparkNotStarted):
+                self._spark.get()
+                return
+            self._closing.wait(ASK_SECONDS)
 
     def _start_spark(self) -> Any:
         options, scratch = self._options, self._scratch.folder

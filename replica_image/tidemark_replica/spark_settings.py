@@ -15,7 +15,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
-    # One that crashes says so, and where; of one that says nothing we take it that it was killed for its memory.
+    # One that crashes says so, and where; of one that says nothing we take it that it was killed for its memory
+    # (render/spark_runner.py, which tells it of its own jobs).
     "spark.python.worker.faulthandler.enabled": "true",
     # A step goes to its home if there is room, and else anywhere at once: what it finds open there is worth less than a
     # wait, which would end with the next of Spark's looks, one a second (render/homes.py, docs/performance.md).

@@ -26,6 +26,7 @@ def test_executors_are_asked_for_before_anybody_has_called(tmp_path: Path, caplo
     try:
         why = "Spark does not start: executors of an earlier process cannot be deleted"
         wait_for("its first try", lambda: why in caplog.text)
+        wait_for("another, as what refuses them may not for ever", lambda: replica._spark._backoff.failures > 1)
         assert running.is_alive()
     finally:
         replica.stop()

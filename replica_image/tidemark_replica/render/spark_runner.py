@@ -5,6 +5,7 @@ A cancel that arrives before Spark knows the job is lost, so it is repeated unti
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -20,11 +21,13 @@ _VANISHED = {
     "Python worker exited unexpectedly": "a Python worker of Spark vanished",
     "exit code 137": "an executor was killed",
 }
-_CRASHED = {
-    "Fatal Python error: Bus error": "could not read on in a file that it had mapped (SIGBUS): its storage is away or "
-    "full, or the file was taken away",
-    "Fatal Python error: Segmentation fault": "crashed (SIGSEGV): where, is in the replica's log",
-}
+_CRASHED = re.compile(r"Fatal Python error: (\w+(?: \w+)*)")
+_LOST_FILE = (
+    "could not read on in a file that it had mapped (SIGBUS): its storage is away or full, or the file was taken away"
+)
+# Spark looks for it among a job's properties, not in its session, where a plan is executed as it is.
+_SAYS_WHERE = ("spark.python.worker.faulthandler.enabled", "true")
+BUS_ERROR = "Bus error"
 _CANCEL_SECONDS = 0.05
 
 
@@ -76,6 +79,7 @@ class SparkRunner:
             raise StepCancelled(f"{what} was cancelled")
         context = self._context
         context.setLocalProperty(PROPERTY, str(work.description))
+        context.setLocalProperty(*_SAYS_WHERE)
         context.addJobTag(self._tag)
         try:
             self._home.of(shape.plan.execute(), shape.tasks).count()
@@ -93,12 +97,12 @@ class SparkRunner:
 
 
 def failure(what: str, cause: Exception, master: str) -> StepFailed:
-    """What Spark's message comes to. A Python worker that crashes says where (spark_settings.py). One that is killed
-    says nothing, and where its container lives on (the system may kill one process of it alone) neither does
-    Kubernetes."""
+    """What Spark's message comes to. A Python worker that crashes says so, and where. One that is killed says nothing,
+    and where its container lives on (the system may kill one process of it alone) neither does Kubernetes."""
     text = str(cause)
-    if crashed := next((said for sign, said in _CRASHED.items() if sign in text), None):
-        return StepFailed(f"{what} failed: a Python worker of Spark {crashed}")
+    if crashed := _CRASHED.search(text):
+        how = f"crashed ({crashed[1]}): where, is in the replica's log"
+        return StepFailed(f"{what} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
     vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
     if vanished is None:
         return StepFailed(f"{what} failed: {told_of_spark(text, type(cause).__name__)}")

@@ -10,6 +10,7 @@ is to correct a shard may not write before its upper, so there is no need to tel
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,17 +41,28 @@ def fold(shard: Shard, whole: Gathered) -> Folded:
     assert home.delta is not None
     rows, folder = Rows.of(shard), home.delta.files[0].parent
     tables = (gathered(table, whole) for table in rows.read(whole.deltas))
-    path, count = folder / f"folded-{uuid.uuid4().hex}.arrow", 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
-        for table in consolidated(rows, tables, staged_bytes(whole), folder):
-            writer.write_table(table)
-            count += table.num_rows
+    path = folder / f"folded-{uuid.uuid4().hex}.arrow"
+    try:
+        count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(whole), folder))
+    except BaseException:
+        path.unlink(missing_ok=True)  # it may be what the disk is full of, and is made anew
+        raise
     for file in home.delta.files:
         with suppress(OSError):
             file.unlink()
     delta = SinkDelta(home.delta.export, Time(whole.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
     staged = Staged(whole.lower, last.upper, delta, lambda: _release(path, home))
     return Folded(whole, staged, tuple(each for each in whole.staged if each is not home))
+
+
+def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """How many rows."""
+    count = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+            count += table.num_rows
+    return count
 
 
 def _release(path: Path, home: Staged) -> None:

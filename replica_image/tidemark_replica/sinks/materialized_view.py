@@ -83,7 +83,7 @@ class MaterializedViewSink:
         self._tidying: Job | None = None
         self._stopped = False
         self._written = False
-        self._backoff, self._compare_backoff = Backoff(), Backoff()
+        self._backoff, self._compare_backoff, self._fold_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
     @property
@@ -152,7 +152,7 @@ class MaterializedViewSink:
 
     def _to_fold(self, rows: int) -> Gathered | None:
         """Not beside an append whose files it would take."""
-        if self._progress.is_pending or not self._compare_backoff.over:
+        if self._progress.is_pending or not self._fold_backoff.over:
             return None
         return self._progress.to_fold(rows)
 
@@ -186,8 +186,9 @@ class MaterializedViewSink:
         self._job = None
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: what it has staged is not put together for now: %s", self._id, outcome.error)
-            self._compare_backoff.failed()
+            self._fold_backoff.failed()
         else:
+            self._fold_backoff.reset()
             self._progress.folded(outcome.value.whole, outcome.value.staged)
             _release(outcome.value.gone)
 
@@ -196,6 +197,7 @@ class MaterializedViewSink:
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
             self._progress.found_equal(term)
+            self._compare_backoff.reset()
             return
         if isinstance(outcome, Done):
             self._progress.found_different(comparison)

@@ -57,7 +57,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "args": ["tidemark_replica", *_arguments(member, settings)],
         "env": [*fields, *store_settings(member)],
         "ports": _ports(bool(spec.pod.executors.instances)),
-        # it listens before it starts Spark, and until it ends; whether it still answers is what the operator asks
+        # it listens within seconds, whatever Spark does, until it ends; whether it still answers the operator asks
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},
         "readinessProbe": {**alive, "periodSeconds": 5},
         "livenessProbe": {**alive, "periodSeconds": 20, "failureThreshold": 6, "timeoutSeconds": 5},
