@@ -87,6 +87,7 @@ class Replica:
         self._worker = Worker(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
         self._closing = threading.Event()
+        self._watchdog = Watchdog(lambda: self._worker.rounds)
 
     def run(self) -> bool:
         """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
@@ -98,7 +99,7 @@ class Replica:
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
-        Watchdog(lambda: self._worker.rounds).start()
+        self._watchdog.start()
         self._room.watch(self._renderer.tell_room, lambda: self._stash.taken)
         return self._worker.run()
 
@@ -126,6 +127,7 @@ class Replica:
         self._renderer.close()
         for folder in {self._scratch, self._spark_files}:
             folder.close()
+        self._watchdog.stop()
 
     def _ask_for_executors(self) -> None:
         """Until they were, or nobody needs them: what refuses them now may allow them later."""

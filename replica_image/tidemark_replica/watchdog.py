@@ -40,19 +40,25 @@ def _end_soon() -> None:
 
 
 class Watchdog:
-    """Looks from a thread of its own, from `start` until the process ends."""
+    """Looks from a thread of its own, from `start` until `stop`, or the end of the process."""
 
     def __init__(self, rounds: Callable[[], int], stuck: Callable[[], None] = end_the_process) -> None:
         """`rounds`: how often the loop has come round; `stuck` is called once it does not any more."""
         self._rounds, self._stuck = rounds, stuck
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
+    def stop(self) -> None:
+        """The loop is to come round no more, and what came after it is done."""
+        self._stopped.set()
+
     def _watch(self) -> None:
-        pause, seen, idle = threading.Event(), self._rounds(), 0
+        seen, idle = self._rounds(), 0
         while idle < LOOKS:
-            pause.wait(PAUSE_SECONDS)
+            if self._stopped.wait(PAUSE_SECONDS):
+                return
             rounds = self._rounds()
             seen, idle = rounds, (idle + 1 if rounds == seen else 0)
         self._stuck()

@@ -21,17 +21,17 @@ class FaultyTable:
     """Stands between a shard and its Delta table. Each commit consults the next fault; then all is well."""
 
     def __init__(self, table: Any, faults: Iterable[Callable[[Commit], None]]) -> None:
-        self._table = table
+        self._real = table
         self._faults = iter(faults)
 
     def create_write_transaction(self, *args: Any, **kwargs: Any) -> None:
         """Commit, through the next fault."""
         fault = next(self._faults, None)
-        commit = lambda: self._table.create_write_transaction(*args, **kwargs)  # noqa: E731
+        commit = lambda: self._real.create_write_transaction(*args, **kwargs)  # noqa: E731
         commit() if fault is None else fault(commit)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._table, name)
+        return getattr(self._real, name)
 
 
 def reply_lost(commit: Commit) -> None:

@@ -59,6 +59,19 @@ def test_a_loop_that_comes_round_now_and_then_is_not() -> None:
     assert at[-1] > 1000
 
 
+def test_one_that_is_stopped_says_nothing_more() -> None:
+    """Its loop has ended, and the process goes on."""
+    before, stuck, looks = set(threading.enumerate()), threading.Event(), itertools.count()
+    watchdog = Watchdog(lambda: next(looks), stuck.set)
+    watchdog.start()
+    (its_own,) = set(threading.enumerate()) - before
+    watchdog.stop()
+    its_own.join(BOUND)
+
+    assert not its_own.is_alive()
+    assert not stuck.is_set()
+
+
 def test_crash_a_log_that_is_stuck_as_well_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     """Whoever writes to it holds its lock; so the watchdog's own words wait, and the process ends without them."""
     held = "import logging, threading; from tidemark_replica import watchdog; watchdog.WORDS_SECONDS = 0.2; "
