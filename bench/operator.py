@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stand_in(Path(folder) / "stand-in"),
     ):
         plane.kubectl("create", "namespace", NAMESPACE)
-        plane.kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
+        plane.serve(CHECKOUT / "crds")
         idle = _rates(plane, given.seconds / 4)
         (home := Path(folder) / "system").mkdir()
         with running(plane, NAMESPACE, home) as system:

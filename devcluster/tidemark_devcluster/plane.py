@@ -8,6 +8,7 @@ ends what it started. The state folder outlives `down`; `delete` removes it.
 """
 
 import platform
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from pathlib import Path
 from tidemark_devcluster import processes
 from tidemark_devcluster.build import Binaries
 from tidemark_devcluster.commands import SERVERS
-from tidemark_devcluster.errors import StartFailed
+from tidemark_devcluster.errors import KubectlFailed, StartFailed
 from tidemark_devcluster.kubectl import run_kubectl
 from tidemark_devcluster.layout import Layout
 from tidemark_devcluster.processes import Identity
 from tidemark_devcluster.start import Options, Start, is_ready, running, server_url, stop
+
+_ESTABLISHED_SECONDS = 110
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,25 @@ class ControlPlane:
         """The process of one server, if it is alive."""
         return running(self.layout, name)
 
+    def serve(self, kinds: Path) -> None:
+        """Apply the CustomResourceDefinitions of a file or folder; each of them is served on return."""
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(kinds))
+        waited = ("wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_SECONDS}s", "-f", str(kinds))
+        deadline = time.monotonic() + _ESTABLISHED_SECONDS
+        while True:
+            try:
+                self.kubectl(*waited)
+                return
+            except KubectlFailed as error:
+                if not _has_no_conditions_yet(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Run kubectl against this control plane and return what it prints."""
         return run_kubectl(self.layout, kubeconfig or self.kubeconfig, arguments, stdin)
+
+
+def _has_no_conditions_yet(error: KubectlFailed) -> bool:
+    """What kubectl says, instead of waiting, of an object whose conditions are null: a kind's are for a moment."""
+    return "accessor error: <nil>" in str(error)

@@ -46,8 +46,7 @@ def cluster(kinds_installed: ControlPlane) -> ControlPlane:
 def monitored(cluster: ControlPlane) -> ControlPlane:
     """The same with the kinds of the Prometheus operator, as it makes them. Nothing acts on their objects."""
     for kind in ensure_monitoring_kinds(os.environ, Progress(sys.__stderr__ or sys.stderr)):
-        cluster.kubectl("apply", "-f", str(kind))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(kind))
+        cluster.serve(kind)
     return cluster
 
 

@@ -266,8 +266,7 @@ def running(
 ) -> Iterator[System]:
     """A system whose operator runs, with these arguments besides, its shards on disk unless said otherwise; nothing of
     it is left afterwards."""
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHECKOUT / "crds"))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(CHECKOUT / "crds"))
+    plane.serve(CHECKOUT / "crds")
     system = System(plane, namespace, home, location or str(home / "shards"), store, arguments=arguments)
     try:
         system.start_operator()

@@ -68,15 +68,10 @@ class Kept:
 
 @pytest.fixture
 def operator(plane: ControlPlane, tmp_path: Path) -> Iterator[Kept]:
-    install(plane)
+    plane.serve(CRDS)
     kept = Kept(plane, tmp_path)
     yield kept
     kept.end()
-
-
-def install(plane: ControlPlane) -> None:
-    plane.kubectl("apply", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "--timeout=110s", "-f", str(CRDS))
 
 
 def test_definitions_go_and_come_back_under_an_operator(plane: ControlPlane, operator: Kept) -> None:
@@ -96,7 +91,7 @@ def test_definitions_go_and_come_back_under_an_operator(plane: ControlPlane, ope
     assert set(operator.exits) == {1}
     assert operator.said().count(SAID) >= 2
 
-    install(plane)
+    plane.serve(CRDS)
     plane.kubectl("apply", "-f", "-", stdin=manifests(1))
     operator.until(all_is_said)
     assert "Traceback" not in operator.said()

@@ -11,8 +11,6 @@ from typing import Any
 from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
 from tidemark_devcluster.plane import ControlPlane
 
-_ESTABLISHED_SECONDS = 60
-
 
 @dataclass(frozen=True)
 class DataflowState:
@@ -22,14 +20,6 @@ class DataflowState:
     hydrated: bool
     frontier_ms: int | None
     reason: str
-
-
-def install_crds(plane: ControlPlane, checkout: Path) -> None:
-    """The four kinds, ready to be used."""
-    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(checkout / "crds"))
-    plane.kubectl(
-        "wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_SECONDS}s", "-f", str(checkout / "crds")
-    )
 
 
 def apply_examples(plane: ControlPlane, checkout: Path, home: Home) -> None:

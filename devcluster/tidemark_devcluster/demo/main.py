@@ -69,7 +69,7 @@ def up(home: Home, seconds_per_month: float, looks: int) -> None:
     home.link_kubectl(binaries.kubectl)
     step.done()
     step = progress.step("resources", "the CRDs, the operator, then examples/")
-    cluster.install_crds(plane, CHECKOUT)
+    plane.serve(CHECKOUT / "crds")
     services.start_operator(home)
     services.start_feeder(home, seconds_per_month)
     cluster.apply_examples(plane, CHECKOUT, home)
