@@ -139,6 +139,28 @@ def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
         choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
 
 
+def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
+    """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it; but
+    a replica that joins says later whether it has to compute the report."""
+    world = Reports()
+    world.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))
+    world.instance.drop("ns/d")
+    world.shards.forget(INPUT)
+
+    world.instance.absences.expect(R1, world.now)
+    world.maintain()
+    world.connects(R1, EMPTY)
+    world.connects(R2, at(350))
+    world.maintain()
+    assert not world.is_told(R1)
+    assert world.is_told(R2)
+
+    world.instance.drop("ns/report/1")
+    world.report(R2, EMPTY, VIEW)
+    world.shards.forget(INPUT)
+    assert world.shards.get(INPUT) is None
+
+
 @pytest.mark.parametrize(("table", "held"), [(EMPTY, False), (at(350), True)], ids=["it is over", "it may go on"])
 def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier, held: bool) -> None:
     """Nor while an operator that has just begun has it loaded, and learns that it is."""

@@ -140,6 +140,8 @@ class Dataflows:
             collection.replicas = {r: OnReplica(collection.since) for r in replicas}
             collection.write = Frontier.empty() if dataflow.finished else None
             self._collections[id] = collection
+            for source in description.source_imports:
+                self._shards.read(source.shard.shard_id, source.shard.location, collection.holder)
             self.hold_inputs(collection)
         if dataflow.succession is not None:
             self._successors.add(dataflow.owner)

@@ -38,9 +38,10 @@ def is_below(storage: str, location: str) -> bool:
 @dataclass
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
-    a replica has seen it there, and said from when on it can be read. `term`: the highest under which it was written,
-    as far as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes after that.
-    `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
+    a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
+    they hold nothing now: a replica that comes may have to compute one anew. `term`: the highest under which it was
+    written, as far as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes
+    after that. `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
 
     id: ShardId
     location: str
@@ -49,6 +50,7 @@ class Shard:
     term: WriterTerm = WriterTerm(0)
     error: str | None = None
     holds: dict[str, Frontier] = field(default_factory=dict)
+    readers: set[str] = field(default_factory=set)
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
     asks: int = 0
@@ -109,9 +111,9 @@ class ShardBook:
             shard.lag_ms = lag_ms
 
     def forget(self, id: ShardId) -> None:
-        """The shard's owner is gone. Holders keep it: they still read."""
+        """The shard's owner is gone. Holders and readers keep it: they still read, or may again."""
         shard = self._shards.get(id)
-        if shard is not None and not shard.holds:
+        if shard is not None and not shard.holds and not shard.readers:
             del self._shards[id]
 
     def get(self, id: ShardId) -> Shard | None:
@@ -189,6 +191,10 @@ class ShardBook:
         self.register(id, location, lag_ms)
         self.described(replace(found, id=id), now_ms)
 
+    def read(self, id: ShardId, location: str, holder: str) -> None:
+        """`holder` imports the shard, until it is released."""
+        self.register(id, location).readers.add(holder)
+
     def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
         """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""
         shard = self._shards.get(id)
@@ -203,6 +209,7 @@ class ShardBook:
         """`holder` is gone."""
         for shard in self._shards.values():
             shard.holds.pop(holder, None)
+            shard.readers.discard(holder)
 
     def due_compactions(self, now_ms: int, storage: str = "") -> list[AllowShardCompaction]:
         """What may be asked of a replica now. The caller has one to send it to, which reaches what is below `storage`:
