@@ -48,6 +48,7 @@ from tidemark_persist.parts import Part, read_part
 from tidemark_persist.pruning import Condition, condition
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
+from tidemark_persist.spill import spill_below
 from tidemark_persist.staging import StagedFile, write_staged
 from tidemark_persist.state import ShardState
 from tidemark_persist.storage import Storage, check_store
@@ -105,5 +106,6 @@ __all__ = [
     "open_shard",
     "physical_schema",
     "read_part",
+    "spill_below",
     "write_staged",
 ]

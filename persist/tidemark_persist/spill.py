@@ -1,7 +1,9 @@
 """Consolidating more updates than fit in memory: divide by a hash of the row, then conquer one share at a
 time.
 
-Equal rows have equal hashes, so they meet in the same share. Shares wait on local disk as Arrow files.
+Equal rows have equal hashes, so they meet in the same share. Shares wait on local disk as Arrow files, all of them at
+once: below the folder that the process has named for it (`spill_below`), as what is spilled may be as large as a table,
+and temporary files mostly have less room than that.
 """
 
 from __future__ import annotations
@@ -21,6 +23,15 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _WEIGHTS = np.cumprod(np.full(256, _MIX | np.uint64(1), dtype=np.uint64))  # one odd weight per byte position
 
 
+_below: Path | None = None
+
+
+def spill_below(folder: Path | None) -> None:
+    """From now on, of the whole process. None: where temporary files go."""
+    global _below
+    _below = folder
+
+
 def divide(
     tables: Iterable[pa.Table],
     schema: pa.Schema,
@@ -29,11 +40,14 @@ def divide(
     folder: Path | None = None,
 ) -> Iterator[Iterator[pa.Table]]:
     """The same updates in `shares` parts, equal rows (and times) in the same one, or as `share_of` says for each row;
-    on disk below `folder`, by default where temporary files go."""
+    on disk below `folder`, by default the process's."""
     if shares <= 1:
         yield iter(tables)
         return
-    with tempfile.TemporaryDirectory(prefix="tidemark-shares-", dir=folder) as place, ExitStack() as open_files:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemark-shares-", dir=folder or _below) as place,
+        ExitStack() as open_files,
+    ):
         paths = [Path(place) / f"{share}.arrow" for share in range(shares)]
         writers = [open_files.enter_context(pa.ipc.new_file(str(path), schema)) for path in paths]
         for table in tables:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tidemark_persist import spill_below
 from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
@@ -62,6 +63,7 @@ class Replica:
         self._spark_files = (
             self._scratch if options.spark_files is None else Scratch(options.spark_files, self._describer.incarnation)
         )
+        self._spill_with_spark()
         self._executors = Executors.of(options)
         self._spark = SparkHolder(self._start_spark)
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
@@ -127,6 +129,7 @@ class Replica:
         self._renderer.close()
         for folder in {self._scratch, self._spark_files}:
             folder.close()
+        spill_below(None)
         self._watchdog.stop()
 
     def _ask_for_executors(self) -> None:
@@ -136,6 +139,12 @@ class Replica:
                 self._spark.get()
                 return
             self._closing.wait(ASK_SECONDS)
+
+    def _spill_with_spark(self) -> None:
+        """Corrections and compactions of tables: for a while they take as much as the tables."""
+        spilled = self._spark_files.folder / "spilled"
+        spilled.mkdir()
+        spill_below(spilled)
 
     def _start_spark(self) -> Any:
         options, scratch = self._options, self._scratch.folder

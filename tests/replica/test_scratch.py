@@ -11,9 +11,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from tidemark_persist.spill import divide
 from tidemark_replica.errors import ScratchInUse
+from tidemark_replica.options import parse
+from tidemark_replica.replica import Replica
 from tidemark_replica.scratch import Scratch
 
 HOLDS = """
@@ -118,3 +122,23 @@ def test_a_link_of_somebody_else_is_left_alone(temporary: Path) -> None:
     assert scratch.sockets() == temporary
     scratch.close()
     assert link.is_dir()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["a volume of its own", "scratch"])
+def test_what_a_replica_spills_lies_with_sparks_own_files(tmp_path: Path, own: bool) -> None:
+    """A correction or a compaction may be as large as a table: there is room for that, and it goes with the process."""
+    local = tmp_path / "local" if own else tmp_path / "scratch"
+    told = [f"--listen=unix://{tmp_path}/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
+    told += [f"--spark-files={local}"] if own else []
+    rows = pa.table({"k": [1, 2, 3]})
+    replica = Replica(parse(told))
+    try:
+        shares = divide([rows], rows.schema, 3)
+        next(shares)
+        assert list(local.rglob("tidemark-shares-*"))
+        shares.close()
+    finally:
+        replica.close()
+
+    assert [path.name for path in local.iterdir()] == ["lock"]
+    assert sum(table.num_rows for share in divide([rows], rows.schema, 3) for table in share) == 3

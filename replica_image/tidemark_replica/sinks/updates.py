@@ -140,7 +140,7 @@ def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> lis
 
 def consolidated(rows: Rows, tables: Iterable[Table], size: int, folder: Path | None = None) -> Iterator[Table]:
     """Share by share, equal rows in the same one; `size` is about how many bytes the tables are. What does not fit in
-    memory waits on disk below `folder`, by default where temporary files go."""
+    memory waits on disk below `folder`, by default the process's own."""
     for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES, folder=folder):
         pieces = list(share)
         if pieces:
