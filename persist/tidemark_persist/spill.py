@@ -9,7 +9,7 @@ and temporary files mostly have less room than that.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def divide(
     shares: int,
     share_of: Callable[[pa.Table], np.ndarray] | None = None,
     folder: Path | None = None,
-) -> Iterator[Iterator[pa.Table]]:
+) -> Generator[Iterator[pa.Table], None, None]:
     """The same updates in `shares` parts, equal rows (and times) in the same one, or as `share_of` says for each row;
     on disk below `folder`, by default the process's."""
     if shares <= 1:
