@@ -243,6 +243,7 @@ class Instance:
             if finished.shard is not None:
                 news += self.shard_reports.view_advanced(finished.shard, finished.write, now_ms)
         news += [DataflowChanged(owner) for owner in self.dataflows.whose_end.outrun()]
+        self.dataflows.compare(now_ms)  # where nothing moves, no report tells that it still is level
         self._broadcast(self.dataflows.schedule())
         self.absences.maintain(now_ms)
         for replica, link in self._links.items():

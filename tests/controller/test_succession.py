@@ -1,0 +1,52 @@
+"""A revision beside the one that it is to succeed: since when, and for how long, it is level."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.controller.worlds import LAG, R1, TERM, World, at
+from tests.protocol.samples import dataflow
+from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.succession import LATELY_MS, Succession
+
+SUCCESSOR = "ns/d/2"
+
+
+class Beside(World):
+    """An index, and the one that is to take its place, on a replica."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        serves, coming = (replace(dataflow(name, 300), sink_exports=()) for name in ("d", "e"))
+        self.old, self.new = serves.export_ids[0], coming.export_ids[0]
+        self.instance.create(Dataflow("ns/d", serves, LAG), TERM)
+        beside = Succession({self.new: self.old})
+        self.instance.create(Dataflow(SUCCESSOR, coming, LAG, beside, stays=True), TERM)
+        self.connect(R1)
+
+    @property
+    def level_ms(self) -> int | None:
+        coming = self.instance.dataflows.get(SUCCESSOR)
+        assert coming is not None
+        return coming.level_ms
+
+
+def test_what_stands_still_stays_level() -> None:
+    """Nothing is reported where no input moves (a source is suspended). Whoever looks late, as the API server was
+    away, finds it as far as what serves all the same."""
+    world = Beside()
+    world.report(R1, at(400), world.old)
+    world.report(R1, at(400), world.new)
+    assert world.level_ms == world.now
+
+    world.now += 10 * LATELY_MS
+    world.maintain()
+    assert world.level_ms == world.now
+
+
+def test_what_is_behind_is_not_level_by_being_looked_at() -> None:
+    world = Beside()
+    world.report(R1, at(400), world.old)
+    world.report(R1, at(390), world.new)
+    world.maintain()
+    assert world.level_ms is None
