@@ -4,8 +4,8 @@
 
 What imports an index is installed after what exports it, and only while that is there: a Dataflow whose exporter is
 suspended waits with it; but what is over waits for nothing (`is_over`). The stored hold is taken as soon as a revision
-is known, so that between an operator's start and the installation, or while a Dataflow is suspended, nothing of its
-shards is compacted that it will read.
+is known, so that between an operator's start and the installation, or while a Dataflow is suspended, or an index that
+it imports is not there, nothing of its shards is compacted that it will read.
 
 A pending revision is installed beside the active one, read-only where that one writes; when it has become the active
 one, it is told that it may write, and whatever else there is of the Dataflow is dropped.
@@ -246,6 +246,7 @@ def _install(running: RunningInstance, registry: Registry, state: DataflowState,
     lacks = not all(dataflows.index(i.id) for i in description.index_imports)
     is_done = all(on.is_gone for c in dataflows.collections_of(owner) for on in c.replicas.values())
     if lacks and not (is_done and is_sealed(running, description) and not is_in_question(running, state, mark)):
+        hold_stored(running.core.shards, state, only=mark)  # it goes on from where it is, when the index is there again
         running.drop(owner, cause=f"Dataflow {state.key.name} stopped: an index that it imports is not there")
     there = dataflows.get(owner)
     if (there is not None and there.dropped) or (
