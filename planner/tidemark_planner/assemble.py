@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.emit import emit
@@ -21,10 +22,18 @@ from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
 from tidemark_protocol.explain import explain
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.lir import Schema
-from tidemark_protocol.planning import Planned, PlannedExport, PlanQueryRequest, PlanRequest
+from tidemark_protocol.planning import (
+    Planned,
+    PlannedExport,
+    PlannedOneShot,
+    PlannedPeek,
+    PlanQueryRequest,
+    PlanRequest,
+)
 
 # In the order in which they are built: a later one may read an earlier one.
 Objects = Sequence[tuple[GlobalId, Hir]]
+P = TypeVar("P", Planned, PlannedPeek, PlannedOneShot)
 
 
 def check_settings(settings: Settings, dialect: str = "spark") -> None:
@@ -63,7 +72,7 @@ def assemble(
         catalyst.forget()
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
     references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
-    return _fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
+    return fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
 
 
 def _check(
@@ -81,10 +90,10 @@ def _check(
         refuse("TYPE", f"the plan is not allowed: {error}")
 
 
-def _fits_wire(planned: Planned) -> Planned:
+def fits_wire(planned: P) -> P:
     """The plan, if it can be sent; its depth and size are limited."""
     try:
-        decode(encode(planned), Planned)
+        decode(encode(planned), type(planned))
     except MalformedPlan as error:
         refuse("TOO_LARGE", f"the plan cannot be sent: {error}")
     return planned

@@ -10,7 +10,7 @@ A query that reads one export and needs no operators is a peek of what is there 
 
 from __future__ import annotations
 
-from tidemark_planner.assemble import assemble, check_settings
+from tidemark_planner.assemble import assemble, check_settings, fits_wire
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import NeedsOperators, Refusal
 from tidemark_planner.finishing import finished
@@ -68,4 +68,5 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     export = PlannedExport(RESULT, "index", built_as, held, tuple(range(len(held))))
     planned = assemble(catalyst, request, (*query.objects, (built_as, hir)), (export,))
     shown = list(zip(end.names, hir.schema, strict=True))[: end.finishing.shown]
-    return PlannedOneShot(planned, end.finishing, tuple(Column(n, c.type, c.nullable) for n, c in shown))
+    columns = tuple(Column(n, c.type, c.nullable) for n, c in shown)
+    return fits_wire(PlannedOneShot(planned, end.finishing, columns))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
-from tidemark_planner.assemble import check_settings
+from tidemark_planner.assemble import check_settings, fits_wire
 from tidemark_planner.catalyst import Catalyst
 from tidemark_planner.errors import NeedsOperators, refuse
 from tidemark_planner.finishing import finished
@@ -51,7 +51,8 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     relation = next(r for r in request.catalogue.relations if r.id == base.id)
     mfp = _checked(catalyst, base, fused)
     columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
-    return PlannedPeek(relation.id, mfp, end.finishing, columns, key_literals(relation, fused.predicates))
+    literals = key_literals(relation, fused.predicates)
+    return fits_wire(PlannedPeek(relation.id, mfp, end.finishing, columns, literals))
 
 
 @dataclass

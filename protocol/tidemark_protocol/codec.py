@@ -31,11 +31,12 @@ T = TypeVar("T")
 
 
 def encode(value: Any) -> bytes:
-    """Canonical bytes of a tree of the protocol's dataclasses; raises MalformedPlan where it is nested too deep."""
+    """Canonical bytes of a tree of the protocol's dataclasses; raises MalformedPlan where it is nested deeper than
+    `decode` takes it."""
     try:
-        raw = _to_json(value)
+        raw = _to_json(value, 0)
     except RecursionError:
-        raise MalformedPlan(f"plan is nested deeper than {MAX_PLAN_DEPTH}") from None
+        raise _too_deep() from None
     return json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -55,16 +56,22 @@ def digest(value: Any) -> Digest:
     return Digest(hashlib.sha256(encode(value)).hexdigest())
 
 
-def _to_json(value: Any) -> Any:
+def _too_deep() -> MalformedPlan:
+    return MalformedPlan(f"plan is nested deeper than {MAX_PLAN_DEPTH}")
+
+
+def _to_json(value: Any, depth: int) -> Any:
+    if depth > MAX_PLAN_DEPTH:
+        raise _too_deep()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, SqlType):
         return str(value)
     if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
+        return [_to_json(item, depth + 1) for item in value]
     if dataclasses.is_dataclass(value):
         fields = {
-            field.name: _to_json(getattr(value, field.name))
+            field.name: _to_json(getattr(value, field.name), depth + 1)
             for field in dataclasses.fields(value)
             if getattr(value, field.name) != field.default
         }
@@ -74,7 +81,7 @@ def _to_json(value: Any) -> Any:
 
 def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
     if depth > MAX_PLAN_DEPTH:
-        raise MalformedPlan(f"plan is nested deeper than {MAX_PLAN_DEPTH}")
+        raise _too_deep()
     choices = _choices(expected)
     if isinstance(raw, dict):
         return _object(raw, choices, where, depth)

@@ -107,3 +107,14 @@ def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, c
 def test_a_query_is_answered_the_cheapest_way(catalyst: Catalyst, sql: str, kind: type) -> None:
     """Rows that are there are read; for anything else a dataflow is planned."""
     assert isinstance(plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/")), kind)
+
+
+@pytest.mark.parametrize("query", ["SELECT n{} FROM live", "SELECT n{}, count(*) FROM live GROUP BY ALL"])
+def test_what_is_nested_deeper_than_can_be_sent_is_refused(catalyst: Catalyst, query: str) -> None:
+    """As in a view; it is the text's fault, and asking again would not help."""
+    too_deep = plan_query(catalyst, PlanQueryRequest(query.format(" * n" * 130), CATALOGUE, "q1/"))
+
+    assert isinstance(too_deep, Refused)
+    assert [(d.code, "nested deeper than" in d.message) for d in too_deep.diagnostics] == [("TOO_LARGE", True)]
+    allowed = plan_query(catalyst, PlanQueryRequest(query.format(" * n" * 100), CATALOGUE, "q1/"))
+    assert not isinstance(allowed, Refused), allowed
