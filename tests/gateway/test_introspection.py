@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,28 +12,35 @@ from tests.controller.worlds import EMPTY, R1, at
 from tests.gateway.test_metrics import fleet
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.gateway.one_shot import must_fit
 from tidemark_operator.handlers.world import World
+from tidemark_operator.introspection import relations as relations_module
 from tidemark_operator.introspection.inline import RESULT, inlined
 from tidemark_operator.introspection.lags import BUCKETS, Lags, bucket_of
-from tidemark_operator.introspection.relations import relations
+from tidemark_operator.introspection.relations import EVERY, Wanted, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
+from tidemark_protocol import wire
 from tidemark_protocol.check import check_dataflow
+from tidemark_protocol.codec import MAX_PLAN_BYTES
+from tidemark_protocol.commands import CreateDataflow
 from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
-from tidemark_protocol.expr import Literal
+from tidemark_protocol.errors import MalformedPlan
+from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Constant, ConstantRow, Get, OrderKey
+from tidemark_protocol.lir import Constant, ConstantRow, Get, Mfp, OrderKey, Plan
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
 from tidemark_protocol.responses import Frontiers, Status
-from tidemark_protocol.types import BIGINT, Column, ColumnType
+from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType
 
 (FRONTIERS,) = (r for r in relations() if r.name == "frontiers")
 WHOLE = tuple(ColumnType(c.type, c.nullable) for c in FRONTIERS.columns)
 ROWS = Constant((ConstantRow(tuple(Literal(None, c.type) for c in WHOLE)),), WHOLE)
 
 
-def rows(id: GlobalId) -> Constant | None:
+def rows(id: GlobalId, wanted: Wanted) -> Constant | None:
     return ROWS if id == FRONTIERS.id else None
 
 
@@ -85,6 +93,42 @@ def test_other_queries_stay_as_they_are() -> None:
     assert inlined(peek, rows) is peek
 
 
+NAME, NUMBER = ColumnRef(0, STRING), ColumnRef(2, BIGINT)
+REVENUE, ONE = Literal("revenue", STRING), Literal("1", BIGINT)
+
+
+def equal(*arguments: ScalarExpr) -> ScalarExpr:
+    return Call("=", arguments, BOOLEAN)
+
+
+@pytest.mark.parametrize(
+    ("predicates", "wanted"),
+    [
+        ((equal(NAME, REVENUE), equal(NUMBER, ONE)), {0: "revenue"}),
+        ((equal(REVENUE, NAME),), {0: "revenue"}),
+        ((Call("or", (equal(NAME, REVENUE), equal(NUMBER, ONE)), BOOLEAN),), {}),
+        ((Call("<=>", (NAME, REVENUE), BOOLEAN), equal(NAME, Literal(None, STRING))), {}),
+        ((equal(ColumnRef(len(WHOLE), STRING), REVENUE),), {}),
+    ],
+    ids=["and", "either side", "or", "not equality", "a column that is made"],
+)
+def test_rows_that_the_filter_leaves_out_are_not_made(predicates: tuple[ScalarExpr, ...], wanted: Wanted) -> None:
+    """Whether it is the query's own, or that of an import, which has columns of its own."""
+    assert FRONTIERS.shard is not None
+    asked: list[Wanted] = []
+
+    def rows(id: GlobalId, wanted: Wanted) -> Constant | None:
+        asked.append(wanted)
+        return ROWS
+
+    mfp = MapFilterProject(WHOLE, predicates=predicates)
+    inlined(PlannedPeek(FRONTIERS.id, mfp, Finishing(), FRONTIERS.columns), rows)
+    source = SourceImport(FRONTIERS.id, FRONTIERS.shard, (1, 0), MapFilterProject(WHOLE[1::-1], predicates=predicates))
+    inlined(PlannedOneShot(Planned((source,), (), (), (), ""), Finishing(), ()), rows)
+
+    assert asked == [wanted, {1: "revenue"} if wanted else {}]
+
+
 @pytest.mark.parametrize(
     ("lag_ms", "up_to"),
     [(0, 1), (1000, 1), (1001, 2), (2000, 2), (2001, 4), (4000, 4), (4001, 8), (10**12, 1 << (BUCKETS - 1))],
@@ -106,9 +150,10 @@ def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
     assert lags.sum_seconds == pytest.approx(3.5)
 
 
-def told(relation: str, fleet: Fleet) -> list[tuple[str | None, ...]]:
+def told(relation: str, fleet: Fleet, wanted: Wanted = EVERY) -> list[tuple[str | None, ...]]:
     """What is in it, of an instance whose Dataflows nobody knows by name."""
-    found = relation_rows(cast(World, SimpleNamespace(registry=Registry(), fleet=fleet)), "ns", GlobalId(relation))
+    world = cast(World, SimpleNamespace(registry=Registry(), fleet=fleet))
+    found = relation_rows(world, "ns", GlobalId(relation), wanted)
     assert found is not None
     return [tuple(value.value for value in row.values) for row in found.rows]
 
@@ -145,3 +190,43 @@ def test_imports_are_told_with_how_far_they_are_and_how_far_they_have_been_read(
     assert read[3:6] == ("table", "500", "false")
     assert int(read[6] or 0) > 0
     assert int(read[7] or 0) > 500
+
+
+def test_more_rows_than_a_plan_may_hold_are_refused_unless_the_filter_says_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No replica would take the plan in: each would end its connection, and the next, for as long as somebody asks."""
+    made = fleet()
+    instance = made.get("ns", "default")
+    assert instance is not None
+    index, view = dataflow("d").export_ids
+    instance.received(R1, 1, [Status(id, "sink_failed", {"message": "x" * 3000}) for id in (index, view)])
+    monkeypatch.setattr(relations_module, "MOST_BYTES", 4000)
+
+    relation = "tidemark_introspection.statuses"
+    with pytest.raises(QueryRefused, match=rf"{relation} has more rows here .* WHERE name = '...'"):
+        told(relation, made)
+    assert [row[0] for row in told(relation, made, {0: str(view)})] == [view]
+    assert told(relation, made, {0: "nothing"}) == []
+
+
+def nested(depth: int) -> ScalarExpr:
+    return ONE if depth == 0 else Call("+", (nested(depth - 1), ONE), BIGINT)
+
+
+@pytest.mark.parametrize(
+    ("plan", "says"),
+    [
+        (Constant((ConstantRow((Literal("x" * MAX_PLAN_BYTES, STRING),)),), WHOLE[:1]), "Ask for fewer rows"),
+        (Mfp(ROWS, MapFilterProject(WHOLE, (nested(125),))), "nested deeper than"),
+    ],
+    ids=["too large", "too deep"],
+)
+def test_what_no_replica_takes_in_is_not_sent(plan: Plan, says: str) -> None:
+    """The planner did not see the rows, nor that a peek of them would be a dataflow."""
+    made = DataflowDescription("query", (), (), (BuildDesc(RESULT, plan),), (), (), Time(0))
+    with pytest.raises(QueryRefused, match=says):
+        must_fit(made)
+    with pytest.raises(MalformedPlan):
+        wire.command_from_proto(wire.command_to_proto(CreateDataflow(made)))
+    must_fit(replace(made, objects=(BuildDesc(RESULT, ROWS),)))

@@ -19,8 +19,10 @@ from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.handlers.installer import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
+from tidemark_protocol.codec import MAX_PLAN_BYTES
 from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.map_filter_project import MapFilterProject
@@ -43,6 +45,20 @@ def prepare(
     time = choose_time(spans, when)
     description = replace(at(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
+
+
+def must_fit(description: DataflowDescription) -> None:
+    """Raises QueryRefused where a replica would not take it in, but end its connection. The planner sees to that, but
+    for rows that are put into the plan after it (introspection/inline.py)."""
+    try:
+        size = len(description.encoded)
+    except MalformedPlan as error:
+        raise QueryRefused(f"this cannot be computed: {error}") from None
+    if size > MAX_PLAN_BYTES:
+        raise QueryRefused(
+            f"this reads more of tidemark_introspection than a query may: its plan has {size} bytes, and at most "
+            f"{MAX_PLAN_BYTES} may be sent. Ask for fewer rows"
+        )
 
 
 def _peek(description: DataflowDescription, planned: PlannedOneShot, time: Time) -> Peek:

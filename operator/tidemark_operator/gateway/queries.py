@@ -96,22 +96,29 @@ async def prepare(
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
+    has_rows = any(map(is_introspection, _reads(planned)))
 
     def target(running: RunningInstance) -> ReplicaId | None:
         return named(running, asked.replica) if asked.replica else None
 
-    def now() -> Query:
-        plan = inlined(planned, partial(rows, world, namespace))
-        if isinstance(plan, PlannedOneShot):
-            running = running_on(world, namespace, place)
-            dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
-            return Query(peek, running, dataflow=dataflow, target=target(running))
+    def looked_up(plan: PlannedPeek) -> Query:
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find(world, namespace, plan.relation, owner)
         peek = peek_of(plan, readable, choose_time([readable], when))
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
-    prepared = Prepared(now, isinstance(planned, PlannedOneShot) or is_introspection(planned.relation))
+    def now() -> Query:
+        if not has_rows and isinstance(planned, PlannedPeek):
+            return looked_up(planned)
+        running = running_on(world, namespace, place)  # rows are made for somebody who answers
+        plan = inlined(planned, partial(rows, world, namespace))
+        assert isinstance(plan, PlannedOneShot)
+        dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
+        if has_rows:
+            one_shot.must_fit(dataflow.description)
+        return Query(peek, running, dataflow=dataflow, target=target(running))
+
+    prepared = Prepared(now, has_rows or isinstance(planned, PlannedOneShot))
     await when_possible(prepared.now, seconds, place_to_wait)
     return prepared
 

@@ -3,7 +3,8 @@
     Import tidemark_introspection.frontiers        ──►   Constant (one row per relation of the namespace)
     Get tidemark_introspection.frontiers ...             Get tidemark_introspection.frontiers ...
 
-So whatever SQL may be asked of tables may be asked of them, also beside tables; and a replica computes it.
+So whatever SQL may be asked of tables may be asked of them, also beside tables; and a replica computes it. Rows that
+the filter leaves out (WHERE dataflow = 'revenue') are not made.
 """
 
 from __future__ import annotations
@@ -11,27 +12,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tidemark_operator.introspection.relations import Wanted
 from tidemark_protocol.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.expr import Call, ColumnRef, Literal
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import Constant, Mfp, Plan
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Planned, PlannedExport, PlannedOneShot, PlannedPeek
-from tidemark_protocol.types import Column
+from tidemark_protocol.types import STRING, Column
 
 RESULT = GlobalId("query/result")
-Rows = Callable[[GlobalId], Constant | None]
+Rows = Callable[[GlobalId, Wanted], Constant | None]
 
 
 def inlined(planned: PlannedPeek | PlannedOneShot, rows: Rows) -> PlannedPeek | PlannedOneShot:
     """`rows`: what is in a relation, None for one that is a table or an export. What reads none stays as it is."""
     if isinstance(planned, PlannedOneShot):
         return replace(planned, planned=_with_rows(planned.planned, rows))
-    constant = rows(planned.relation)
+    constant = rows(planned.relation, _wanted(planned.mfp))
     return planned if constant is None else _one_shot(planned, constant)
 
 
 def _with_rows(planned: Planned, rows: Rows) -> Planned:
-    found = {source.id: rows(source.id) for source in planned.source_imports}
+    found = {source.id: rows(source.id, _wanted_of(source)) for source in planned.source_imports}
     built = [BuildDesc(s.id, _imported(s, c)) for s in planned.source_imports if (c := found[s.id]) is not None]
     return replace(
         planned,
@@ -44,6 +47,23 @@ def _imported(source: SourceImport, constant: Constant) -> Plan:
     """The columns that the plan reads, through the import's own filter."""
     read = Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
     return read if source.mfp is None else Mfp(read, source.mfp)
+
+
+def _wanted_of(source: SourceImport) -> Wanted:
+    """By the places that its columns have in the relation."""
+    return {} if source.mfp is None else {source.columns[at]: text for at, text in _wanted(source.mfp).items()}
+
+
+def _wanted(mfp: MapFilterProject) -> Wanted:
+    """What the filter says that columns are equal to; of two texts for one column, which no row has, either."""
+    equal = (p.arguments for p in mfp.predicates if isinstance(p, Call) and p.function == "=")
+    sides = (pair for two in equal for pair in (two, two[::-1]))
+    return {
+        column.index: value.value
+        for column, value in sides
+        if isinstance(column, ColumnRef) and column.index < len(mfp.input)
+        if isinstance(value, Literal) and value.type == STRING and value.value is not None
+    }
 
 
 def _one_shot(peek: PlannedPeek, constant: Constant) -> PlannedOneShot:

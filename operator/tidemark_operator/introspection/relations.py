@@ -13,15 +13,20 @@
     wallclock_lag       seconds that each export spent so far behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
+
+Rows go into a plan, and no replica takes one of any size: past MOST_BYTES a query is refused, unless its filter says of
+which rows it speaks (`wanted`). Those that it leaves out are not made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 from tidemark_operator.catalogue.registry import name_of
 from tidemark_operator.controller.collection import Collection, failures
 from tidemark_operator.controller.working import operators
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.gateway.frontiers import frontiers as all_frontiers
 from tidemark_operator.handlers.installer import import_names
@@ -37,6 +42,12 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType,
 SCHEMA = "tidemark_introspection"
 Value = str | int | bool | None
 Row = tuple[Value, ...]
+Wanted = Mapping[int, str]
+"""Texts that columns have in the rows that are wanted, by their places."""
+EVERY: Wanted = MappingProxyType({})
+MOST_BYTES = 8 * 1024 * 1024
+"""In a plan; two such relations fit one."""
+_LITERAL_BYTES = 48
 _BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
 
 
@@ -235,16 +246,23 @@ def is_introspection(id: GlobalId) -> bool:
     return id.startswith(f"{SCHEMA}.")
 
 
-def rows(world: World, namespace: str, id: GlobalId) -> Constant | None:
-    """What is in the relation now; None for one that is none of these."""
+def rows(world: World, namespace: str, id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
+    """What is in the relation now, of the rows that are wanted; None for one that is none of these. Raises
+    QueryRefused where that is more than a plan may hold."""
     if not is_introspection(id):
         return None
     columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
-    made = tuple(
-        ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True)))
-        for row in read(world, namespace)
-    )
-    return Constant(made, tuple(ColumnType(c.type, c.nullable) for c in columns))
+    made, size = [], 0
+    for row in read(world, namespace):
+        if any(row[at] != text for at, text in wanted.items()):
+            continue
+        size += sum(_LITERAL_BYTES + len(str(value)) for value in row)
+        if size > MOST_BYTES:
+            raise QueryRefused(
+                f"{id} has more rows here than a query may read: say which, as in WHERE {columns[0].name} = '...'"
+            )
+        made.append(ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True))))
+    return Constant(tuple(made), tuple(ColumnType(c.type, c.nullable) for c in columns))
 
 
 def _literal(value: Value, of: SqlType) -> Literal:
