@@ -191,6 +191,9 @@ class ComputeService:
         except StashGone as error:
             context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             raise
+        except OSError as error:
+            context.abort(grpc.StatusCode.INTERNAL, f"the answer that is kept cannot be read: {error.strerror}")
+            raise
 
     def handler(self) -> Any:
         """The service by hand: the stream takes bytes, so that a frame which does not parse is refused by us."""

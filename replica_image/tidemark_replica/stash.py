@@ -54,11 +54,11 @@ class Spool:
         return bytes(self._memory)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Of one that is on disk; raises StashGone."""
+        """Of one that is on disk, empty past the end; raises StashGone, OSError."""
         with self._lock:
             if self._file is None:
                 raise StashGone("the answer was let go")
-            return os.pread(self._file, size, offset)
+            return os.pread(self._file, size, offset) if offset < self.size else b""
 
     def flush(self) -> None:
         """As writers of files expect; nothing is held back."""

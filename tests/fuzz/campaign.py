@@ -9,13 +9,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from tests.controller.worlds import INDEX, VIEW
-from tests.fuzz.edges import ConfigChanged, ControllerEdge, ReplicaEdge
+from tests.fuzz.edges import ConfigChanged, ControllerEdge, ReplicaEdge, StashEdge
 from tests.fuzz.garbler import Garbler
 from tests.protocol.samples import INGESTION, dataflow
 from tests.protocol.test_wire import COMMANDS, RESPONSES
@@ -90,6 +91,7 @@ _DESCRIPTION = description_to_proto(
     )
 )
 _SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))
+_PIECE = pb.FetchStashRequest(uuid=StashEdge.UUID, offset=3)
 _RESPONSES = [wire.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 4)]
 
 
@@ -116,14 +118,15 @@ class Campaign:
 
     def run(self, frames: int, tell: Callable[[Campaign], None] = lambda campaign: None) -> None:
         told = time.monotonic()
-        while self.frames < frames:
-            if self.conversations % GENERATION == 0:
-                self._replica, self._controller = ReplicaEdge(), ControllerEdge()
-            self.conversations += 1
-            self._converse(f"{self.seed}/{self.conversations}")
-            if time.monotonic() - told > 30:
-                told = time.monotonic()
-                tell(self)
+        with closing(StashEdge()) as self._stash:
+            while self.frames < frames:
+                if self.conversations % GENERATION == 0:
+                    self._replica, self._controller = ReplicaEdge(), ControllerEdge()
+                self.conversations += 1
+                self._converse(f"{self.seed}/{self.conversations}")
+                if time.monotonic() - told > 30:
+                    told = time.monotonic()
+                    tell(self)
 
     def _converse(self, name: str) -> None:
         chance = random.Random(name)
@@ -164,12 +167,11 @@ class Campaign:
                 return
 
     def _beside_the_stream(self, chance: random.Random) -> None:
-        """What a replica says of itself, and what it is asked of a source."""
-        for sample, take in ((_DESCRIPTION, _described), (_SOURCE, _inspected)):
+        """What a replica says of itself, and what it is asked of a source, and of an answer that it keeps."""
+        for sample, take in ((_DESCRIPTION, _described), (_SOURCE, _inspected), (_PIECE, self._stash.take)):
             garbler = Garbler(chance, [sample], "")
             try:
-                take(garbler.single())
-                self._count(None)
+                self._count(take(garbler.single()))
             except (ProtocolError, DecodeError):
                 self._count(grpc.StatusCode.INVALID_ARGUMENT)
 

@@ -2,15 +2,18 @@
 
     bytes ──► Conversation, Gate, Worker, ComputeState      a replica; its drivers check plans, and compute nothing
     bytes ──► Unpacker, Instance                            a controller
+    bytes ──► FetchStash                                    a replica that keeps an answer
 
 Each takes one frame after the other and says what it was refused with. What must hold of every frame is asserted here.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -23,6 +26,7 @@ from tidemark_protocol.errors import PlanNotAllowed, ProtocolError
 from tidemark_protocol.frames import Unpacker, pack_responses, parse_frame
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import PeekRows, Response
 from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
@@ -38,8 +42,8 @@ from tidemark_replica.peek_reader import Limits
 from tidemark_replica.peek_targets import Targets
 from tidemark_replica.peeks import Peeks
 from tidemark_replica.refusals import Refusals
-from tidemark_replica.server import Conversation, status_of
-from tidemark_replica.stash import Stash
+from tidemark_replica.server import ComputeService, Conversation, status_of
+from tidemark_replica.stash import PIECE_BYTES, Spool, Stash, Stashed
 from tidemark_replica.store_watch import StoreWatch
 from tidemark_replica.worker import Worker
 
@@ -183,6 +187,54 @@ class ReplicaEdge:
         return PeekRows(b"", 0)
 
 
+class Aborted(Exception):
+    """A unary call ended with this status."""
+
+    def __init__(self, status: grpc.StatusCode) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+class UnaryCall:
+    """What the service is told of a call that somebody else serves."""
+
+    def abort(self, status: grpc.StatusCode, details: str) -> None:
+        raise Aborted(status)
+
+
+class StashEdge:
+    """A replica that keeps one answer of several pieces, in a file without a name."""
+
+    UUID, ANSWER = "p", bytes(range(256)) * 8192
+
+    def __init__(self) -> None:
+        stash = Stash(Path(tempfile.gettempdir()))
+        self._spool = Spool(stash, above=0)
+        self._spool.write(self.ANSWER)
+        stash.keep(self.UUID, Stashed(self._spool, 1))
+        self._service = ComputeService(Gate(), Mailbox(), _not_asked, _not_asked, stash.piece)
+
+    def take(self, data: bytes) -> grpc.StatusCode | None:
+        """Takes what is asked. What it is refused with, or None; raises DecodeError."""
+        asked = pb.FetchStashRequest.FromString(data)
+        try:
+            piece = self._service.fetch_stash(asked, UnaryCall())
+        except Aborted as aborted:
+            if aborted.status not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND):
+                raise
+            return aborted.status
+        assert asked.uuid == self.UUID
+        assert piece.data == self.ANSWER[asked.offset : asked.offset + PIECE_BYTES]
+        return None
+
+    def close(self) -> None:
+        self._spool.close()
+
+
+def _not_asked(request: object) -> Any:
+    raise AssertionError("of an answer alone")
+
+
 class ControllerEdge:
     """A controller with one Dataflow and one replica, which says anything."""
 
@@ -218,4 +270,4 @@ class ControllerEdge:
             yield collection.write or Frontier.minimum()
 
 
-__all__ = ["ConfigChanged", "ControllerEdge", "ReplicaEdge"]
+__all__ = ["ConfigChanged", "ControllerEdge", "ReplicaEdge", "StashEdge"]

@@ -152,6 +152,16 @@ def test_crash_a_killed_replica_leaves_no_files(tmp_path: Path) -> None:
     assert list((tmp_path / "stash").iterdir()) == []
 
 
+def test_must_give_nothing_past_the_end_of_an_answer(tmp_path: Path) -> None:
+    """However far: the kernel takes no offset near 2^63."""
+    stash = Stash(tmp_path)
+    spool = Spool(stash, above=0)
+    spool.write(b"answer")
+    stash.keep("p", Stashed(spool, 1))
+
+    assert [stash.piece("p", offset) for offset in (5, 6, 2**62, 2**63 - 1)] == [b"r", b"", b"", b""]
+
+
 def test_what_is_kept_under_the_same_uuid_replaces_what_was(tmp_path: Path) -> None:
     """An asker that was replaced by another cannot keep its place."""
     stash = Stash(tmp_path)
