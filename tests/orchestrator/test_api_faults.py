@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.orchestrator.kubernetes.executors import template_name
 from tidemark_operator.orchestrator.kubernetes.names import member
-from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
+from tidemark_operator.orchestrator.kubernetes.orchestrator import LOOK_SECONDS, KubernetesOrchestrator
 
 pytestmark = pytest.mark.cluster
 STATUSES = (409, 429, 500)
@@ -77,5 +78,31 @@ def test_events_that_cannot_be_listed_keep_nothing_from_being_done(cluster: Clus
             orchestrator.retain([stuck.key, good.key])
             await until(orchestrator, lambda: pod in cluster.made())
             assert one(orchestrator, stuck).trouble is None
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_deletion_that_is_refused_is_tried_ever_more_rarely(cluster: Cluster) -> None:
+    """Looks go on as often as ever, for everything else."""
+    spec = cluster.replica(SMALL)
+    pod = f"pod/{member(spec, SETTINGS).name}-0"
+    now, refused = SimpleNamespace(seconds=0.0), {"DELETE"}
+    faults = Faults(lambda method, path: (403, False) if method in refused else None)
+
+    async def scenario() -> None:
+        async with through_faults(cluster.plane, cluster.namespace, faults) as kube:
+            orchestrator = of(kube, spec, clock=lambda: now.seconds)
+            await until(orchestrator, lambda: pod in cluster.made())
+            orchestrator.drop(spec.key)
+            for _ in range(60):
+                now.seconds += LOOK_SECONDS
+                await orchestrator.step()
+            # after 0, 1, 2, 4, 8, 16 and 32 s; the budget goes with the StatefulSet
+            assert [each for each in faults.told if "statefulsets" not in each] == []
+            assert len(faults.told) == 7
+
+            refused.clear()
+            now.seconds += 60
+            await until(orchestrator, lambda: cluster.made() == [])
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.orchestrator.pods import SETTINGS, SMALL
-from tidemark_operator.orchestrator.kubernetes.deciding import Found, decide
+from tidemark_operator.orchestrator.kubernetes.deciding import Decision, Found, decide
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.resources.replica import UpdateStrategy
 
@@ -65,7 +65,17 @@ def test_an_edit_that_is_taken_back_leaves_what_serves() -> None:
     """What hydrated beside it goes."""
     serving = there(NEW.shape, 0)
 
-    assert decide({KEY: NEW}, [serving, OLD], frozenset()).apply == (NEW,)
+    assert decide({KEY: NEW}, [serving, OLD], frozenset()) == Decision((NEW,), (OLD,))
+
+
+def test_an_edit_that_is_taken_back_after_the_takeover_is_another_surge() -> None:
+    """What took over has all there is, though what is wanted again is older, and there still."""
+    assert decide({KEY: NEW}, [there(NEW.shape, 0), OLD], {(KEY, "old")}) == Decision((NEW,), ())
+
+
+def test_what_took_over_serves_and_not_what_it_took_over_from() -> None:
+    """Which could not be deleted yet when the next edit came."""
+    assert decide({KEY: NEW}, [OLDER, OLD], {(KEY, "old")}) == Decision((NEW,), (OLDER,))
 
 
 def test_recreate_waits_until_the_old_one_is_gone() -> None:

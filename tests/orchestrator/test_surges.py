@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import replace
@@ -9,15 +10,40 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.orchestrator.clusters import Cluster, of, one, until
+from tests.orchestrator.clusters import RUNNING, Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import Objects
+from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.kubernetes import looking, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.resources.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
+
+
+def test_an_edit_that_is_taken_back_is_as_if_it_had_never_been(cluster: Cluster) -> None:
+    """It may be taken back because the new shape does not run: what is told of the replica is told of what serves."""
+    spec = cluster.replica(SMALL)
+    old, new = member(spec, SETTINGS), member(replace(spec, cores=3), SETTINGS)
+
+    async def scenario(kube: Kube) -> None:
+        orchestrator = of(kube, spec)
+        await until(orchestrator, lambda: f"pod/{old.name}-0" in cluster.made())
+        cluster.report(f"{old.name}-0", RUNNING)
+        await asyncio.sleep(1.1)  # the API server tells ages by the second
+        orchestrator.ensure(new.spec)
+        await until(orchestrator, lambda: f"pod/{new.name}-0" in cluster.made())
+        await orchestrator.step()
+        assert [each.shape for each in orchestrator.observe(spec.key)] == [old.shape, new.shape]
+
+        orchestrator.ensure(spec)
+        told = one(orchestrator, spec)
+        assert (told.shape, told.phase) == (old.shape, Phase.RUNNING)
+        await until(orchestrator, lambda: not any(new.name in name for name in cluster.made()))
+        assert f"pod/{old.name}-0" in cluster.made()
+
+    cluster.run(scenario)
 
 
 def test_an_edit_that_is_taken_back_after_the_takeover_keeps_what_serves(cluster: Cluster) -> None:

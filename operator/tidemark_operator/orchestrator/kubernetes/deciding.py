@@ -8,7 +8,8 @@
 
 A resource that was deleted and made anew waits until the name is free.
 
-Of several other shapes the oldest serves, and the rest, which never came so far, go at once.
+Of several shapes the one that took over serves, else the oldest: all others were made beside it, and never came so far.
+Where that is the wanted one, as when an edit is taken back, they go at once.
 """
 
 from __future__ import annotations
@@ -84,22 +85,26 @@ def decide(
     for key in of.keys() - wanted.keys() - kept:
         delete += of[key]
     for key, member in wanted.items():
-        others = [each for each in of.get(key, []) if each.shape != member.shape]
-        serving = server(member, others, taken_over)
+        shapes = of.get(key, [])
+        others = [each for each in shapes if each.shape != member.shape]
+        serving = server(member, shapes, taken_over)
         delete += [each for each in others if each is not serving]
         if named.get((member.spec.namespace, member.name), key) != key:
             continue  # that of a resource of the same name, which was deleted, is still there
-        mine = any(each.shape == member.shape for each in of.get(key, []))
+        mine = len(others) < len(shapes)
         if mine or not others or strategy(member) is UpdateStrategy.SURGE:
             apply.append(member)
     return Decision(tuple(apply), tuple(each for each in delete if not each.going))
 
 
-def server(member: Member, others: Iterable[Found], taken_over: Set[Shape]) -> Found | None:
-    """Which of other shapes serves while the wanted one hydrates; `others` the oldest first."""
+def server(member: Member, shapes: Iterable[Found], taken_over: Set[Shape]) -> Found | None:
+    """Which other shape serves while the wanted one hydrates; None: there is none. `shapes`: all that are there, the
+    oldest first."""
     if strategy(member) is not UpdateStrategy.SURGE or (member.spec.key, member.shape) in taken_over:
         return None
-    return next((each for each in others if not each.going), None)
+    there = [each for each in shapes if not each.going]
+    serves = next((each for each in there if (each.key, each.shape) in taken_over), there[0] if there else None)
+    return None if serves is None or serves.shape == member.shape else serves
 
 
 def strategy(member: Member) -> UpdateStrategy:

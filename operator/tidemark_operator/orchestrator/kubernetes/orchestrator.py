@@ -61,6 +61,8 @@ class KubernetesOrchestrator:
         self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
         self._backoff: Backoff[Shape] = Backoff()
+        self._deletions: Backoff[str] = Backoff()
+        """Of StatefulSets, by uid."""
 
     def _concerns(self, found: Found) -> bool:
         """Not what says that it is of a replica of another namespace: nothing is owned across namespaces."""
@@ -105,7 +107,7 @@ class KubernetesOrchestrator:
         if wanted is None:
             return tuple(self._looking.observe(key, f.shape, f.name, f.namespace, None) for f in found)
         others = [each for each in found if each.shape != wanted.shape]
-        serving = server(wanted, others, self._taken_over)
+        serving = server(wanted, found, self._taken_over)
         executors = wanted.spec.pod.executors.instances
         newest = self._looking.observe(key, wanted.shape, wanted.name, wanted.spec.namespace, executors)
         if refused := self._refused.get((key, wanted.shape)):
@@ -157,7 +159,7 @@ class KubernetesOrchestrator:
         self._note_coming()
         decision = decide(self._wanted, self._looking.found, self._taken_over, self._kept)
         for found in decision.delete:
-            await self._attempt((found.key, found.shape), self._objects.delete(STATEFUL_SETS, found.body))
+            await self._delete(found)
         for wanted in decision.apply:
             shape = (wanted.spec.key, wanted.shape)
             if self._is_due(shape) and await self._attempt(shape, self._apply(wanted)):
@@ -185,6 +187,18 @@ class KubernetesOrchestrator:
             await self._make_once(secret, uid)
         for body in templates.belongings(wanted, self._settings, uid):
             await self._objects.apply(body)
+
+    async def _delete(self, found: Found) -> None:
+        now = self._clock()
+        if not self._deletions.is_due(found.uid, now):
+            return
+        try:
+            await self._objects.delete(STATEFUL_SETS, found.body)
+        except ApiError as error:
+            self._deletions.failed(found.uid, now)
+            LOG.warning("StatefulSet %s/%s is not deleted yet: %s", found.namespace, found.name, error)
+        else:
+            self._deletions.done(found.uid)
 
     async def _make_once(self, secret: Body, set_uid: str) -> None:
         """Raises Conflict where one is left of a StatefulSet that was deleted: it goes soon, whoever relies on it."""
@@ -244,6 +258,7 @@ class KubernetesOrchestrator:
         self._refused = {shape: why for shape, why in self._refused.items() if shape in known}
         self._applied = {shape: at for shape, at in self._applied.items() if shape in known}
         self._backoff.keep({*known, BUDGETS})
+        self._deletions.keep({each.uid for each in self._looking.found})
 
 
 def _bounds(there: Body, instance: str, wanted: Mapping[str, Body], running: Set[str]) -> bool:
