@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from aiohttp import web
 from kubernetes.aio import client
 
-from tidemark_operator.kube.client import DATAFLOWS, ApiError, Body, Kube
+from tidemark_operator.kube.client import AGAIN_SECONDS, DATAFLOWS, ApiError, Body, Kube
 from tidemark_operator.kube.objects import PODS, Objects
 
 GONE = {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}
@@ -22,17 +23,17 @@ LISTINGS: dict[str, Listing] = {
 
 
 class Pages:
-    """A list of three pages of one item each. `expires`: pages that it answers with 410, once each."""
+    """A list of three pages of one item each. `expires`: pages that it answers with 410, so many times each."""
 
-    def __init__(self, *expires: int) -> None:
-        self._expires = set(expires)
+    def __init__(self, *expires: int, again: int = 1) -> None:
+        self._expires = Counter(dict.fromkeys(expires, again))
         self.asked: list[int] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         page = int(request.query.get("continue", 0))
         self.asked.append(page)
-        if page in self._expires:
-            self._expires.remove(page)
+        if self._expires[page]:
+            self._expires[page] -= 1
             return web.json_response(GONE, status=410)
         metadata = {"continue": str(page + 1)} if page < 2 else {}
         return web.json_response({"metadata": metadata, "items": [{"metadata": {"name": f"p{page}"}}]})
@@ -76,3 +77,21 @@ def test_a_list_that_cannot_be_begun_is_an_error(listing: Listing) -> None:
         listed(pages, listing)
 
     assert pages.asked == [0]
+
+
+@pytest.mark.parametrize("listing", LISTINGS.values(), ids=LISTINGS)
+def test_must_a_list_that_expires_again_and_again_be_begun_with_pauses(
+    listing: Listing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time anew, two requests: without a pause, as many as the API server can take."""
+    pages, pauses, sleep = Pages(1, 2, again=3), list[float](), asyncio.sleep
+
+    async def paused(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", paused)
+
+    assert listed(pages, listing) == ["p0", "p1", "p2"]
+    assert [each for each in pauses if each] == [AGAIN_SECONDS] * 5
+    assert pages.asked == [0, 1] * 3 + [0, 1, 2] * 4

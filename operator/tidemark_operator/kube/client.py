@@ -274,16 +274,18 @@ def _place(resource: Resource, namespace: str) -> dict[str, str]:
 
 async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
     """Items of a list, whose pages are asked for by the token of the one before; from the beginning again where the
-    list that was begun is too old to be gone on with."""
+    list that was begun is too old to be gone on with, and after a pause where that happens again."""
     items: list[Body] = []
-    token = None
+    token, pause = None, 0.0
     while True:
         try:
             page = await ask(token)
         except ApiError as error:
             if token is None or error.status != 410:
                 raise
-            items, token = [], None
+            LOG.warning("a list is begun again: %s", error)
+            await asyncio.sleep(pause)
+            items, token, pause = [], None, AGAIN_SECONDS
             continue
         items += page.get("items") or []
         token = page.get("metadata", {}).get("continue")
