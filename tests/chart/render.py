@@ -11,6 +11,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,18 @@ def template(values: dict[str, Any], kinds: list[str] | None = None, crds: bool 
     return helm("template", "tidemark", str(CHART), *place, *options, "--values", "-", stdin=given)
 
 
+class Strict(yaml.SafeLoader):
+    """Refuses a key that stands twice in one mapping, as many readers do. helm takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := {key for key in keys if keys.count(key) > 1}:
+            raise ValueError(f"{', '.join(sorted(twice))} more than once{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
+
 def documents(text: str) -> list[dict[str, Any]]:
-    return [body for body in yaml.safe_load_all(text) if body]
+    return [body for body in yaml.load_all(text, Strict) if body]
 
 
 def kept(case: str) -> list[dict[str, Any]]:

@@ -190,6 +190,10 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "nothing besides": {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}},
     "awkward texts": {"commonLabels": {"a": "1", "b": "true"}, "commonAnnotations": {"c": "x: {y}\n# z", "d": "{{ }}"}},
+    "labels of several hands": {
+        "commonLabels": {"app.kubernetes.io/name": "ours", "release": "a", "team": "data"},
+        "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "b"}}},
+    },
     "a parent chart's own": {"global": {"anything": [1, 2]}},
 }
 
@@ -204,6 +208,18 @@ def test_the_api_server_takes_what_helm_makes_of(values: str, monitored: Control
 
     assert len(set(names)) == len(names)
     assert len(apply(monitored, bodies, "--dry-run=server")) == len(bodies)
+
+
+@pytest.mark.slow
+def test_a_label_stands_once_and_the_charts_own_as_they_are() -> None:
+    """Of others the object's own before those of all objects."""
+    bodies = documents(template(VALUES["labels of several hands"], MONITORING))
+    labels = {(b["kind"], b["metadata"]["name"]): b["metadata"].get("labels", {}) for b in bodies}
+    asked = ("app.kubernetes.io/name", "release", "team")
+
+    monitor, service = labels["PodMonitor", "tidemark-operator"], labels["Service", "tidemark-gateway"]
+    assert [monitor[label] for label in asked] == ["tidemark", "b", "data"]
+    assert [service[label] for label in asked] == ["tidemark", "a", "data"]
 
 
 REFUSED: list[tuple[str, str]] = [
@@ -253,6 +269,7 @@ REFUSED: list[tuple[str, str]] = [
     ("gateway: {tls: {secretName: a}, hostNames: [b]}", "hostNames"),
     ("gateway: {clientCertificate: true}", "clientCertificate"),
     ("metrics: {port: 80}", "port"),
+    ("metrics: {port: 7443}", "port"),
     ("metrics: {podmonitor: {enabled: true}}", "podmonitor"),
     ("metrics: {podMonitor: {interval: 30}}", "interval"),
     ("metrics: {rules: {enabled: yes please}}", "enabled"),

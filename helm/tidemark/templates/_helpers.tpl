@@ -7,15 +7,22 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
-{{- define "tidemark.labels" -}}
+{{- define "tidemark.ownLabels" -}}
 {{ include "tidemark.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
-{{- with .labels }}
-{{ toYaml . }}
 {{- end }}
-{{- with .root.Values.commonLabels }}
+
+{{/* The chart's own, then the object's, then those of all objects: each key once, and the first that says it wins. */}}
+{{- define "tidemark.labels" -}}
+{{- $own := include "tidemark.ownLabels" . }}
+{{- $others := merge (dict) (.labels | default dict) (.root.Values.commonLabels | default dict) }}
+{{- range $key, $_ := fromYaml $own }}
+{{- $_ := unset $others $key }}
+{{- end }}
+{{- $own }}
+{{- with $others }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
