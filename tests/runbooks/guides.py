@@ -41,6 +41,8 @@ PAGES = (
 )
 RUN = ("sh", "sh copy")
 NAMESPACE = "team-a"
+OF_READERS = {"NEW_KEY": "a", "NEW_SECRET": "b"}
+"""What a reader has to fill in."""
 _PART = re.compile(r"^(?:#+ +(?P<heading>.+?) *|```(?P<kind>sh[a-z ]*)\n(?P<text>.*?)^```)$", re.MULTILINE | re.DOTALL)
 
 

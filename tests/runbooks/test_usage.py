@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.render import helm
-from tests.runbooks.guides import PAGES, Block, blocks
+from tests.runbooks.guides import OF_READERS, PAGES, Block, blocks
 from tidemark_cli.main import parser
 from tidemark_devcluster.errors import KubectlFailed
 from tidemark_devcluster.plane import ControlPlane
@@ -23,7 +23,6 @@ from tidemark_devcluster.plane import ControlPlane
 PROGRAMS = ("kubectl", "helm", "tidemark")
 WORD, CALL = "\x1f", "\x1e"
 OF_OBJECTS = {"get", "wait", "delete", "patch", "describe", "annotate", "taint"}
-OF_READERS = {"NEW_KEY": "a", "NEW_SECRET": "b"}
 
 
 def calls(block: Block, folder: Path) -> list[list[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runbooks.guides import Block, Shell, blocks
+from tests.runbooks.guides import OF_READERS, Block, Shell, blocks
 from tidemark_devcluster.build import Binaries, ensure_helm
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_devcluster.progress import Progress
@@ -25,13 +25,16 @@ OF_A_RELEASE = (
     *("networkpolicies", "poddisruptionbudgets", "leases", "pods"),
 )
 RBAC = "rbac.authorization.k8s.io"
+MADE_FOR_A_VIEW = {"namespace", "secret"} | {
+    f"{kind}.compute.tidemark.dev" for kind in ("computeinstance", "computereplica", "datasource", "dataflow")
+}
 
 
 @pytest.fixture
 def shell(control_plane_binaries: Binaries, tmp_path: Path) -> Iterator[Shell]:
     """Somebody with a checkout and a cluster on which nothing is."""
     helm = ensure_helm(os.environ, Progress(open(os.devnull, "w")))  # noqa: SIM115
-    environ = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")}
+    environ = {f"HELM_{name}_HOME": str(tmp_path / name) for name in ("CACHE", "CONFIG", "DATA")} | OF_READERS
     with ControlPlane.started(tmp_path / "plane", control_plane_binaries) as plane:
         shell = Shell(plane.layout.kubectl, plane.kubeconfig, "team-a", tmp_path, environ, helm)
         shell.prepare()
@@ -55,8 +58,10 @@ def test_a_release_comes_goes_and_comes_elsewhere(shell: Shell) -> None:
     """Definitions stay, and with them what is of these kinds; without `--take-ownership` they would be in the way."""
     first, elsewhere = cluster_blocks("install", "Installing with Helm")
     assert "STATUS: deployed" in shell.run(first)
-    asked(shell, "kubectl create namespace team-a")
-    binding, authority = cluster_blocks("install", "Queries")[1:]
+    (view,) = cluster_blocks("install", "A first view")
+    assert {line.split("/")[0] for line in shell.run(view).splitlines() if line.endswith(" created")} == MADE_FOR_A_VIEW
+    reader, binding, authority = cluster_blocks("install", "Queries")
+    assert "rolebinding.rbac.authorization.k8s.io/reader-reads created" in shell.run(reader)
     assert shell.run(binding).splitlines() == [
         "rolebinding.rbac.authorization.k8s.io/anne-reaches-tidemark created",
         "rolebinding.rbac.authorization.k8s.io/anne-reads created",
