@@ -7,6 +7,7 @@ is a look: none is followed for having been asked about.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,6 +25,7 @@ SHARD_SECONDS = 5.0
 THREADS = 16
 SHARDS_MAX = 10_000
 
+Place = tuple[ShardId, str]
 Installed = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
@@ -39,15 +41,14 @@ class Describer:
     ) -> None:
         self.incarnation = uuid.uuid4().hex
         self._mailbox, self._handles, self._epoch, self._installed = mailbox, handles, epoch, installed
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
-        self._looks: dict[str, Future[DescribedShard]] = {}
+        self._looks = Looks(self._told)
 
     def __call__(self, request: pb.DescribeRequest) -> Description:
         """Raises TimeoutError where the worker does not answer, ValueError for too many shards."""
         if len(request.shards) > SHARDS_MAX:
             raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
-        looks = {id: self._look(id, location) for id, location in locations.items()}
+        looks = {id: self._looks.at(id, location) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
         wait(looks.values(), SHARD_SECONDS)
         shards = tuple(_outcome(id, look) for id, look in looks.items())
@@ -61,19 +62,42 @@ class Describer:
         except TimeoutError:
             raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
 
-    def _look(self, id: ShardId, location: str) -> Future[DescribedShard]:
-        """At most one look per location at a time: one that hangs is waited for again, not begun again."""
-        running = self._looks.get(location)
-        if running is not None and not running.done():
-            return running
-        look = self._pool.submit(self._told, id, location)
-        self._looks[location] = look
-        look.add_done_callback(lambda _: self._looks.pop(location, None))
-        return look
-
     def _told(self, id: ShardId, location: str) -> DescribedShard:
         seen, reader = self._handles.look(id, location), self._handles.known_reader(location)
         return told(reader, seen) if reader is not None and seen.exists else seen
+
+
+class Looks:
+    """At shards, at most one at each at a time: one that hangs is waited for, not begun again. Who asks while one is
+    under way gets the next, for that one may have read the table before."""
+
+    def __init__(self, look: Callable[[ShardId, str], DescribedShard]) -> None:
+        self._look, self._lock = look, threading.Lock()
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
+        self._looked_at: set[Place] = set()
+        self._next: dict[Place, Future[DescribedShard]] = {}
+
+    def at(self, id: ShardId, location: str) -> Future[DescribedShard]:
+        """A look that begins from now on."""
+        place = id, location
+        with self._lock:
+            if place not in self._looked_at:
+                self._looked_at.add(place)
+                self._pool.submit(self._begin, place)
+            return self._next.setdefault(place, Future())
+
+    def _begin(self, place: Place) -> None:
+        with self._lock:
+            look = self._next.pop(place)
+        try:
+            look.set_result(self._look(*place))
+        except Exception as error:
+            look.set_exception(error)
+        with self._lock:
+            if place in self._next:
+                self._pool.submit(self._begin, place)
+            else:
+                self._looked_at.discard(place)
 
 
 def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:

@@ -3,20 +3,26 @@ columns."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 
+from tests.bounds import BOUND
 from tidemark_persist import create_or_open
 from tidemark_protocol.describe import description_from_proto, description_to_proto
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.responses import DescribedDataflow, Description
+from tidemark_protocol.responses import DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.types import BIGINT, Column, SqlType
 from tidemark_protocol.understanding import UNDERSTOOD
+from tidemark_replica import describing
 from tidemark_replica.describing import Describer
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.shards import ShardHandles, told
@@ -51,3 +57,45 @@ def test_must_say_what_it_understands_of_plans() -> None:
     mailbox = cast(Mailbox, SimpleNamespace(call=lambda asked: asked()))
     describer = Describer(mailbox, ShardHandles(), lambda: None, lambda: (0, (), ()))
     assert describer(cast(Any, pb.DescribeRequest())).understands == UNDERSTOOD
+
+
+class SlowToTell(ShardHandles):
+    """Of the first look, which has read the table: until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks, self.read, self.let = 0, threading.Event(), threading.Event()
+
+    def look(self, id: ShardId, location: str) -> DescribedShard:
+        self.looks += 1
+        seen = super().look(id, location)
+        self.read.set()
+        self.let.wait(BOUND)
+        return seen
+
+
+def test_must_look_at_a_table_after_it_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A strict query asks, and has all that was committed before: a look that is under way is another's. Those who ask
+    meanwhile share the next, so that one which hangs is not begun again and again."""
+    monkeypatch.setattr(describing, "SHARD_SECONDS", BOUND)
+    table = create_or_open(str(tmp_path / "t"), pa.schema([("a", pa.int64())]), shard_id="t")
+    handles, asking = SlowToTell(), threading.Semaphore(0)
+
+    def installed(asked: Callable[[], None]) -> None:
+        asking.release()  # the looks were asked for
+        asked()
+
+    describer = Describer(cast(Mailbox, SimpleNamespace(call=installed)), handles, lambda: None, lambda: (0, (), ()))
+    request = cast(Any, pb.DescribeRequest(shards=[pb.ShardRef(id="t", location=str(tmp_path / "t"))]))
+    with ThreadPoolExecutor(9) as callers:
+        before = callers.submit(describer, request)
+        assert handles.read.wait(BOUND)
+        rows = pa.table({"a": [1], "__time": [5], "__diff": [1], "__error": pa.nulls(1, pa.string())})
+        table.compare_and_append(rows, expected_upper=0, new_upper=20, term=1)
+        after = [callers.submit(describer, request) for _ in range(8)]
+        assert all(asking.acquire(timeout=BOUND) for _ in (before, *after))
+        handles.let.set()
+        uppers = [shard.upper for asked in (before, *after) for shard in asked.result(BOUND).shards]
+
+    assert uppers == [Frontier.at(0), *[Frontier.at(20)] * 8]
+    assert handles.looks == 2
