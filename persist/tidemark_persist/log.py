@@ -22,6 +22,7 @@ from deltalake.transaction import PostCommitHookProperties
 
 from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
 from tidemark_persist.log_entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
+from tidemark_persist.panics import is_panic
 from tidemark_persist.schema import TIME
 from tidemark_persist.state import ShardState, TableState
 from tidemark_persist.storage import LAST_CHECKPOINT, LOG_DIR, Storage
@@ -112,7 +113,9 @@ class DeltaLog:
             self._put(change)
         except (ShardDeleted, ShardMismatch):
             raise
-        except Exception as error:  # of any type, and none of them says whether the commit landed
+        except BaseException as error:  # of any type, and none of them says whether the commit landed
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             try:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
@@ -176,7 +179,7 @@ class DeltaLog:
         if table_id is not None and table_id != self.table_id:
             raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
 
-    def _resolve(self, slot: int, change: Change, error: Exception) -> bool:
+    def _resolve(self, slot: int, change: Change, error: BaseException) -> bool:
         """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
         entry = self.read_entry(slot)
         if entry is None and self.read_entry(self.version) is None:

@@ -26,6 +26,7 @@ from tidemark_persist import object_store
 from tidemark_persist.errors import ShardDeleted, StorageError
 from tidemark_persist.mounted import Mounted, mounted
 from tidemark_persist.objects import NOWHERE, Objects, open_known
+from tidemark_persist.panics import is_panic
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
@@ -117,6 +118,10 @@ class Storage:
         except (OSError, DeltaError) as error:
             # an object store's error would tell, in a traceback, what `told` leaves out
             raise self._failed(doing, error) from (error if self.local_path is not None else None)
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise self._failed(f"{doing} (with settings that hold what no address or header may?)", error) from None
 
     def _failed(self, doing: str, error: BaseException) -> StorageError:
         text = self.told(error)

@@ -3,7 +3,7 @@
     worker:  submit(work, done) ──► pool: work() ──► mailbox ──► worker: done(outcome)
 
 A job that was cancelled before it began never runs; one that runs goes on until it notices, and its end is still
-told, so that what it held can be let go.
+told, so that what it held can be let go. Whatever it raises, its end is told.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ T = TypeVar("T")
 
 class JobCancelled(ReplicaError):
     """The job was cancelled before it began."""
+
+
+class JobBroken(ReplicaError):
+    """The job ended as if the process were to end, which it is not."""
 
 
 @dataclass(frozen=True)
@@ -103,4 +107,7 @@ class Jobs:
             # frames hold what the work read, and this very one the error: a circle, which only the collector would end,
             # on any thread and at any moment
             outcome = Failed(error.with_traceback(None))
+        except BaseException as error:  # a panic of Rust's is no Exception, and somebody waits for the end all the same
+            LOG.exception("job %s broke off", job.name)
+            outcome = Failed(JobBroken(f"{type(error).__name__} in {job.name}; what it says is in the replica's log"))
         self._mailbox.call(lambda: done(outcome), urges=self._urges)

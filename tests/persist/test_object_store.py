@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.persist.model import COLUMNS
@@ -104,3 +106,16 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(monkeypatch: pyt
     answers[:] = [b'{"paths": ["a']
     with pytest.raises(StorageError, match="mark of shard /nowhere is not JSON"):
         storage.read_json("mark")
+
+
+@pytest.mark.parametrize("wrong", [{"AWS_ENDPOINT_URL": "http://127.0.0.1:1 x"}, {"AWS_SESSION_TOKEN": "line\n"}])
+@pytest.mark.parametrize("ask", [lambda at, given: Storage.at(at, given).stat("x"), open_shard], ids=["stat", "open"])
+def test_a_setting_that_delta_rs_panics_at_is_a_storage_error(
+    wrong: dict[str, str], ask: Callable[[str, dict[str, str]], object]
+) -> None:
+    """A panic is no `Exception`: who catches those would not hear of it, nor who waits for them."""
+    given = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "x", "AWS_ALLOW_HTTP": "true"}
+    given |= {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", **wrong, "max_retries": "0"}
+    with pytest.raises(StorageError) as failed:
+        ask("s3://bucket/x", given)
+    assert SECRET not in str(failed.value)

@@ -1,4 +1,5 @@
-"""Ingestions while Spark starts: the controller's clock goes on, and a start that fails is not the last one."""
+"""Ingestions while Spark starts: the controller's clock goes on, and a start that fails is not the last one; nor is any
+other failure."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tests.protocol.samples import INGESTION
 from tests.replica.loop import Loop
+from tidemark_persist import PersistClientCache
 from tidemark_protocol.commands import RunIngestion
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.responses import IngestionStatus, StorageResponse
 from tidemark_replica.ingestions import Ingestions
 from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.manager import IngestionManager
 
 
 class SlowSpark:
@@ -82,3 +85,26 @@ def test_a_source_waits_for_a_spark_that_does_not_start_at_first(
     loop.run_until(ran)
     assert len(manager.clocks) == 1
     assert [s.state for s in told if isinstance(s, IngestionStatus)] == ["failed", "failed"]
+
+
+class Panic(BaseException):
+    """As a library of Rust raises it: no `Exception`."""
+
+
+def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It says so, and is tried again: nobody would begin it anew while it is taken to run."""
+    tried: list[object] = []
+
+    def panics(manager: IngestionManager, description: object) -> None:
+        tried.append(description)
+        raise Panic("alice")
+
+    monkeypatch.setattr(IngestionManager, "source_for", panics)
+    manager = IngestionManager(None, PersistClientCache(), tmp_path)
+    manager.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000), ControllerClock(Time(1_000), 30_000))
+    try:
+        until(lambda: len(tried) > 1)
+        said = [news for news in manager.poll() if isinstance(news, IngestionStatus)]
+        assert [(s.state, "alice" in s.message) for s in said] == [("failed", False)]
+    finally:
+        manager.close()

@@ -83,3 +83,15 @@ def test_a_disk_is_not_watched(location: str) -> None:
     scene.watch.retell()
     scene.loop.run_until(lambda: True)
     assert scene.loop.said == []
+
+
+def test_a_setting_that_delta_rs_panics_at_is_told_and_those_that_come_after_it_count(
+    folder: Path, s3: S3Server
+) -> None:
+    """A look that never ended would be the last one."""
+    mount(folder, "1", {**s3.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1 x"})
+    scene = Scene()
+    scene.watch.begin(s3.location("watched"))
+    scene.said("Failed", "settings")
+    mount(folder, "2", s3.environ)
+    assert scene.said(None).fields == {}

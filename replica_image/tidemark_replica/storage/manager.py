@@ -153,7 +153,7 @@ class _Ingestion(threading.Thread):
                 return
             except LostRace as error:
                 self._tell("waiting", str(error))
-            except Exception as error:
+            except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, it is tried again
                 LOG.warning("source %s: %s", self._command.ingestion.name, in_full(error))
                 self._tell("failed", told_by_type(error)[:_MESSAGE_MOST])
                 failures = 1 if self._ticked else failures + 1
