@@ -16,7 +16,8 @@ from tidemark_operator.handlers.installer import install
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.dataflow import IndexImport
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Digest, GlobalId
+from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.responses import DescribedShard
 
 REPORT = GlobalId("report/v")
 
@@ -76,3 +77,28 @@ def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> Non
     world.maintain()
     world.maintain()
     assert world.table_since > kept
+
+
+def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
+    """Nothing can be read of its inputs before its end; then a replica finds that its table is complete."""
+    world = World(upper=900, since=800)
+    running, table = Running(world.instance, lambda _: None), ShardId("report/v")
+    edited = replace(dataflow("report", 300), index_exports=(), until=Time(400))
+    serves, coming = (
+        ActiveRevision(
+            f"report-r{n}", n, 1, f"spec {n}", DataflowRevision(each, (), (), Digest(f"{n}"), n, f"spec {n}")
+        )
+        for n, each in enumerate((replace(dataflow("d", 300), sink_exports=()), edited), 1)
+    )
+    one = state("report", serves, coming)
+    world.shards.register(table, "file:///data/report")
+    world.shards.observe(table, at(350), at(0), NOW)
+    install(running, Registry(), one)  # type: ignore[arg-type]
+    assert "spec.until is 400" in one.obstacle
+
+    found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
+    world.shards.heard_end(found)
+    world.shards.described(found, NOW)
+    install(running, Registry(), one)  # type: ignore[arg-type]
+    assert world.instance.dataflows.get(one.installation(coming)) is not None
+    assert not one.obstacle

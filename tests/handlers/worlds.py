@@ -22,13 +22,15 @@ ONE, ANOTHER = {"instance": "default"}, {"instance": "default", "updateStrategy"
 
 
 class Asked:
-    """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last."""
+    """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last; `refused`:
+    names of replicas that it cannot run."""
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
+        self.refused: set[str] = set()
 
     def refusal(self, replica: ReplicaSpec) -> str | None:
-        return None
+        return "it cannot" if replica.name in self.refused else None
 
     def ensure(self, replica: ReplicaSpec) -> None: ...
 

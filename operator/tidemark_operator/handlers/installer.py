@@ -271,7 +271,7 @@ def _install_pending(running: RunningInstance, registry: Registry, state: Datafl
         return
     try:
         _install(running, registry, state, mark)
-        state.pending_waiting = ""
+        state.pending_waiting = state.obstacle = ""
     except Waiting as waiting:
         state.pending_waiting = str(waiting)
     except Rejected as rejected:

@@ -188,8 +188,8 @@ class Operator:
                 self._slots.was_outwaited(instance, notice)
             case HydrationRanOut(replica, ran_out):
                 self._slots.ran_out(instance, replica, ran_out)
-            case IngestionReported(_, status):
-                if (key := self._sources.report(status, instance.namespace)) is not None:
+            case IngestionReported(replica, status):
+                if (key := self._sources.report(replica, status, instance.namespace)) is not None:
                     self.queue.add(key)
             case _:
                 pass

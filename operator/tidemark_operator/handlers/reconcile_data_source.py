@@ -24,6 +24,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.own_tables import reads_own_tables
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.handlers.restoring import keep_history, let_go
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
@@ -122,10 +123,11 @@ class DataSourceReconciler:
         await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
         return None
 
-    def report(self, status: IngestionStatus, namespace: str) -> Key | None:
-        """A replica says how an ingestion goes."""
+    def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:
+        """A replica says how an ingestion goes. What another than its ingester says is of before: that it is fenced
+        would stand until the ingester has something new to say."""
         for state in self._world.registry.sources(namespace):
-            if state.uid == status.id:
+            if state.uid == status.id and state.ingester is not None and state.ingester.replica == replica:
                 state.report, state.failure = status, failure_of(status)
                 return state.key
         return None
@@ -230,10 +232,11 @@ class DataSourceReconciler:
         return None if chosen.replica in running.online else LOOK_AGAIN_SECONDS
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
+        instance = self._world.instance(state.key.namespace, state.instance)
         existing = [
             id
             for replica in self._world.replicas(state.key.namespace, state.instance)
-            if not replica.suspend
+            if not replica.suspend and self._world.orchestrator.refusal(replica_spec(replica, instance)) is None
             for id in self._world.processes(replica)
         ]
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None

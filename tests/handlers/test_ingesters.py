@@ -1,0 +1,89 @@
+"""Who ingests a DataSource, and whose word counts of how that goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from tests.handlers.tombstones import deleter
+from tests.handlers.worlds import ONE, READABLE, Somewhere
+from tests.protocol.samples import INGESTION
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.ingestion import Ingester
+from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
+from tidemark_operator.kube.cache import Key, key_of
+from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
+from tidemark_protocol.ids import ReplicaId, WriterTerm
+from tidemark_protocol.responses import IngestionStatus
+
+KEY = Key(DATA_SOURCES, "ns", "s")
+SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}
+SOURCE = body("DataSource", SPEC, "s", uid=INGESTION.id, creationTimestamp="2026-01-01T00:00:00Z")
+R1, R2 = ReplicaId("r1"), ReplicaId("r2")
+
+
+class Stored:
+    """What is written into the status."""
+
+    async def store(self, *_: object) -> None: ...
+
+
+def ingested(of: Callable[[Somewhere, SourceState, DataSourceReconciler], Any]) -> Any:
+    """In a world in which r1 ingests the source, and r2 answers too."""
+
+    async def scenario() -> Any:
+        somewhere = Somewhere()
+        somewhere.put(READABLE, ONE)
+        other = body("ComputeReplica", ONE, "r2", uid="u-r2", resourceVersion="100")
+        somewhere.cache.put(key_of(REPLICAS, other), other)
+        somewhere.put(READABLE, ONE)
+        somewhere.cache.put(KEY, SOURCE)
+        state = SourceState(KEY, INGESTION.id, "default", INGESTION, Ingester(R1, WriterTerm(1)))
+        somewhere.world.registry.put_source(state)
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, Stored()), deleter(somewhere))
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        for replica in running.replicas.values():
+            replica.online, replica.silent_since_ms = True, 0
+        found = of(somewhere, state, reconciler)
+        if asyncio.iscoroutine(found):
+            found = await found
+        await somewhere.fleet.close()
+        return found
+
+    return asyncio.run(scenario())
+
+
+def test_what_another_than_its_ingester_says_is_of_before() -> None:
+    """It was replaced, and finds that out when it is there again: after the new one has said that all is well."""
+
+    def reports(_: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> None:
+        state.ingester = Ingester(R2, WriterTerm(2))
+        running, fenced = (IngestionStatus(INGESTION.id, said, said) for said in ("running", "fenced"))
+        assert reconciler.report(R2, running, "ns") == KEY
+        assert reconciler.report(R1, fenced, "ns") is None
+        assert (state.report, state.failure) == (running, None)
+
+        assert reconciler.report(R2, fenced, "ns") == KEY
+        assert state.failure is not None
+
+    ingested(reports)
+
+
+def test_a_replica_that_is_refused_ingests_no_more() -> None:
+    """It was edited to what the orchestrator cannot run: it is there, and has no process."""
+
+    async def refused(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> list[Ingester]:
+        before = await ingester(state, reconciler)
+        somewhere.orchestrator.refused = {"r1"}
+        somewhere.put(READABLE, ONE)
+        return [before, await ingester(state, reconciler)]
+
+    async def ingester(state: SourceState, reconciler: DataSourceReconciler) -> Ingester:
+        await reconciler.reconcile(KEY, SOURCE)
+        assert state.ingester is not None
+        return state.ingester
+
+    assert ingested(refused) == [Ingester(R1, WriterTerm(1)), Ingester(R2, WriterTerm(2))]
