@@ -43,11 +43,14 @@ from tidemark_protocol.storage import FilesSource, IngestedTable, IngestionDescr
 
 PINNED = 1
 LOOK_AGAIN_SECONDS = 5.0
+INSPECTIONS = 2
+"""At a time. One may take minutes (a folder that hangs), and has a worker of the queue, which others need meanwhile."""
 
 
 class DataSourceReconciler:
     def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
         self._world, self._publisher, self._deleter = world, publisher, deleter
+        self._inspections = 0
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this very object; another of the same name was another one."""
@@ -160,10 +163,15 @@ class DataSourceReconciler:
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica what tables there are, and stores the answer. Whether that is done."""
+        if self._inspections >= INSPECTIONS:
+            return False
+        self._inspections += 1
         try:
             answer = await running.inspect(source.source)
         except Waiting:
             return False
+        finally:
+            self._inspections -= 1
         tables = _tables(answer)
         missing = _without_columns(source.source, tables)
         state.schema_unknown_of = missing
