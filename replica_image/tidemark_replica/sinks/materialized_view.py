@@ -38,7 +38,7 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.fold import Folded, fold
 from tidemark_replica.sinks.progress import Append, Comparison, Gathered, SinkProgress, Staged
-from tidemark_replica.sinks.updates import equal, stage
+from tidemark_replica.sinks.updates import equal, stage, take_back
 
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
@@ -273,7 +273,7 @@ def append_to(shard: Shard, append: Append) -> Verdict:
     """On the pool. Raises PersistError and OSError."""
     upper = shard.refresh().upper
     # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
-    files = stage(shard, append) if upper == append.expected_upper else None
+    files = stage(shard, append) if upper == append.expected_upper else []
     try:
         ended = shard.compare_and_append(
             files,
@@ -285,6 +285,11 @@ def append_to(shard: Shard, append: Append) -> Verdict:
         )
     except CommitForgotten:
         ended = None
+    except (Fenced, ShardDeleted):
+        take_back(shard, files)
+        raise
+    if not isinstance(ended, Appended):  # another replica was faster, as at every other tick
+        take_back(shard, files)
     now = shard.state()
     return Verdict(isinstance(ended, Appended), now.upper, now.term)
 

@@ -7,7 +7,8 @@ and sorts nothing; afterwards an append reads its own deltas alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -17,7 +18,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, TIME, Part, Shard, StagedFile, consolidate, read_part, write_staged
+from tidemark_persist import (
+    DIFF,
+    ERROR,
+    TIME,
+    Part,
+    PersistError,
+    Shard,
+    StagedFile,
+    consolidate,
+    read_part,
+    write_staged,
+)
 from tidemark_persist.spill import divide
 from tidemark_replica.render.contract import SinkDelta
 from tidemark_replica.sinks.progress import Append, Comparison, Gathered
@@ -133,9 +145,23 @@ def negated(table: Table, time: int) -> Table:
 
 
 def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> list[StagedFile]:
-    """The tables' consolidation as files beside the shard."""
-    files = (write_staged(shard.location, t, schema=shard.schema) for t in consolidated(rows, tables, size))
-    return [file for file in files if file is not None]
+    """The tables' consolidation as files beside the shard; none where they cannot all be written."""
+    files: list[StagedFile] = []
+    try:
+        for table in consolidated(rows, tables, size):
+            file = write_staged(shard.location, table, schema=shard.schema)
+            files += [] if file is None else [file]
+    except BaseException:
+        take_back(shard, files)
+        raise
+    return files
+
+
+def take_back(shard: Shard, files: Sequence[StagedFile]) -> None:
+    """What certainly will not be appended, as far as the store lets us: vacuum would take it a day later."""
+    if files:
+        with suppress(PersistError, OSError):
+            shard.discard(files)
 
 
 def consolidated(rows: Rows, tables: Iterable[Table], size: int, folder: Path | None = None) -> Iterator[Table]:
