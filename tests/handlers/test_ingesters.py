@@ -42,7 +42,7 @@ def ingested(of: Callable[[Somewhere, SourceState, DataSourceReconciler], Any]) 
         somewhere.cache.put(KEY, SOURCE)
         state = SourceState(KEY, INGESTION.id, "default", INGESTION, Ingester(R1, WriterTerm(1)))
         somewhere.world.registry.put_source(state)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, Stored()), deleter(somewhere))
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, Stored()), deleter(somewhere), lambda _: None)
         running = somewhere.world.running("ns", "default")
         assert running is not None
         for replica in running.replicas.values():

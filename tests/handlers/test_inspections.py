@@ -9,7 +9,8 @@ from tests.bounds import BOUND
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.resources.manifests import body
-from tidemark_operator.handlers.reconcile_data_source import INSPECTIONS, LOOK_AGAIN_SECONDS, DataSourceReconciler
+from tidemark_operator.handlers.inspections import AT_A_TIME
+from tidemark_operator.handlers.reconcile_data_source import LOOK_AGAIN_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
@@ -27,20 +28,19 @@ class Kept:
 
 
 def test_inspections_that_hang_leave_workers_to_others() -> None:
-    """As many sources as there are workers, and more, of folders that do not answer. When one does, the next source
-    has its turn."""
+    """As many sources as there are workers, and more, of folders that do not answer. When they do, the others
+    have their turn at once."""
 
     async def scenario() -> None:
         somewhere, answers, asked = Somewhere(), asyncio.Event(), list[object]()
         somewhere.put(READABLE, ONE)
         somewhere.world.revisions = cast(Any, Kept())
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere))
         again = dict[Key, float | None]()
         rest, more = asyncio.Event(), asyncio.Event()
 
         async def inspect(source: object) -> compute_pb2.InspectSourceResponse:
             asked.append(source)
-            if len(asked) > INSPECTIONS:
+            if len(asked) == 8:
                 more.set()
             await answers.wait()
             return compute_pb2.InspectSourceResponse(error="the folder does not answer")
@@ -55,6 +55,7 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
 
         cast(Any, somewhere.world.running("ns", "default")).inspect = inspect
         queue: WorkQueue[Key] = WorkQueue(work)
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere), queue.add)
         working = asyncio.create_task(queue.run())
         for number in range(8):
             written = body("DataSource", SPEC, f"s{number}", uid=f"u{number}", resourceVersion=str(number + 1))
@@ -63,12 +64,10 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
         queue.add(Key(DATA_SOURCES, "ns", OTHERS))
         async with asyncio.timeout(BOUND):
             await rest.wait()
-        assert len(asked) == INSPECTIONS
-        assert list(again.values()) == [LOOK_AGAIN_SECONDS] * (8 - INSPECTIONS)
+        assert len(asked) == AT_A_TIME
+        assert list(again.values()) == [LOOK_AGAIN_SECONDS] * (8 - AT_A_TIME)
 
-        waiting = next(iter(again))
         answers.set()
-        queue.add(waiting)
         async with asyncio.timeout(BOUND):
             await more.wait()
         working.cancel()

@@ -70,7 +70,7 @@ def test_a_source_that_reads_tables_says_so() -> None:
         written = body("DataSource", spec, "s", uid="u-s")
         key = key_of(DATA_SOURCES, written)
         somewhere.cache.put(key, written)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), cast(Any, None))
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), cast(Any, None), lambda _: None)
         somewhere.world.revisions = cast(Any, Nothing())
         again = await reconciler.reconcile(key, written)
         status = status_of(somewhere.world, key, written, 0)

@@ -82,7 +82,7 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
         key = key_of(DATA_SOURCES, written)
         somewhere.cache.put(key, written)
         somewhere.world.revisions = cast(Any, kept)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), deleter(somewhere, *buried))
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), deleter(somewhere, *buried), lambda _: None)
         await reconciler.reconcile(key, written)
         assert (running.core.ingestions.get(GlobalId("new")) is not None) == (kept.pinned is not None)
         status = status_of(somewhere.world, key, written, 0)
@@ -171,7 +171,7 @@ def test_nothing_of_a_source_that_is_gone_holds_its_bindings() -> None:
         assert held is not None
         assert held.holds
 
-        DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere)).forget(key)
+        DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda _: None).forget(key)
 
         assert book.get(INGESTION.remap_id) is None
         await somewhere.fleet.close()

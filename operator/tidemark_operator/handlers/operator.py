@@ -69,7 +69,7 @@ class Operator:
         self._rounds: Rounds[Key] = Rounds()
         self._telling: set[str] = set()
         self._missed = asyncio.Event()
-        self._sources = DataSourceReconciler(world, self.publisher, self._deleter)
+        self._sources = DataSourceReconciler(world, self.publisher, self._deleter, self.queue.add)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 

@@ -10,7 +10,7 @@ What is stored comes first each time: an operator that dies in between finds it,
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -21,6 +21,7 @@ from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.inspections import Inspections
 from tidemark_operator.handlers.own_tables import reads_own_tables
 from tidemark_operator.handlers.places import looking, place_of
 from tidemark_operator.handlers.publisher import Publisher
@@ -43,14 +44,14 @@ from tidemark_protocol.storage import FilesSource, IngestedTable, IngestionDescr
 
 PINNED = 1
 LOOK_AGAIN_SECONDS = 5.0
-INSPECTIONS = 2
-"""At a time. One may take minutes (a folder that hangs), and has a worker of the queue, which others need meanwhile."""
 
 
 class DataSourceReconciler:
-    def __init__(self, world: World, publisher: Publisher, deleter: Deleter) -> None:
+    """`again`: looks at a DataSource again."""
+
+    def __init__(self, world: World, publisher: Publisher, deleter: Deleter, again: Callable[[Key], None]) -> None:
         self._world, self._publisher, self._deleter = world, publisher, deleter
-        self._inspections = 0
+        self._inspections = Inspections(again)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this very object; another of the same name was another one."""
@@ -77,6 +78,7 @@ class DataSourceReconciler:
 
     def forget(self, key: Key) -> None:
         """The object is gone: its ingestion stops; its shards stay."""
+        self._inspections.leave(key)
         state = self._world.registry.source(key)
         if state is None:
             return
@@ -163,15 +165,13 @@ class DataSourceReconciler:
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica what tables there are, and stores the answer. Whether that is done."""
-        if self._inspections >= INSPECTIONS:
-            return False
-        self._inspections += 1
         try:
-            answer = await running.inspect(source.source)
+            with self._inspections.turn(state.key) as there_is_room:
+                if not there_is_room:
+                    return False
+                answer = await running.inspect(source.source)
         except Waiting:
             return False
-        finally:
-            self._inspections -= 1
         tables = _tables(answer)
         missing = _without_columns(source.source, tables)
         state.schema_unknown_of = missing
