@@ -1,0 +1,141 @@
+"""Dataflows never read each other, whichever is edited first, or at one moment: each would wait for the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, cast
+
+from tests.controller.worlds import at
+from tests.handlers.tombstones import deleter
+from tests.handlers.worlds import READABLE, Somewhere
+from tests.protocol.samples import ROW, A
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.errors import Rejected
+from tidemark_operator.handlers.marks import Marks
+from tidemark_operator.handlers.planners_turn import PlannersTurn
+from tidemark_operator.handlers.revise import Reviser
+from tidemark_operator.kube.cache import Key, key_of
+from tidemark_operator.kube.client import DATAFLOWS, Body
+from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.digest import spec_digest
+from tidemark_operator.resources.meta import Meta
+from tidemark_protocol.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.lir import Constant, Get
+from tidemark_protocol.planning import Planned, PlannedExport, PlanRequest
+from tidemark_protocol.responses import DescribedShard, Description
+
+NAMES = ("a", "b")
+VIEW = PlannedExport("v", "materializedView", GlobalId("o"), (A,), ())
+
+
+class Stored:
+    """Revisions at the API server."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, dict[int, Body]] = defaultdict(dict)
+
+    async def of(self, owner: Meta) -> list[Body]:
+        return list(self._bodies[owner.name].values())
+
+    async def store(self, owner: Owner, number: int, value: Any) -> str:
+        written = self._bodies[owner.meta.name][number] = build_revision(owner, number, value)
+        return str(written["metadata"]["name"])
+
+    async def prune(self, owner: Meta, keep: set[str]) -> None: ...
+
+
+class Server:
+    """An API server that takes each finalizer, status and Event."""
+
+    async def patch(self, resource: object, namespace: str, name: str, patch: Body) -> Body:
+        return written(name, version="2", finalizers=patch["metadata"]["finalizers"])
+
+    async def store(self, *_: object) -> None: ...
+
+    async def warn(self, *_: object) -> None: ...
+
+
+def written(name: str, sql: str = "", version: str = "1", **metadata: Any) -> Body:
+    spec = {"instance": "default", "materializedView": {}, "sql": sql or "nothing"}
+    return body("Dataflow", spec, name, uid=f"u-{name}", resourceVersion=version, **metadata)
+
+
+class Two:
+    """Views that serve. Text is the name of what is read."""
+
+    def __init__(self) -> None:
+        somewhere = Somewhere()
+        somewhere.put(READABLE, None)
+        self.close, self.world = somewhere.fleet.close, somewhere.world
+        self.world.kube, self.world.revisions = cast(Any, Server()), cast(Any, Stored())
+        self.world.planner, self.world.events = cast(Any, self), cast(Any, Server())
+        marks = Marks(self.world, cast(Any, Server()))
+        self._reviser = Reviser(self.world, marks, deleter(somewhere), PlannersTurn(lambda key: None))
+        running = self.world.running("ns", "default")
+        assert running is not None
+        self._running = running
+        running.describe = self.describe  # type: ignore[method-assign]
+        for name in NAMES:
+            key = key_of(DATAFLOWS, written(name))
+            self.world.cache.put(key, written(name))
+            self.world.registry.put_dataflow(DataflowState(key, f"u-{name}", "default"))
+
+    def state(self, name: str) -> DataflowState:
+        state = self.world.registry.dataflow(Key(DATAFLOWS, "ns", name))
+        assert state is not None
+        return state
+
+    async def plan(self, request: PlanRequest) -> Planned:
+        read = request.views[0].sql
+        if read not in NAMES:
+            return Planned((), (BuildDesc(VIEW.on, Constant((), ROW)),), (VIEW,), (), "")
+        active = self.state(read).active
+        assert active is not None
+        shard = active.revision.view_shard("v")
+        assert shard is not None
+        id = GlobalId(shard.shard_id)
+        imports = (SourceImport(id, shard, (0,)),)
+        return Planned(imports, (BuildDesc(VIEW.on, Get(id, ROW)),), (VIEW,), (id,), "")
+
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
+        """Takes a moment, in which others go on."""
+        await asyncio.sleep(0.01)
+        found = tuple(DescribedShard(id, False, at(0), at(0), WriterTerm(0)) for id, _ in shards)
+        return ReplicaId("r1"), Description("incarnation", None, 0, (), (), found)
+
+    async def edit(self, name: str, sql: str) -> str:
+        """The reason, where it is refused."""
+        state, dataflow = self.state(name), Dataflow.parse(written(name, sql))
+        state.spec_digest = spec_digest(dataflow)
+        try:
+            await self._reviser.revise(state, dataflow, self._running)
+        except Rejected as rejected:
+            return rejected.reason
+        return ""
+
+
+def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
+    """Each is planned on what the other was before."""
+
+    async def scenario() -> None:
+        two = Two()
+        for name in NAMES:
+            assert await two.edit(name, "nothing") == ""
+            active = two.state(name).active
+            assert active is not None
+            shard = active.revision.view_shard("v")
+            assert shard is not None
+            two.world.fleet.book("ns").register(shard.shard_id, shard.location)
+            two.world.fleet.book("ns").observe(shard.shard_id, at(500), at(0), 10_000)
+
+        said = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
+        assert sorted(said) == ["", "Cycle"]
+        assert sum(two.state(name).pending is not None for name in NAMES) == 1
+        await two.close()
+
+    asyncio.run(scenario())
