@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -23,21 +23,21 @@ from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.listening import LOOPBACK
 from tidemark_operator.introspection.lags import BUCKETS
 from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol import scraped
 
 OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
 
 
 def serve(told: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK) -> int:
-    """From a thread of its own; to be called on the event loop. The port; 0 asks for any that is free. Raises
+    """From threads of its own; to be called on the event loop. The port; 0 asks for any that is free. Raises
     OperatorError."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(told())))
     try:
-        server, _ = start_http_server(port, addr=host, registry=registry)
+        return scraped.serve(make_wsgi_app(registry), host, port)
     except OSError as error:
         raise OperatorError(f"metrics on {host}, port {port}: {error.strerror or error}") from None
-    return int(server.server_port)
 
 
 class _OnLoop(Collector):

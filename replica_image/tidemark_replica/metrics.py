@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
+from tidemark_protocol import scraped
 from tidemark_protocol.commands import Command
 from tidemark_protocol.responses import Response
 from tidemark_replica.arrangement.manifest import Manifest
@@ -80,5 +81,5 @@ class Metrics:
         self._peeks.set(peeks)
 
     def serve(self, host: str, port: int) -> None:
-        """From a thread of its own."""
-        start_http_server(port, addr=host, registry=self.registry)
+        """From threads of its own. Raises OSError."""
+        scraped.serve(make_wsgi_app(self.registry), host, port)
