@@ -55,10 +55,8 @@ def is_over(connection: socket.socket) -> bool:
         return True
 
 
-def test_must_who_says_nothing_have_no_more_than_so_many_threads(
-    port: int, connect: Callable[[], socket.socket]
-) -> None:
-    """Nor keep anybody else from an answer: the oldest make room."""
+def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: Callable[[], socket.socket]) -> None:
+    """Nor keeps anybody else from an answer: the oldest make room."""
     before = threading.active_count()
     silent = [connect() for _ in range(10 * scraped.MOST)]
 
@@ -67,7 +65,7 @@ def test_must_who_says_nothing_have_no_more_than_so_many_threads(
     assert is_over(silent[0])
 
 
-def test_must_a_connection_end_whatever_is_said_on_it(
+def test_a_connection_ends_whatever_is_said_on_it(
     port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that sends its request byte by byte too, which never ends."""
