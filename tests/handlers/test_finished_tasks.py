@@ -11,7 +11,7 @@ from tests.controller.worlds import EMPTY, NOW, VIEW_SHARD, World, at
 from tests.handlers.revisions import dataflow as state
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.errors import Waiting
+from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.handlers.installer import choose_as_of, has_ended
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import Time
@@ -43,6 +43,15 @@ def test_while_nothing_is_known_of_its_inputs_it_waits() -> None:
     """They may be finished: it must not begin its table anew."""
     with pytest.raises(Waiting, match="waiting for the first data"):
         has_ended(running(World(upper=0)), Registry(), D, task(None))  # type: ignore[arg-type]
+
+
+def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
+    """It was planned where its inputs can be read, and is to write the same table."""
+    world, edited = World(upper=900, since=800), replace(task(None), as_of=Time(800))
+    world.shards.observe(VIEW_SHARD, at(400), at(0), NOW)
+
+    with pytest.raises(Rejected, match="no edit of it goes on without that"):
+        choose_as_of(running(world), Registry(), D, edited, first=False)  # type: ignore[arg-type]
 
 
 def test_what_has_ended_needs_nothing_of_its_inputs() -> None:

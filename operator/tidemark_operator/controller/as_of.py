@@ -64,7 +64,8 @@ def select_as_of(request: AsOfRequest) -> Time:
         raise Rejected(
             "HistoryGone",
             f"its table is complete up to {reached.time}, but its inputs can be read from {as_of} on: what changed "
-            "between is gone. Edit the SQL to go on without it, or create the Dataflow anew",
+            "between is gone, and no edit of it goes on without that. A Dataflow that is created anew, without adopt, "
+            "begins with a table of its own",
         )
     return as_of
 

@@ -84,7 +84,7 @@ def choose_as_of(
     in_question = any(is_in_question(running, state, mark) for mark in marks)
     sealed = keeps and not in_question and is_sealed(running, description)
     inputs = _inputs(running, registry, state, description, sealed)
-    # one that is edited may leave out times, and says so; one that goes on, also of an earlier Dataflow, may not
+    # one that goes on, also of an earlier Dataflow, may leave out no time; of an edit that is seen when it is installed
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
     exact = description.continual_task is not None and goes_on
     if exact and not sinks:
