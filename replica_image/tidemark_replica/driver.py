@@ -166,6 +166,9 @@ class DataflowDriver:
         for erroring in self._erroring.values():
             erroring.retell()
         self._hydrating.retell()
+        for sink in self._sinks.values():
+            if isinstance(sink, MaterializedViewSink):
+                sink.retell()
 
     def drop(self, id: GlobalId) -> Response | None:
         sink = self._sinks.get(id)
@@ -174,6 +177,7 @@ class DataflowDriver:
     def stop(self) -> None:
         self._stopped = True
         self._around.watch.unfollow(self)
+        self._hydrating.stop()
         for sink in self._sinks.values():
             sink.stop()
         if self._rendered is not None:

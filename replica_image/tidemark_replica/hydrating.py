@@ -46,6 +46,10 @@ class Hydrating:
         self._ended = True
         self._tell({"state": "hydrated"})
 
+    def stop(self) -> None:
+        """Nothing more is said: there may be another dataflow of these exports."""
+        self._ended = True
+
     def retell(self) -> None:
         """The client is a new one, which hears of frontiers what it must of a hydration that has ended."""
         if not self._ended and self._told:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import INDEX, R1, World
+from tests.controller.worlds import INDEX, R1, VIEW, World, at
+from tidemark_operator.controller.collection import failures
 from tidemark_operator.controller.said import CHARACTERS, KINDS
 from tidemark_operator.handlers.statuses import _errors
-from tidemark_protocol.responses import Status
+from tidemark_protocol.responses import Frontiers, Status
 
 
 def hears(*said: Status) -> World:
@@ -49,3 +50,27 @@ def test_what_is_kept_of_an_export_is_bounded() -> None:
     assert collection is not None
     assert len(collection.replicas[R1].statuses) == KINDS
     assert collection.replicas[R1].statuses["kind 0"] == {"is": "new"}
+
+
+def failures_after(kind: str, *reports: Frontiers) -> list[int]:
+    """How many failures are told of the view, at first and after each report: the first says where it begins."""
+    world, counts = hears(Status(VIEW, kind, {"message": "no room"})), []
+    collection = world.instance.dataflows.collection(VIEW)
+    assert collection is not None
+    for report in (Frontiers(VIEW, at(300), at(300), at(300)), *reports):
+        world.hear(R1, report)
+        counts.append(len(failures(collection.replicas[R1])))
+    return counts
+
+
+def test_a_sink_has_failed_until_the_table_is_further() -> None:
+    """Its dataflow steps on meanwhile: that took away what nobody says again of a sink that has stopped for good."""
+    steps = [Frontiers(VIEW, input=at(time), output=at(time)) for time in (310, 320)]
+    assert failures_after("sink_failed", *steps, Frontiers(VIEW, write=at(310))) == [1, 1, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["step_failed", "render_failed"])
+def test_a_dataflow_has_failed_until_it_has_stepped(kind: str) -> None:
+    """Other replicas write its table meanwhile."""
+    written = [Frontiers(VIEW, write=at(time)) for time in (310, 320)]
+    assert failures_after(kind, *written, Frontiers(VIEW, input=at(310))) == [1, 1, 1, 0]

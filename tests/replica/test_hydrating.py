@@ -83,6 +83,19 @@ def test_after_its_end_nothing_more_is_said(told: tuple[Hydrating, list[Response
     assert percents(said) == ["hydrated"]
 
 
+def test_after_it_was_dropped_nothing_more_is_said(told: tuple[Hydrating, list[Response]]) -> None:
+    """There may be another dataflow of these exports: how far the old one was is nothing to its client."""
+    hydration, said = told
+
+    def late() -> Progress:
+        hydration.stop()
+        return at(99)
+
+    hydration.look(late)
+    hydration.retell()
+    assert said == []
+
+
 def test_a_new_client_is_told_again(told: tuple[Hydrating, list[Response]]) -> None:
     """How far it was last."""
     hydration, said = told

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.in_process import without_jobs
 from tests.replica.loop import Loop
+from tests.replica.plans import COLUMNS, copies, shard
+from tests.replica.tables import Table
 from tests.replica.test_crash_sink import Update, View, assert_exact, contents, history, persisted
-from tidemark_persist import Shard, open_shard
+from tests.replica.test_refreshed_dataflows import OneView
+from tidemark_persist import Shard, create_or_open, open_shard
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.responses import Status
+from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.export_state import ExportState
 from tidemark_replica.shards import ShardHandles
 from tidemark_replica.sinks import materialized_view
 
@@ -148,6 +154,47 @@ def _fenced(view: View) -> bool:
 
 def _said(view: View, kind: str) -> bool:
     return any(isinstance(said, Status) and said.kind == kind for said in view.loop.said)
+
+
+def test_a_new_client_hears_why_a_view_is_not_written(tmp_path: Path) -> None:
+    """It was said once, to the one before: nothing else would ever tell."""
+    source, out = Table(tmp_path, "t"), shard("v", str(tmp_path))
+    source.append(10, ((1, "a"), 3, 1))
+    create_or_open(out.location, arrow_schema(COLUMNS), shard_id=out.shard_id).fence(2)
+    with without_jobs():
+        view = OneView(tmp_path, copies("d", 6, source=source.metadata, view=out), term=1)
+        try:
+            view.loop.run_until(lambda: _kinds(view.loop) >= {"fenced"}, view.driver.advance)
+            view.loop.said.clear()
+            view.driver.retell()
+            assert _kinds(view.loop) == {"fenced"}
+
+            view.driver.allow_writes(ExportState(view.id, Frontier.at(6), term=WriterTerm(3)))
+            view.reach(Frontier.at(10))
+            view.loop.said.clear()
+            view.driver.retell()
+            assert _kinds(view.loop) == set()
+        finally:
+            view.end()
+
+
+def test_one_that_was_dropped_says_nothing_of_an_append_that_ends_later(tmp_path: Path) -> None:
+    """There may be another of its id by then, which the client would take it for."""
+    first, second, _, _ = revisions(tmp_path)
+    second.sink.allow_writes(WriterTerm(2))
+    second.step(20)
+    second.write_until(20)
+    first.step(40)
+    first.loop.run_until(lambda: first.sink._job is not None, first.sink.advance)
+    first.sink.stop()
+    first.loop.run_until(lambda: first.sink._job is None)
+
+    assert first.sink.term is None
+    assert _kinds(first.loop) == set()
+
+
+def _kinds(loop: Loop) -> set[str]:
+    return {said.kind for said in loop.said if isinstance(said, Status)} - {"hydration"}
 
 
 @pytest.mark.parametrize("fenced_first", [True, False])

@@ -88,10 +88,10 @@ class OnReplica:
             self.input = self._later(new, input)
         if (new := report.output) is not None and new is not output:
             self.output = self._later(new, output)
-        advanced = self.write is not write or self.input is not input or self.output is not output
-        if advanced and self.statuses:
-            self._recovered()
-        return advanced
+        wrote, stepped = self.write is not write, self.input is not input or self.output is not output
+        if self.statuses:
+            self._recovered(wrote=wrote and write is not None, stepped=stepped and input is not None)
+        return wrote or stepped
 
     def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
         """`new` where it is beyond `known`, or is the first and not before the as_of; else what is known."""
@@ -105,10 +105,11 @@ class OnReplica:
         self.refused_reports += 1
         return known
 
-    def _recovered(self) -> None:
-        """What failed and was tried again has happened now."""
+    def _recovered(self, *, wrote: bool, stepped: bool) -> None:
+        """What failed and was tried again has happened now: another step, or, of a sink, another append."""
         for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
-            del self.statuses[kind]
+            if wrote if kind == "sink_failed" else stepped:
+                del self.statuses[kind]
 
 
 @dataclass

@@ -81,7 +81,8 @@ class MaterializedViewSink:
         self._term: WriterTerm | None = None
         self._job: Job | None = None
         self._tidying: Job | None = None
-        self._stopped = False
+        self._stopped = self._dropped = False
+        self._trouble: Status | None = None
         self._written = False
         self._backoff, self._compare_backoff, self._fold_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
@@ -118,7 +119,7 @@ class MaterializedViewSink:
     def allow_writes(self, term: WriterTerm) -> None:
         """A newer term than the one that was fenced may write again."""
         if self._term is None or term > self._term:
-            self._term, self._stopped = term, False
+            self._term, self._stopped, self._trouble = term, False, None
             self._progress.term = term
 
     def stage(self, staged: Staged) -> None:
@@ -133,7 +134,7 @@ class MaterializedViewSink:
         if self._job is not None or self._stopped:
             return
         if self._progress.is_lost:
-            self.stop()
+            self._give_up()
             LOG.warning("the sink of %s: %s", self._id, LOST)
             self._tell("sink_failed", LOST)
             return
@@ -161,9 +162,18 @@ class MaterializedViewSink:
         return seen is not None and self._term is not None and seen.term == self._term
 
     def stop(self) -> None:
-        """Appends nothing more; the attempt that runs may still land."""
+        """Appends nothing more, and says nothing: there may be another export of its id. What runs may still land."""
+        self._give_up()
+        self._dropped = True
+
+    def _give_up(self) -> None:
         self._stopped = True
         self._watch.unfollow(self)
+
+    def retell(self) -> None:
+        """The client is a new one: what keeps it from writing is said again."""
+        if self._trouble is not None:
+            self._respond(self._trouble)
 
     def _submit_append(self, append: Append) -> None:
         self._job = self._jobs.submit(
@@ -246,6 +256,7 @@ class MaterializedViewSink:
                 self._failed(outcome.error)
             return
         self._backoff.reset()
+        self._trouble = None
         self._written = True
         now = outcome.value
         self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
@@ -266,7 +277,9 @@ class MaterializedViewSink:
         self._tell(kind, told_of(error))
 
     def _tell(self, kind: str, message: str) -> None:
-        self._respond(Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()}))
+        self._trouble = Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()})
+        if not self._dropped:
+            self._respond(self._trouble)
 
 
 def append_to(shard: Shard, append: Append) -> Verdict:
