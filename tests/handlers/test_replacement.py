@@ -8,7 +8,7 @@ import pytest
 
 from tests.handlers.revisions import dataflow, outrun, over, rev, table, writing_own
 from tidemark_operator.catalogue.closure import as_replaced, closure, dependants, is_stale, joins
-from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Together
+from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry, Together
 from tidemark_operator.controller.collection import Collection, OnReplica
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.succession import LATELY_MS, Succession
@@ -23,7 +23,7 @@ from tidemark_operator.handlers.replacement import (
     judge,
     succession,
 )
-from tidemark_operator.handlers.takeover import _may_be_finished
+from tidemark_operator.handlers.takeover import _may_be_finished, held_back
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 
@@ -234,3 +234,25 @@ def test_a_table_that_may_be_finished_meanwhile_holds_the_edit_back(upper: Front
 
     assert bool(_may_be_finished(beside, [export])) is held
     assert _may_be_finished(replace(beside, succession=None), [export]) == ""
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["reads it", "reads what reads it"])
+def test_an_edit_waits_for_the_statuses_that_name_the_edit_before(through: bool) -> None:
+    """Nothing that it takes away is imported, so it would take over alone; and an operator that began then would find
+    in a late status that the revision which was replaced is still to be waited for."""
+    registry = Registry()
+    first = dataflow("a", rev("a", 2, view=2), rev("a", 3, view=2))
+    reader = dataflow("b", rev("b", 2, tables=[table("a", 2)], view=1))
+    beyond = dataflow("c", rev("c", 2, tables=[table("b", 1)]))
+    for state in (first, reader, beyond):
+        registry.put_dataflow(state)
+    late = beyond if through else reader
+
+    def held() -> str:
+        _, found = held_back(first, registry, lambda _: None, NOW)
+        return "" if found is None else found.message
+
+    late.unmarked = True
+    assert held() == f"Dataflow {late.key.name} is just being replaced with another"
+    late.unmarked = False
+    assert held().startswith("Dataflow a hydrates")

@@ -7,9 +7,9 @@ members ─► judge ─┬─ held back ─► every member's status says by wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
-from tidemark_operator.catalogue.closure import closure
+from tidemark_operator.catalogue.closure import closure, dependants
 from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry
 from tidemark_operator.controller.collection import Collection, failures
 from tidemark_operator.controller.dataflows import Dataflow
@@ -71,10 +71,16 @@ def held_back(
     for other in dataflows:
         if names & {parent.name for parent in other.claims if parent.kind == root.key.resource.kind}:
             return members, HeldBack(f"Dataflow {other.key.name}, which reads it, is just being planned")
-    for member in members:
-        if member.unmarked:
-            return members, HeldBack(f"Dataflow {member.key.name} is just being replaced with another")
+    if late := _late(root, dataflows, names):
+        return members, HeldBack(f"Dataflow {late} is just being replaced with another")
     return members, judge((_member(root, m, dataflows, running(m)) for m in members), now_ms)
+
+
+def _late(root: DataflowState, dataflows: Sequence[DataflowState], members: Set[str]) -> str:
+    """Whose status does not say yet that it took over: of the members, and of all that read the edited one. It says by
+    which of its revisions: an operator that began when that was replaced too would not know."""
+    unmarked = {dataflow.key.name for dataflow in dataflows if dataflow.unmarked}
+    return min(unmarked & (members | dependants(root, dataflows)), default="") if unmarked else ""
 
 
 def _member(
