@@ -42,6 +42,15 @@ def test_what_is_said_to_be_next_can_be_done(case: str, cluster: ControlPlane, t
     replica = yaml.safe_load(applied[-1][1])
     assert (replica["kind"], replica["spec"]) == ("ComputeReplica", {"instance": instance})
 
+    made = re.findall(
+        r"^kubectl create (secret|serviceaccount|rolebinding) (.*)$", notes.replace("\\\n", ""), re.MULTILINE
+    )
+    own = [] if "defaultInstance" in values else ["secret"]
+    assert [kind for kind, _ in made] == [*own, "serviceaccount", "rolebinding"]
+    for kind, rest in made:
+        assert f"-n {namespace}" in rest
+        cluster.kubectl("create", kind, *rest.split(), "--dry-run=server")
+
     lines = re.findall(r"^kubectl (get|explain|tidemark) (.*)$", notes, re.MULTILINE)
     assert [verb for verb, _ in lines] == ["get", "explain", "tidemark"]
     for verb, rest in lines:
