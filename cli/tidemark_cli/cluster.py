@@ -53,10 +53,7 @@ def leader(namespace: str, port: str) -> Leader:
     done = kubeconfig.kubectl("a gateway elsewhere (no gateway.json is beside the kubeconfig: try `make demo`)", *asked)
     where = f"EndpointSlice {namespace}/{SERVICE}"
     if done.returncode:
-        raise GatewayUnknown(
-            f"no gateway.json is beside the kubeconfig (try `make demo`), and there is no {where}: "
-            f"{done.stderr.strip()}. Give --operator-namespace, the one of the chart's release, or --server"
-        )
+        raise GatewayUnknown(_unknown(namespace, where, done.stderr.strip().rpartition("\n")[2]))
     found = json.loads(done.stdout)
     endpoints: list[dict[str, Any]] = found.get("endpoints") or []
     ports = {each.get("name"): each["port"] for each in found.get("ports") or []}
@@ -69,6 +66,21 @@ def leader(namespace: str, port: str) -> Leader:
         )
     authority = (found["metadata"].get("annotations") or {}).get(AUTHORITY, "")
     return Leader(namespace, endpoints[0]["targetRef"]["name"], ports[port], authority.encode())
+
+
+def _unknown(namespace: str, where: str, said: str) -> str:
+    """`said`: the last line of kubectl's, which has what it comes to."""
+    if "(Forbidden)" in said:
+        return (
+            f"{where} may not be read: {said}. The way there takes Role tidemark-reach-gateway in {namespace}; or give "
+            "--server, where the gateway has an address"
+        )
+    if "(NotFound)" not in said:
+        return f"whether there is an {where} cannot be found out: {said}"
+    return (
+        f"no gateway.json is beside the kubeconfig (try `make demo`), and there is no {where}: {said}. Give "
+        "--operator-namespace, the one of the chart's release, or --server"
+    )
 
 
 @contextmanager

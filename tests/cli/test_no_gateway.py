@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.bounds import BOUND
 from tidemark_cli import cluster, kubeconfig
 from tidemark_cli.cluster import Leader
-from tidemark_cli.errors import GatewayFailed
+from tidemark_cli.errors import GatewayFailed, GatewayUnknown
 from tidemark_cli.gateway import Gateway, connected
+from tidemark_devcluster.plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 
 LEADER = Leader("tidemark-system", "tidemark-operator-0", 7443, b"")
@@ -50,3 +54,27 @@ def test_a_gateway_behind_a_forwarded_port_is_named_by_its_pod(nobody: str) -> N
 def test_a_gateway_at_an_address_is_named_by_that(nobody: str) -> None:
     """As it was given, or found in a file."""
     assert f"no gateway answers at {nobody}: is the operator running?" in said(Gateway(nobody, "t"))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(
+    ("who", "says"),
+    [
+        ("kubeconfig", "there is no EndpointSlice elsewhere/tidemark-gateway: .*Give --operator-namespace"),
+        ("outsider_kubeconfig", "may not be read: .*takes Role tidemark-reach-gateway in elsewhere"),
+        ("of nobody", "whether there is an EndpointSlice elsewhere/tidemark-gateway cannot be found out: .*refused"),
+    ],
+)
+def test_what_the_cluster_says_is_told_with_what_to_do_about_it(
+    who: str, says: str, control_plane: ControlPlane, nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In one line, whatever kubectl has said before: there is none, one may not see it, or nobody answers."""
+    away, config = tmp_path / "kubeconfig", yaml.safe_load(control_plane.kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = f"https://{nobody}"
+    away.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(getattr(control_plane, who, away)))
+    monkeypatch.setenv("PATH", str(control_plane.layout.kubectl.parent), prepend=os.pathsep)
+
+    with pytest.raises(GatewayUnknown, match=says) as failed:
+        cluster.leader("elsewhere", cluster.TOKENS)
+    assert "\n" not in str(failed.value)
