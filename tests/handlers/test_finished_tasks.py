@@ -15,6 +15,7 @@ from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.handlers.installer import choose_as_of, has_ended
 from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
 from tidemark_protocol.ids import Time
+from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, Description
 
 D = state("d", None)
 
@@ -43,6 +44,22 @@ def test_while_nothing_is_known_of_its_inputs_it_waits() -> None:
     """They may be finished: it must not begin its table anew."""
     with pytest.raises(Waiting, match="waiting for the first data"):
         has_ended(running(World(upper=0)), Registry(), D, task(None))  # type: ignore[arg-type]
+
+
+def test_a_task_that_a_replica_has_goes_on_while_its_table_cannot_be_read() -> None:
+    """Else the replica would be told of all but it, as an operator begins, and drop what it has of it. Where nobody has
+    it, it waits until the table is known."""
+    world, stored = World(upper=900), task(None)
+    world.shards.forget(VIEW_SHARD)
+    (id,) = stored.export_ids
+    has = (DescribedDataflow((id,), stored.plan_digest, Time(300)),)
+    there = Description("incarnation", None, 0, has, (DescribedCollection(id, at(350), at(400)),), ())
+    instance = running(world)
+
+    with pytest.raises(Waiting, match="how far its own table is"):
+        choose_as_of(instance, Registry(), D, stored, first=False)  # type: ignore[arg-type]
+    instance.replicas["r1"] = SimpleNamespace(description=there)
+    assert choose_as_of(instance, Registry(), D, stored, first=False) == 350  # type: ignore[arg-type]
 
 
 def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:

@@ -87,15 +87,15 @@ def choose_as_of(
     # one that goes on, also of an earlier Dataflow, may leave out no time; of an edit that is seen when it is installed
     goes_on = not first or (state.active is None and any(upper > Frontier.minimum() for upper in sinks))
     exact = description.continual_task is not None and goes_on
-    if exact and not sinks:
+    goes_on_at = running_sinces(description, [r.description for r in running.replicas.values() if r.description])
+    if exact and not sinks and not goes_on_at:  # where one has it, its since is behind its table
         raise Waiting("WaitingForInput", "waiting for a replica to report how far its own table is")
-    descriptions = [r.description for r in running.replicas.values() if r.description]
     return select_as_of(
         AsOfRequest(
             inputs=inputs,
             sinks=tuple(upper for upper in sinks if upper > Frontier.minimum()),
             stored=None if first else description.as_of,
-            running=tuple(running_sinces(description, descriptions)),
+            running=tuple(goes_on_at),
             requested=None if state.requested_as_of is None else Time(state.requested_as_of),
             exact=exact,
             until=description.until,
