@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, TextIO
+from typing import TextIO
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from tidemark_cli import times
 from tidemark_cli.errors import GatewayFailed
 from tidemark_cli.gateway import Gateway, connected
 from tidemark_cli.table import Table, printable
+from tidemark_cli.values import cell, plain, values
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
 
 
@@ -66,9 +67,9 @@ class _Chunks:
 def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
     table = Table([printable(n) for n in header.column_names], list(map(is_number, header.column_types)))
     count = 0
-    for batch in batches:
+    for batch in (each for each in batches if each.num_rows):
         count += batch.num_rows
-        columns = [[cell(v) for v in column.to_pylist()] for column in batch.columns]
+        columns = [[cell(v) for v in values(column)] for column in batch.columns]
         print(*table.block(list(zip(*columns, strict=True))), sep="\n", file=out)
     if not count:
         print(*table.block([]), sep="\n", file=out)
@@ -82,28 +83,15 @@ def is_number(type: str) -> bool:
     return type.startswith(("int", "bigint", "smallint", "tinyint", "float", "double", "decimal"))
 
 
-def cell(value: Any) -> str:
-    """As a table shows it."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | dict):
-        return printable(json.dumps(value, default=json_value, ensure_ascii=False))
-    return printable(value.hex() if isinstance(value, bytes) else str(value))
-
-
 def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
-    """One object: the time, and the rows; decimals, dates and times as text, so that nothing is rounded."""
+    """One object: the time, and the rows. Raises GatewayFailed where two columns are called the same."""
+    names = list(header.column_names)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise GatewayFailed(f"JSON has one value for a name, and two columns are called {twice}: rename one with AS")
     print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export or None)}, "rows": [', file=out, end="")
     separator = "\n"
     for batch in batches:
-        for row in batch.to_pylist():
-            print(separator, json.dumps(row, default=json_value), sep="", end="", file=out)
+        for row in zip(*map(values, batch.columns), strict=True):
+            print(separator, json.dumps(plain(dict(zip(names, row, strict=True)))), sep="", end="", file=out)
             separator = ",\n"
     print("\n]}", file=out)
-
-
-def json_value(value: Any) -> str:
-    """What JSON has no form for, as text."""
-    return value.hex() if isinstance(value, bytes) else str(value)

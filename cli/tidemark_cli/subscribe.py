@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from tidemark_cli import times
 from tidemark_cli.errors import GatewayFailed
 from tidemark_cli.gateway import Gateway, connected
-from tidemark_cli.query import cell, is_number, json_value
+from tidemark_cli.query import is_number
 from tidemark_cli.table import Table, printable
+from tidemark_cli.values import cell, plain, values
 from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader, SubscribeReply, SubscribeRequest
 
 TIME, DIFF, PART = "__time", "__diff", "__part"
@@ -113,7 +114,7 @@ class _Rows:
 
     def updates(self, updates: pa.Table) -> None:
         for batch in updates.to_batches():
-            columns = [[cell(v) for v in column.to_pylist()] for column in batch.columns[:-3]]
+            columns = [[cell(v) for v in values(column)] for column in batch.columns[:-3]]
             at = [times.show(t) for t in batch.column(TIME).to_pylist()]
             rows = list(zip(at, map(str, batch.column(DIFF).to_pylist()), *columns, strict=True))
             print(*self._table.block(rows), sep="\n", file=self._out)
@@ -131,11 +132,11 @@ class _Lines:
     def updates(self, updates: pa.Table) -> None:
         for batch in updates.to_batches():
             columns = [batch.column(TIME), batch.column(DIFF), *batch.columns[:-3]]
-            for values in zip(*(column.to_pylist() for column in columns), strict=True):
-                self._print(dict(zip([TIME, DIFF, *self._names], values, strict=True)))
+            for row in zip(*map(values, columns), strict=True):
+                self._print(dict(zip([TIME, DIFF, *self._names], row, strict=True)))
 
     def progress(self, upper: int) -> None:
         self._print({"__progress": None if upper == times.EMPTY else upper})
 
     def _print(self, line: dict[str, Any]) -> None:
-        print(json.dumps(line, default=json_value), file=self._out)
+        print(json.dumps(plain(line)), file=self._out)

@@ -1,0 +1,84 @@
+"""Values of answers as a terminal and JSON show them: also those that Python, or JSON, has no form for."""
+
+from __future__ import annotations
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark_cli.errors import GatewayFailed
+from tidemark_cli.query import _print_json, _print_table
+from tidemark_cli.values import cell, plain, values
+from tidemark_protocol.pb.gateway_pb2 import QueryHeader
+
+AFTER_9999 = 253_402_300_800_000_000
+UTC = pa.timestamp("us", "UTC")
+
+
+def rows_as_json(names: list[str], *columns: pa.Array) -> Any:
+    out = io.StringIO()
+    header = QueryHeader(column_names=names, column_types=[str(column.type) for column in columns])
+    _print_json(header, iter([pa.record_batch(list(columns), names=names)]), out)
+
+    def no_json(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(out.getvalue(), parse_constant=no_json)["rows"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "as_json"),
+    [
+        (float("nan"), "NaN", "NaN"),
+        (float("-inf"), "-Infinity", "-Infinity"),
+        (0.5, "0.5", 0.5),
+        (Decimal("0E-8"), "0.00000000", "0.00000000"),
+        (Decimal("1E-7"), "0.0000001", "0.0000001"),
+        (b"\x00\xff", "00ff", "00ff"),
+        ([{"a": float("inf")}, None], '[{"a": "Infinity"}, null]', [{"a": "Infinity"}, None]),
+        (True, "true", True),
+        (None, "NULL", None),
+    ],
+    ids=str,
+)
+def test_what_json_has_no_form_for_is_text(value: Any, shown: str, as_json: Any) -> None:
+    """Also within arrays and structs."""
+    assert (cell(value), plain(value)) == (shown, as_json)
+    json.dumps(plain(value), allow_nan=False)
+
+
+@pytest.mark.parametrize("micros", [AFTER_9999, -62_135_596_800_000_001, 2**62])
+@pytest.mark.parametrize("type", [pa.timestamp("us"), UTC], ids=str)
+def test_times_of_any_year_are_shown(micros: int, type: pa.DataType) -> None:
+    """Python has the years from 1 to 9999, and Spark more; those beside them are none the worse."""
+    at = pa.array([micros, None], type)
+    assert len({shown for shown in values(at) if isinstance(shown, str)}) == 1
+    listed = pa.array([[micros]], pa.list_(type))
+    struct = pa.array([{"at": micros, "n": 1}], pa.struct({"at": type, "n": "int32"}))
+    (row,) = rows_as_json(["a", "b"], listed, struct)
+    assert row == {"a": [values(at)[0]], "b": {"at": values(at)[0], "n": 1}}
+
+
+def test_a_date_after_all_that_python_knows_is_shown() -> None:
+    """To the day."""
+    assert values(pa.array([2_932_897], pa.date32())) == ["10000-01-01"]
+    assert values(pa.array([AFTER_9999], pa.timestamp("us"))) == ["10000-01-01 00:00:00.000000"]
+
+
+def test_json_loses_no_column() -> None:
+    """Of two that are called the same it could have one; a table shows both."""
+    one, two = pa.array([1]), pa.array([2])
+    assert rows_as_json(["a", "b"], one, two) == [{"a": 1, "b": 2}]
+    with pytest.raises(GatewayFailed, match="two columns are called a: rename one with AS"):
+        rows_as_json(["a", "a"], one, two)
+
+
+def test_an_answer_without_rows_is_a_line_of_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """In however many batches nothing comes."""
+    out, batch = io.StringIO(), pa.record_batch([pa.array([], pa.int64())], names=["a"])
+    _print_table(QueryHeader(column_names=["a"], column_types=["bigint"]), iter([batch, batch]), out)
+    assert out.getvalue() == "a\n"
