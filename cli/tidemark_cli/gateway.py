@@ -40,6 +40,14 @@ from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
 FILE_NAME = "gateway.json"
 AUDIENCE, TOKEN_LIFE, TOKEN_LIFE_OF_SUBSCRIBES = "tidemark-gateway", "10m", "12h"
 _LARGEST_FILE = 64 * 1024
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""A gateway that vanished without a word is found, also by who waits for changes that do not come. Servers end
+connections that ask more often than every five minutes, unless they were told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Credentials:
             return _token_of(self.service_account, self.namespace, self.life)
         if (file := self.token_file or own) is None:
             raise GatewayFailed("who asks? Give --service-account NAME, --token-file FILE or --client-certificate")
-        return file.read_text().strip()
+        return _token_in(file)
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,8 @@ def find(place: Place, environment: dict[str, str], credentials: Credentials) ->
             f"{error.filename} cannot be read: only the user who runs the operator may. Give --service-account NAME, "
             "one that may get dataflows/data, or --client-certificate"
         ) from None
+    except OSError as error:
+        raise GatewayFailed(f"{error.filename} cannot be read: {error.strerror}") from None
 
 
 def _at_server(address: str, authority_file: Path | None, credentials: Credentials) -> Gateway:
@@ -169,6 +179,14 @@ def _safe(address: str, authority: bytes | None) -> str:
     return address
 
 
+def _token_in(file: Path) -> str:
+    """Raises OSError, GatewayFailed for what is none."""
+    token = file.read_bytes()[:_LARGEST_FILE].strip()
+    if not token or not token.isascii() or not token.decode().isprintable():
+        raise GatewayFailed(f"{file} holds no token")
+    return token.decode()
+
+
 def _token_of(service_account: str, namespace: str, life: str) -> str:
     """TokenRequest, by kubectl, which knows how to log in."""
     command = ["create", "token", service_account, "--namespace", namespace]
@@ -201,12 +219,12 @@ def connected(gateway: Gateway) -> Iterator[GatewayStub]:
 
 def _channel(gateway: Gateway) -> grpc.Channel:
     if gateway.authority is None:
-        return grpc.insecure_channel(gateway.address, options=GRPC_OPTIONS)
+        return grpc.insecure_channel(gateway.address, options=[*GRPC_OPTIONS, *KEEPALIVE])
     shown = gateway.certificate
     pair = (shown.key, shown.certificate) if shown else (None, None)
     credentials = grpc.ssl_channel_credentials(gateway.authority, *pair)
     known_as = [("grpc.ssl_target_name_override", gateway.leader.host)] if gateway.leader else []
-    return grpc.secure_channel(gateway.address, credentials, options=[*GRPC_OPTIONS, *known_as])
+    return grpc.secure_channel(gateway.address, credentials, options=[*GRPC_OPTIONS, *KEEPALIVE, *known_as])
 
 
 def _failure(gateway: Gateway, error: Any) -> GatewayFailed:

@@ -96,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 replica=options.replica,
             )
             query.run(found, request, options.output, sys.stdout, times.seconds(options.timeout))
+        sys.stdout.flush()
         return 0
     except CliError as error:
         print(f"error: {error}", file=sys.stderr)
