@@ -75,11 +75,12 @@ def _unknown(namespace: str, where: str, said: str) -> str:
             f"{where} may not be read: {said}. The way there takes Role tidemark-reach-gateway in {namespace}; or give "
             "--server, where the gateway has an address"
         )
+    no_file = "no gateway.json is beside the kubeconfig (try `make demo`)"
     if "(NotFound)" not in said:
-        return f"whether there is an {where} cannot be found out: {said}"
+        return f"{no_file}, and whether there is an {where} cannot be found out: {said}"
     return (
-        f"no gateway.json is beside the kubeconfig (try `make demo`), and there is no {where}: {said}. Give "
-        "--operator-namespace, the one of the chart's release, or --server"
+        f"{no_file}, and there is no {where}: {said}. Give --operator-namespace, the one of the chart's release, or "
+        "--server"
     )
 
 
