@@ -260,21 +260,6 @@ def test_a_wrong_token_is_refused(gateway: Scripted, tmp_path: Path, capsys: pyt
     assert "guess" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\xff\xfe", b"two\nlines", None], ids=["nothing", "no text", "lines", "folder"]
-)
-def test_what_is_no_token_is_named(
-    gateway: Scripted, tmp_path: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In one line, before anybody is asked."""
-    file = tmp_path / "mine"
-    file.mkdir() if content is None else file.write_bytes(content)
-    assert main(["query", "SELECT 1", "--token-file", str(file)]) == 1
-    says = f"error: {file} " + ("cannot be read: Is a directory" if content is None else "holds no token")
-    assert capsys.readouterr().err == says + "\n"
-    assert gateway.asked == []
-
-
 def test_who_reads_no_further_is_no_error(gateway: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all of a small answer waits to be written at the end."""
     reads, writes = os.pipe()
