@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from tests.bounds import BOUND
-from tests.controller.worlds import R1
-from tests.gateway.registries import registry
+from tests.controller.worlds import R1, at
+from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import Deaf
 from tests.gateway.test_rights import LISTS, Caller
-from tidemark_operator.errors import TooMany
+from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.listener import Listener
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.running import InstanceConfig, RunningInstance
+from tidemark_operator.fleet.running import InstanceConfig, RunningInstance, now_ms
 from tidemark_operator.gateway import copies, patience, subscribes
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.copies import COPIES, Copies
+from tidemark_operator.gateway.moments import Span, When, choose_time
 from tidemark_operator.gateway.subscribes import SUBSCRIBES, Subscribes
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.dataflow import SourceImport
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest, SubscribeRequest
 from tidemark_protocol.planning import Planned, PlannedExport, PlanRequest
 from tidemark_protocol.types import BIGINT, Column
@@ -35,11 +37,12 @@ Serve = Callable[[str], Awaitable[Any]]
 
 
 class Planner:
-    """Plans whatever it is asked as something that reads nothing."""
+    """Plans whatever it is asked as something that reads nothing, or table `s.a`."""
 
     async def plan(self, request: PlanRequest, *, patient: bool) -> Planned:
         export = PlannedExport("result", "materializedView", GlobalId("o"), (Column("a", BIGINT),), (0,))
-        return Planned((), (), (export,), (), "")
+        reads = (SourceImport(GlobalId("s.a"), shard_of("s.a"), (0,)),) if "FROM" in request.views[0].sql else ()
+        return Planned(reads, (), (export,), tuple(source.id for source in reads), "")
 
 
 class Client:
@@ -64,15 +67,15 @@ def there(fleet: Fleet) -> RunningInstance:
     return running
 
 
-def serving(what: str, fleet: Fleet) -> Serve:
+def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     """A call of anne's, on an instance."""
     namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
     world, asking = cast(World, SimpleNamespace(**namespace)), Asking(Turns())
-    caller = Caller(*LISTS, "create dataflows/copies in namespace ns")
+    caller = Caller(*LISTS, "create dataflows/copies in namespace ns", "get datasources/data s in namespace ns")
     if what == "copies":
         all_copies = Copies(world, asking)
         return lambda place: all_copies.serve(
-            caller, CopyRequest(namespace="ns", subject="SELECT 1", instance=place, to="x", format="csv")
+            caller, CopyRequest(namespace="ns", subject=subject, instance=place, to="x", format="csv")
         )
 
     async def admit() -> Caller:
@@ -80,7 +83,7 @@ def serving(what: str, fleet: Fleet) -> Serve:
 
     all_subscribes = Subscribes(world, asking)
     return lambda place: all_subscribes.serve(
-        caller, admit, SubscribeRequest(namespace="ns", subject="SELECT 1", instance=place), Client()
+        caller, admit, SubscribeRequest(namespace="ns", subject=subject, instance=place), Client()
     )
 
 
@@ -146,5 +149,41 @@ def test_who_waits_for_a_replica_that_is_away_has_an_end(what: str, most: int, m
             call.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "made anew"])
+@pytest.mark.parametrize("what", ["copies", "subscribes"])
+def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
+    what: str, made_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On what is gone it would never come to an end, and keep its place."""
+    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", BOUND)
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    looked = asyncio.Event()
+
+    def look(spans: Sequence[Span], when: When) -> Time:
+        looked.set()
+        return choose_time(spans, when)
+
+    monkeypatch.setattr("tidemark_operator.gateway.transient.choose_time", look)
+
+    async def play() -> None:
+        fleet, table = instances(), shard_of("s.a")
+        book = fleet.book("ns")
+        book.register(table.shard_id, table.location)
+        book.observe(table.shard_id, at(0), at(0), now_ms())
+        calling = asyncio.ensure_future(serving(what, fleet, "SELECT * FROM s.a")("there"))
+        await looked.wait()
+        assert not calling.done()
+        there(fleet).replicas.clear()
+        fleet.remove("ns", "there")
+        if made_anew:
+            fleet.ensure("ns", InstanceConfig("there", "/other"))
+        book.observe(table.shard_id, at(500), at(0), now_ms())
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(QueryRefused, match="ComputeInstance there was deleted, or its storage is another"):
+                await calling
 
     asyncio.run(play())

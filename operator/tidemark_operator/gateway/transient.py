@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.access import Access
 from tidemark_operator.gateway.asking import Asking
@@ -108,4 +109,6 @@ def _described(ready: Ready, sink: ClientSink) -> DataflowDescription:
 
 
 def _time(world: World, running: RunningInstance, description: DataflowDescription, when: When) -> Time:
+    if world.running(running.namespace, running.name) is not running:  # nobody would ever say anything of it
+        raise QueryRefused(f"ComputeInstance {running.name} was deleted, or its storage is another: ask again")
     return choose_time(spans_of(world.registry, running, description), when)
