@@ -1,21 +1,28 @@
-"""Who ingests a DataSource, and whose word counts of how that goes."""
+"""Who ingests a DataSource, whose word counts of how that goes, and who is told when it ends."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import INGESTION
+from tests.replica.plans import COLUMNS, transient
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.ingestion import Ingester
+from tidemark_operator.controller.notices import Notice
+from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
-from tidemark_protocol.ids import ReplicaId, WriterTerm
+from tidemark_protocol.dataflow import SourceImport, SubscribeSink
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.responses import IngestionStatus
 
 KEY = Key(DATA_SOURCES, "ns", "s")
@@ -87,3 +94,28 @@ def test_a_replica_that_is_refused_ingests_no_more() -> None:
         return state.ingester
 
     assert ingested(refused) == [Ingester(R1, WriterTerm(1)), Ingester(R2, WriterTerm(2))]
+
+
+def test_who_follows_a_table_of_a_source_that_is_deleted_is_told() -> None:
+    """Nothing will ever change there; who reads another table is not concerned."""
+
+    def told(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        (table,) = INGESTION.tables
+        other = replace(table.shard, shard_id=ShardId("other"))
+        for name, shard in (("s", table.shard), ("o", other)):
+            running.core.shards.register(shard.shard_id, shard.location)
+            running.core.shards.observe(shard.shard_id, Frontier.at(500), Frontier.at(0), 1000)
+            read = SourceImport(GlobalId("t"), shard, (0,))
+            description = replace(transient(name, SubscribeSink(COLUMNS)), as_of=Time(300), source_imports=(read,))
+            running.core.create(Dataflow(name, description, 1), WriterTerm(1))
+        notices = list[Notice]()
+        cast(Any, running).notify = notices.extend
+        reconciler.forget(KEY)
+        (ended,) = (notice for notice in notices if isinstance(notice, SubscribeAdvanced))
+        return str(ended.batch.error), running.core.dataflows.owners()
+
+    error, left = ingested(told)
+    assert error == "DataSource s was deleted. Nothing had been told yet"
+    assert left == ["o"]

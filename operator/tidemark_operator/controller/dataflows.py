@@ -165,10 +165,10 @@ class Dataflows:
             if dataflow.succession is not None and is_level(dataflow.succession, exports, self._collections):
                 dataflow.level_ms = now_ms
 
-    def visitors(self, owner: str, over: Iterable[ShardId] = ()) -> list[Dataflow]:
-        """Queries, subscribes and copies that import an index of the dataflow's: nobody waits for their end. And
-        subscribes that read shards which are over: they would wait for changes for ever."""
-        dataflow = self._by_owner.get(owner)
+    def visitors(self, owner: str | None, over: Iterable[ShardId] = ()) -> list[Dataflow]:
+        """Queries, subscribes and copies that import an index of the dataflow's, if one goes: nobody waits for their
+        end. And subscribes that read shards which are over: they would wait for changes for ever."""
+        dataflow = self._by_owner.get(owner) if owner is not None else None
         exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
         passing = (d for d in self._by_owner.values() if d.is_query or d.description.is_transient)
         gone = frozenset(over)

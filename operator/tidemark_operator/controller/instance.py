@@ -107,13 +107,20 @@ class Instance:
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> list[Notice]:
         """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
         later could not make that any more. `over`: tables of it that nobody will write again; `cause`: why it goes."""
-        news: list[Notice] = []
-        ending = Ending(cause, self.dataflows.successor_since(owner))
-        for visitor in self.dataflows.visitors(owner, over):
-            news += self._transients.fail(visitor.description, ending)
-            self._broadcast(self.dataflows.drop(visitor.owner))
+        news = self._end(self.dataflows.visitors(owner, over), Ending(cause, self.dataflows.successor_since(owner)))
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
+
+    def end_readers(self, over: Iterable[ShardId], cause: str) -> list[Notice]:
+        """Drops what is there for a client and would wait for more of these tables, which nobody will write again."""
+        return [*self._end(self.dataflows.visitors(None, over), Ending(cause)), *self._reap()]
+
+    def _end(self, visitors: Iterable[Dataflow], ending: Ending) -> list[Notice]:
+        news: list[Notice] = []
+        for visitor in visitors:
+            news += self._transients.fail(visitor.description, ending)
+            self._broadcast(self.dataflows.drop(visitor.owner))
+        return news
 
     def take_over(self, owner: str, term: WriterTerm) -> None:
         """A dataflow that ran beside its predecessor may write from now on, under this term."""

@@ -207,6 +207,11 @@ class RunningInstance:
         self.notify(self.core.drop(owner, over, cause))
         self.flush()
 
+    def end_readers(self, over: Iterable[ShardId], cause: str) -> None:
+        """Clients that would wait for ever for more of tables which no dataflow wrote, and nobody will again."""
+        self.notify(self.core.end_readers(over, cause))
+        self.flush()
+
     def create_transient(self, dataflow: Dataflow) -> None:
         """A dataflow that is there for one client."""
         self.core.create(dataflow, WriterTerm(self._leadership.term))
