@@ -52,7 +52,25 @@ def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     add_dataflow(known, "d", shards=("s.a",))
     ask(made, "SELECT 1")
     assert len(planner.asked) == 3
-    assert {r.parent for r in planner.asked[-1].catalogue.relations} == {"s", "d", "tidemark_introspection"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT * FROM Delays, s.b", {"delays"}),
+        ("TABLE `tidemark_introspection`.frontiers", {"tidemark_introspection"}),
+        ("TABLE `delays-2`", {"delays", "delays-2"}),
+    ],
+)
+def test_the_planner_is_told_of_what_the_text_can_mean_alone(sql: str, names: set[str]) -> None:
+    """In a namespace of a thousand Dataflows all of them would take longer to tell than most queries take. A name that
+    is a part of a word is told too, as `s` mostly is."""
+    known, planner = registry(), Planner()
+    for name in ("delays", "delays-2", "other"):
+        add_dataflow(known, name, shards=("s.a",))
+    ask(Statements(known, cast(PlannerClient, planner), Asking(Turns())), sql)
+
+    assert {r.parent for r in planner.asked[0].catalogue.relations} - {"s"} == names
 
 
 def test_whose_a_relation_is_follows_what_there_is() -> None:

@@ -39,6 +39,12 @@ def catalogue(
     return Catalogue(tuple(sorted(tables + exports, key=lambda r: (r.parent, r.name, r.id))))
 
 
+def named_in(sql: str, known: Catalogue) -> Catalogue:
+    """What of it the text can mean, as in `catalogue`."""
+    text = sql.lower()
+    return Catalogue(tuple(relation for relation in known.relations if relation.parent in text))
+
+
 def parents(
     sources: Iterable[SourceState], dataflows: Iterable[DataflowState], references: Iterable[GlobalId]
 ) -> tuple[Parent, ...]:

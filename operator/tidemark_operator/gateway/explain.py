@@ -31,7 +31,7 @@ async def _of_sql(world: World, asking: Asking, caller: str, namespace: str, sql
     dataflows = world.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
-    known = catalogue(world.registry.sources(namespace), dataflows, instance=instance)
+    known = catalogue(world.registry.sources(namespace), dataflows, instance=instance, named_in=sql)
     request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
     planned = await asking.plan(caller, namespace, sql, lambda: world.planner.plan(request, patient=True))
     if isinstance(planned, Refused):

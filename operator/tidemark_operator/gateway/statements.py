@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.catalogue.relations import catalogue, owners
+from tidemark_operator.catalogue.relations import catalogue, named_in, owners
 from tidemark_operator.gateway.asking import Asking
 from tidemark_operator.gateway.lookups import Names, recognised
 from tidemark_operator.introspection.relations import relations
@@ -55,7 +55,7 @@ class Statements:
         if found is None and (lookup := recognised(sql, known.names)) is not None:
             return lookup  # each with a key of its own: to remember them would push out what took long to plan
         if found is None:
-            request = PlanQueryRequest(sql, known.catalogue, ID_PREFIX)
+            request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX)
             ask = partial(self._planner.plan_query, request)
             planned: Meaning | Refused = await self._asking.plan(caller, namespace, sql, ask)
             if isinstance(planned, Refused):

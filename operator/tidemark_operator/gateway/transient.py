@@ -64,8 +64,8 @@ async def plan(world: World, asking: Asking, access: Access, subject: Subject, w
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
     sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
-    known = catalogue(sources, dataflows, instance=place)
     sql = sql_of(subject.text)
+    known = catalogue(sources, dataflows, instance=place, named_in=sql)
     views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
     request = PlanRequest(name.name, views, exports, known, name.id_prefix)
