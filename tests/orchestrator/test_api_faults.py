@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ from tidemark_operator.kube.client import ApiError
 from tidemark_operator.orchestrator.kubernetes.executors import template_name
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.orchestrator.kubernetes.orchestrator import LOOK_SECONDS, KubernetesOrchestrator
+from tidemark_operator.resources.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
 STATUSES = (409, 429, 500)
@@ -104,5 +106,31 @@ def test_a_deletion_that_is_refused_is_tried_ever_more_rarely(cluster: Cluster) 
             refused.clear()
             now.seconds += 60
             await until(orchestrator, lambda: cluster.made() == [])
+
+    asyncio.run(asyncio.wait_for(scenario(), BOUND))
+
+
+def test_a_deletion_that_is_refused_is_told_of_the_shape_that_waits_for_it(cluster: Cluster) -> None:
+    """Recreate ends the old one first; nobody else says why the new one does not come."""
+    spec = cluster.replica(SMALL, strategy=UpdateStrategy.RECREATE)
+    old, new = member(spec, SETTINGS), member(replace(spec, cores=3), SETTINGS)
+    now, refused = SimpleNamespace(seconds=0.0), {"DELETE"}
+    faults = Faults(lambda method, path: (403, False) if method in refused else None)
+
+    async def scenario() -> None:
+        async with through_faults(cluster.plane, cluster.namespace, faults) as kube:
+            orchestrator = of(kube, spec, clock=lambda: now.seconds)
+            await until(orchestrator, lambda: f"pod/{old.name}-0" in cluster.made())
+            orchestrator.ensure(new.spec)
+            await orchestrator.step()
+            trouble = one(orchestrator, spec).trouble
+            assert trouble is not None
+            assert trouble.reason == "Refused"
+            assert f"StatefulSet {cluster.namespace}/{old.name} is not deleted yet: 403" in trouble.message
+
+            refused.clear()
+            now.seconds += 60
+            await until(orchestrator, lambda: f"pod/{new.name}-0" in cluster.made())
+            assert one(orchestrator, spec).trouble is None
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))

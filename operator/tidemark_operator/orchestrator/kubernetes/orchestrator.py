@@ -62,7 +62,8 @@ class KubernetesOrchestrator:
         self._budgeted = 0.0
         self._backoff: Backoff[Shape] = Backoff()
         self._deletions: Backoff[str] = Backoff()
-        """Of StatefulSets, by uid."""
+        self._undeleted: dict[str, Trouble] = {}
+        """Both of StatefulSets, by uid."""
 
     def _concerns(self, found: Found) -> bool:
         """Not what says that it is of a replica of another namespace: nothing is owned across namespaces."""
@@ -120,8 +121,13 @@ class KubernetesOrchestrator:
         """What ends before this one is made, and does not end."""
         if newest.incarnation is not None:
             return None
-        before = (self._looking.observe(each.key, each.shape, each.name, each.namespace, None) for each in others)
-        return next((b.trouble for b in before if b.trouble and b.trouble.reason == observing.NODE_LOST), None)
+        for each in others:
+            before = self._looking.observe(each.key, each.shape, each.name, each.namespace, None).trouble
+            if before is not None and before.reason == observing.NODE_LOST:
+                return before
+            if each.uid in self._undeleted:
+                return self._undeleted[each.uid]
+        return None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -196,9 +202,12 @@ class KubernetesOrchestrator:
             await self._objects.delete(STATEFUL_SETS, found.body)
         except ApiError as error:
             self._deletions.failed(found.uid, now)
-            LOG.warning("StatefulSet %s/%s is not deleted yet: %s", found.namespace, found.name, error)
+            said = f"StatefulSet {found.namespace}/{found.name} is not deleted yet: {error}"
+            self._undeleted[found.uid] = observing.trouble("Refused", said)
+            LOG.warning("%s", said)
         else:
             self._deletions.done(found.uid)
+            self._undeleted.pop(found.uid, None)
 
     async def _make_once(self, secret: Body, set_uid: str) -> None:
         """Raises Conflict where one is left of a StatefulSet that was deleted: it goes soon, whoever relies on it."""
@@ -258,7 +267,9 @@ class KubernetesOrchestrator:
         self._refused = {shape: why for shape, why in self._refused.items() if shape in known}
         self._applied = {shape: at for shape, at in self._applied.items() if shape in known}
         self._backoff.keep({*known, BUDGETS})
-        self._deletions.keep({each.uid for each in self._looking.found})
+        there = {each.uid for each in self._looking.found}
+        self._deletions.keep(there)
+        self._undeleted = {uid: why for uid, why in self._undeleted.items() if uid in there}
 
 
 def _bounds(there: Body, instance: str, wanted: Mapping[str, Body], running: Set[str]) -> bool:
