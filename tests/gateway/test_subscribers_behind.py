@@ -96,6 +96,25 @@ def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(story())
 
 
+def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quickly it takes the rest, of which there may be 62 MiB; what it has of it counts for nothing."""
+    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(subscribes, "CHUNK_BYTES", 1)
+
+    async def story() -> None:
+        client = Client(takes=1)
+        subscription, telling = begin(client, batch(0, at(120)))
+        await client.offered.wait()
+        overflow(subscription)
+        for _ in range(10):
+            client.lets.release()
+        with pytest.raises(SubscribeBehind, match="not told all of the beginning"):
+            await telling
+        assert client.uppers == [120, 120]
+
+    asyncio.run(story())
+
+
 def test_who_takes_nothing_and_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as it wants."""
     monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 0.0)

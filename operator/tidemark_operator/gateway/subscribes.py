@@ -89,7 +89,10 @@ class Teller:
         raise early  # apart from the other, whose traceback holds what was to be sent
 
     async def _write(self, message: Any) -> None:
-        """A client that takes nothing has all the time it wants, until it is given up."""
+        """A client that takes nothing has all the time it wants, until it is given up, as one is too that may not read
+        this any more: then it is told nothing more, not even the rest of a batch."""
+        if self._subscription.given_up.is_set() and self._subscription.failure is not None:
+            raise self._subscription.failure
         write = asyncio.ensure_future(self._context.write(message))
         given_up = asyncio.ensure_future(self._subscription.given_up.wait())
         try:
