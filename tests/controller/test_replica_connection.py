@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import grpc
 import pytest
 
 from tests.bounds import BOUND
@@ -14,12 +15,13 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.controller import link
 from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.notices import DataflowChanged, ShardAppeared
-from tidemark_operator.errors import LeadershipLost
+from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
 from tidemark_protocol import commands as c
 from tidemark_protocol.check_command import check_command
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
+from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
 from tidemark_protocol.responses import (
     DescribedCollection,
     Frontiers,
@@ -153,6 +155,24 @@ def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Cal
         assert second.nonce != first.nonce
         assert c.CreateDataflow(dataflow("d", 300)) in replica.streams[1]
         assert replica.described == 2
+
+    play(scenario)
+
+
+def test_a_command_beside_the_end_of_a_stream_ends_the_connection_like_any_other_end(play: Callable[..., None]) -> None:
+    """Who reads may be told of it later than who writes."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        connection = instance.replicas[R1].connection
+        async with grpc.aio.insecure_channel(connection.address) as channel:
+            stream = compute_pb2_grpc.ComputeStub(channel).CommandResponseStream()  # type: ignore[no-untyped-call]
+            await stream.write(compute_pb2.Frame(version=1))
+            await replica.until(lambda: len(replica.streams) == 2)
+            replica.hang_up()
+            assert await stream.code() is grpc.StatusCode.OK
+            with pytest.raises(OperatorError, match="the replica closed the connection"):
+                await connection._send(stream, [c.InitializationComplete()])
 
     play(scenario)
 

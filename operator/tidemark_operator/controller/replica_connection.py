@@ -36,6 +36,7 @@ MAX_PAUSE_SECONDS = 1.0
 DESCRIBE_SECONDS = 30.0
 PROBE_SECONDS = 10.0
 INSPECT_SECONDS = 120.0
+CLOSED = "the replica closed the connection"
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -119,7 +120,7 @@ class ReplicaConnection:
     async def _attempt(self) -> None:
         """One connection, until it ends for whatever reason."""
         connection = 0
-        why = "the replica closed the connection"
+        why = CLOSED
         try:
             async with self.dialer.channel(self.address, [*GRPC_OPTIONS, *KEEPALIVE]) as channel:
                 stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
@@ -176,7 +177,10 @@ class ReplicaConnection:
 
     async def _send(self, stream: grpc.aio.StreamStreamCall, commands: list[Command]) -> None:
         for frame in pack_commands(commands):
-            await stream.write(frame)
+            try:
+                await stream.write(frame)
+            except asyncio.InvalidStateError:  # it ended a moment ago, and who reads it has not been told yet
+                raise OperatorError(await _end_of(stream)) from None
             self._host.traffic.sent_bytes += frame.ByteSize()
 
     async def _read(self, stream: grpc.aio.StreamStreamCall, connection: int) -> None:
@@ -211,3 +215,9 @@ def _said(error: grpc.RpcError) -> str:
     code = getattr(error, "code", None)
     details = getattr(error, "details", None)
     return f"{code().name}: {details()}" if code and details else str(error)
+
+
+async def _end_of(stream: grpc.aio.StreamStreamCall) -> str:
+    """Why a stream that has ended did."""
+    code = await stream.code()
+    return CLOSED if code is grpc.StatusCode.OK else f"{code.name}: {await stream.details()}"
