@@ -14,7 +14,8 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.one_shot import must_fit
+from tidemark_operator.gateway.moments import When
+from tidemark_operator.gateway.one_shot import must_fit, named, prepare
 from tidemark_operator.handlers.world import World
 from tidemark_operator.introspection import relations as relations_module
 from tidemark_operator.introspection.inline import RESULT, inlined
@@ -23,13 +24,13 @@ from tidemark_operator.introspection.relations import EVERY, Wanted, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
 from tidemark_protocol import wire
 from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.codec import MAX_PLAN_BYTES
+from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.commands import CreateDataflow
 from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Constant, ConstantRow, Get, Mfp, OrderKey, Plan
+from tidemark_protocol.lir import Constant, ConstantRow, Get, OrderKey
 from tidemark_protocol.map_filter_project import MapFilterProject
 from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
 from tidemark_protocol.responses import Frontiers, Status
@@ -214,19 +215,28 @@ def nested(depth: int) -> ScalarExpr:
     return ONE if depth == 0 else Call("+", (nested(depth - 1), ONE), BIGINT)
 
 
-@pytest.mark.parametrize(
-    ("plan", "says"),
-    [
-        (Constant((ConstantRow((Literal("x" * MAX_PLAN_BYTES, STRING),)),), WHOLE[:1]), "Ask for fewer rows"),
-        (Mfp(ROWS, MapFilterProject(WHOLE, (nested(125),))), "nested deeper than"),
-    ],
-    ids=["too large", "too deep"],
-)
-def test_what_no_replica_takes_in_is_not_sent(plan: Plan, says: str) -> None:
-    """The planner did not see the rows, nor that a peek of them would be a dataflow."""
-    made = DataflowDescription("query", (), (), (BuildDesc(RESULT, plan),), (), (), Time(0))
-    with pytest.raises(QueryRefused, match=says):
-        must_fit(made)
-    with pytest.raises(MalformedPlan):
-        wire.command_from_proto(wire.command_to_proto(CreateDataflow(made)))
-    must_fit(replace(made, objects=(BuildDesc(RESULT, ROWS),)))
+def test_what_no_replica_takes_in_is_not_sent() -> None:
+    """The planner did not see the rows, nor that a peek of them is a dataflow, in which it lies deeper."""
+    instance = fleet().get("ns", "default")
+    assert instance is not None
+
+    def made(peek: PlannedPeek, rows: Constant) -> DataflowDescription:
+        plan = inlined(peek, lambda id, wanted: rows)
+        assert isinstance(plan, PlannedOneShot)
+        return prepare(Registry(), instance, named(), plan, When())[0].description
+
+    peek = PlannedPeek(FRONTIERS.id, MapFilterProject(WHOLE), Finishing(), FRONTIERS.columns)
+    must_fit(made(peek, ROWS))
+    (row,) = ROWS.rows
+    large = made(
+        peek, replace(ROWS, rows=(replace(row, values=(Literal("x" * MAX_PLAN_BYTES, STRING), *row.values[1:])),))
+    )
+    with pytest.raises(QueryRefused, match="Ask for fewer rows"):
+        must_fit(large)
+    with pytest.raises(MalformedPlan, match="larger than the limit"):
+        wire.command_from_proto(wire.command_to_proto(CreateDataflow(large)))
+
+    deep = replace(peek, mfp=MapFilterProject(WHOLE, (nested(122),)))
+    assert decode(encode(deep), PlannedPeek) == deep
+    with pytest.raises(QueryRefused, match="cannot be computed: plan is nested deeper than"):
+        made(deep, ROWS)

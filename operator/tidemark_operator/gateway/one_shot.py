@@ -40,7 +40,10 @@ def prepare(
     registry: Registry, running: RunningInstance, name: Named, planned: PlannedOneShot, when: When
 ) -> tuple[Dataflow, Peek]:
     """What to create, and what to ask of it; raises QueryRefused where its inputs cannot be read at such a time."""
-    described, _ = describe(name, planned.planned, {})
+    try:
+        described, _ = describe(name, planned.planned, {})
+    except MalformedPlan as error:  # a peek lies deeper where it is a dataflow (introspection/inline.py)
+        raise QueryRefused(f"this cannot be computed: {error}") from None
     spans = spans_of(registry, running, described)
     time = choose_time(spans, when)
     description = replace(at(described, time), until=Time(time + 1))
@@ -50,11 +53,7 @@ def prepare(
 def must_fit(description: DataflowDescription) -> None:
     """Raises QueryRefused where a replica would not take it in, but end its connection. The planner sees to that, but
     for rows that are put into the plan after it (introspection/inline.py)."""
-    try:
-        size = len(description.encoded)
-    except MalformedPlan as error:
-        raise QueryRefused(f"this cannot be computed: {error}") from None
-    if size > MAX_PLAN_BYTES:
+    if (size := len(description.encoded)) > MAX_PLAN_BYTES:
         raise QueryRefused(
             f"this reads more of tidemark_introspection than a query may: its plan has {size} bytes, and at most "
             f"{MAX_PLAN_BYTES} may be sent. Ask for fewer rows"
