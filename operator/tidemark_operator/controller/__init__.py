@@ -10,6 +10,9 @@ peeks        first answer wins                                      transients  
 subscribes   streams of all replicas, merged                        copies      the first complete one wins
 ingestion    which replica ingests a source, under which term       ingestions  and what is told of it
 notices      what those around are told                             endings     and clients, when what they read goes
+end_times    when a dataflow may end                                whose_end   which revision has finished a table
+left_out     who is not told of what                                traffic     how much went over connections
+shard_reports   what replicas tell of shards                        peek_reads  what a peek reads stays
 said, credible, hydrating, working, troubles   what replicas say of themselves, as far as it can be
 replica_connection   the I/O
 """
