@@ -45,8 +45,8 @@ Row = tuple[Value, ...]
 Wanted = Mapping[int, str]
 """Texts that columns have in the rows that are wanted, by their places."""
 EVERY: Wanted = MappingProxyType({})
-MOST_BYTES = 8 * 1024 * 1024
-"""In a plan; two such relations fit one."""
+MOST_BYTES = 4 * 1024 * 1024
+"""In a plan: some thousands of rows, which take the event loop a second. Several such relations fit one."""
 _LITERAL_BYTES = 48
 _BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
 
