@@ -39,9 +39,10 @@ def is_below(storage: str, location: str) -> bool:
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
     a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
-    they hold nothing now: a replica that comes may have to compute one anew. `term`: the highest under which it was
-    written, as far as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes
-    after that. `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
+    they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: it goes with the last who
+    reads it. `term`: the highest under which it was written, as far as that was told; `ended_under`: that of the table
+    when it was told to be finished: nobody writes after that. `asks_whose`: somebody wants to know it; `asks_now`: and
+    has not been told anything yet."""
 
     id: ShardId
     location: str
@@ -51,6 +52,7 @@ class Shard:
     error: str | None = None
     holds: dict[str, Frontier] = field(default_factory=dict)
     readers: set[str] = field(default_factory=set)
+    ownerless: bool = False
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
     asks: int = 0
@@ -103,7 +105,7 @@ class ShardBook:
         shard = self._shards.setdefault(id, Shard(id, location))
         shard.endless |= endless
         if lag_ms is not None:
-            shard.lag_ms = lag_ms
+            shard.lag_ms, shard.ownerless = lag_ms, False
         return shard
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:
@@ -112,9 +114,13 @@ class ShardBook:
 
     def forget(self, id: ShardId) -> None:
         """The shard's owner is gone. Holders and readers keep it: they still read, or may again."""
-        shard = self._shards.get(id)
-        if shard is not None and not shard.holds and not shard.readers:
-            del self._shards[id]
+        if shard := self._shards.get(id):
+            shard.ownerless = True
+            self._unless_read(shard)
+
+    def _unless_read(self, shard: Shard) -> None:
+        if shard.ownerless and not shard.holds and not shard.readers:
+            del self._shards[shard.id]
 
     def get(self, id: ShardId) -> Shard | None:
         return self._shards.get(id)
@@ -200,6 +206,7 @@ class ShardBook:
         shard = self._shards.get(id)
         if frontier.is_empty and shard is not None:
             shard.holds.pop(holder, None)
+            self._unless_read(shard)
         elif shard is not None:
             shard.holds[holder] = frontier
         elif not frontier.is_empty:
@@ -207,9 +214,10 @@ class ShardBook:
 
     def release(self, holder: str) -> None:
         """`holder` is gone."""
-        for shard in self._shards.values():
+        for shard in self.all():
             shard.holds.pop(holder, None)
             shard.readers.discard(holder)
+            self._unless_read(shard)
 
     def due_compactions(self, now_ms: int, storage: str = "") -> list[AllowShardCompaction]:
         """What may be asked of a replica now. The caller has one to send it to, which reaches what is below `storage`:
