@@ -96,6 +96,25 @@ def test_a_replica_that_is_refused_ingests_no_more() -> None:
     assert ingested(refused) == [Ingester(R1, WriterTerm(1)), Ingester(R2, WriterTerm(2))]
 
 
+def test_bindings_stay_while_nobody_ingests() -> None:
+    """Whoever does next gives its tables what they lack of them: also under an operator that began meanwhile."""
+
+    async def held(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> list[Frontier | None]:
+        found = list[Frontier | None]()
+        for suspend in (True, False):
+            await reconciler.reconcile(KEY, {**SOURCE, "spec": {**SPEC, "suspend": suspend}})
+            book = somewhere.fleet.book("ns")
+            for id in (INGESTION.remap_id, INGESTION.tables[0].shard.shard_id):
+                book.observe(id, Frontier.at(500_000), Frontier.at(0), 500_000)
+            cast(Any, somewhere.world.running("ns", "default")).core.ingestions.maintain()
+            bindings = book.get(INGESTION.remap_id)
+            assert bindings is not None
+            found.append(bindings.allowed_since(500_000))
+        return found
+
+    assert ingested(held) == [Frontier.minimum(), Frontier.at(500_000 - 60_000)]
+
+
 def test_who_follows_a_table_of_a_source_that_is_deleted_is_told() -> None:
     """Nothing will ever change there; who reads another table is not concerned."""
 

@@ -37,6 +37,7 @@ from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.data_source_conditions import IngestionFailure
 from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan
+from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.responses import IngestionStatus
@@ -154,6 +155,10 @@ class DataSourceReconciler:
         for table in state.pinned.tables:
             book.register(table.shard.shard_id, table.shard.location, lag, endless=True)
         book.register(state.pinned.remap_id, state.pinned.remap_location, lag, endless=True)
+        running = self._world.running(state.key.namespace, state.instance)
+        if running is None or running.core.ingestions.get(state.pinned.id) is None:
+            # suspended, say: which bindings tables lack is known once it is ingested again
+            book.hold(state.pinned.remap_id, ingesting(state.pinned.id), Frontier.minimum())
         self._keep_history(state)
 
     def _keep_history(self, state: SourceState) -> bool:
