@@ -25,7 +25,8 @@ SHARD_SECONDS = 5.0
 THREADS = 16
 SHARDS_MAX = 10_000
 
-Place = tuple[ShardId, str]
+Look = tuple[ShardId, str, bool]
+"""At which shard, where; whether its frontiers alone are wanted."""
 Installed = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
@@ -48,7 +49,7 @@ class Describer:
         if len(request.shards) > SHARDS_MAX:
             raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
-        looks = {id: self._looks.at(id, location) for id, location in locations.items()}
+        looks = {id: self._looks.at((id, location, request.frontiers_alone)) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
         wait(looks.values(), SHARD_SECONDS)
         shards = tuple(_outcome(id, look) for id, look in looks.items())
@@ -62,8 +63,9 @@ class Describer:
         except TimeoutError:
             raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
 
-    def _told(self, id: ShardId, location: str) -> DescribedShard:
-        seen, reader = self._handles.look(id, location), self._handles.known_reader(location)
+    def _told(self, id: ShardId, location: str, frontiers_alone: bool) -> DescribedShard:
+        seen = self._handles.look(id, location)
+        reader = None if frontiers_alone else self._handles.known_reader(location)
         return told(reader, seen) if reader is not None and seen.exists else seen
 
 
@@ -71,22 +73,21 @@ class Looks:
     """At shards, at most one at each at a time: one that hangs is waited for, not begun again. Who asks while one is
     under way gets the next, for that one may have read the table before."""
 
-    def __init__(self, look: Callable[[ShardId, str], DescribedShard]) -> None:
+    def __init__(self, look: Callable[[ShardId, str, bool], DescribedShard]) -> None:
         self._look, self._lock = look, threading.Lock()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
-        self._looked_at: set[Place] = set()
-        self._next: dict[Place, Future[DescribedShard]] = {}
+        self._looked_at: set[Look] = set()
+        self._next: dict[Look, Future[DescribedShard]] = {}
 
-    def at(self, id: ShardId, location: str) -> Future[DescribedShard]:
+    def at(self, place: Look) -> Future[DescribedShard]:
         """A look that begins from now on."""
-        place = id, location
         with self._lock:
             if place not in self._looked_at:
                 self._looked_at.add(place)
                 self._pool.submit(self._begin, place)
             return self._next.setdefault(place, Future())
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: Look) -> None:
         with self._lock:
             look = self._next.pop(place)
         try:

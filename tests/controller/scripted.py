@@ -48,6 +48,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
         self.looked_at: list[tuple[str, ...]] = []
         self.dataflows: tuple[DescribedDataflow, ...] = ()
         self.collections: tuple[DescribedCollection, ...] = ()
+        self.frontiers_alone: list[bool] = []
         self.stash: dict[str, bytes] = {}
         self.fetched: list[int] = []
         self.heard = asyncio.Event()
@@ -73,6 +74,7 @@ class ScriptedReplica(compute_pb2_grpc.ComputeServicer):
             return compute_pb2.DescribeResponse(collections=[compute_pb2.DescribedCollection(id="a", write=-1)])
         self.described += 1
         self.looked_at.append(tuple(s.id for s in request.shards))
+        self.frontiers_alone.append(request.frontiers_alone)
         error = self.unreadable or None
         shards = tuple(DescribedShard(s.id, True, at(500), at(0), WriterTerm(3), error) for s in request.shards)
         return description_to_proto(

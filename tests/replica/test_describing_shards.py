@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -57,6 +58,19 @@ def test_must_say_what_it_understands_of_plans() -> None:
     mailbox = cast(Mailbox, SimpleNamespace(call=lambda asked: asked()))
     describer = Describer(mailbox, ShardHandles(), lambda: None, lambda: (0, (), ()))
     assert describer(cast(Any, pb.DescribeRequest())).understands == UNDERSTOOD
+
+
+def test_frontiers_alone_are_told_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    """By who connects, and asks about all tables at a time; an operator that does not say so is told everything."""
+    create_or_open(str(tmp_path / "t"), pa.schema([("a", pa.int64())]), shard_id="t")
+    mailbox = cast(Mailbox, SimpleNamespace(call=lambda asked: asked()))
+    describer = Describer(mailbox, ShardHandles(), lambda: None, lambda: (0, (), ()))
+    refs = [pb.ShardRef(id="t", location=str(tmp_path / "t"))]
+    (whole,) = describer(cast(Any, pb.DescribeRequest(shards=refs))).shards
+    (alone,) = describer(cast(Any, pb.DescribeRequest(shards=refs, frontiers_alone=True))).shards
+
+    assert (whole.owner, whole.columns) == ("t", (Column("a", BIGINT),))
+    assert alone == replace(whole, owner=None, columns=())
 
 
 class SlowToTell(ShardHandles):

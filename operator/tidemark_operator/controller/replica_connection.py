@@ -102,7 +102,7 @@ class ReplicaConnection:
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
         """Asks beside the stream; raises grpc.RpcError, or OperatorError where there is no connection."""
-        return await self._describe(self._connected(), shards)
+        return await self._describe(self._connected(), shards, frontiers_alone=False)
 
     async def inspect(self, source: bytes) -> compute_pb2.InspectSourceResponse:
         """Tables and schemas of a source; raises grpc.RpcError, or OperatorError where there is no connection."""
@@ -200,9 +200,15 @@ class ReplicaConnection:
             description = await self._describe(stub, self._host.shards_to_describe(untold=True))
             self._host.probed(self.replica, connection, description)
 
-    async def _describe(self, stub: compute_pb2_grpc.ComputeStub, shards: Iterable[tuple[ShardId, str]]) -> Description:
+    async def _describe(
+        self,
+        stub: compute_pb2_grpc.ComputeStub,
+        shards: Iterable[tuple[ShardId, str]],
+        frontiers_alone: bool = True,
+    ) -> Description:
+        """A connection asks about all shards: with their columns that would take long, and past 4 MiB be no answer."""
         refs = [compute_pb2.ShardRef(id=id, location=location) for id, location in shards]
-        request = compute_pb2.DescribeRequest(shards=refs)
+        request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
         return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
 
     def _connected(self) -> compute_pb2_grpc.ComputeStub:

@@ -336,10 +336,12 @@ class ShardRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., location: _Optional[str] = ...) -> None: ...
 
 class DescribeRequest(_message.Message):
-    __slots__ = ("shards",)
+    __slots__ = ("shards", "frontiers_alone")
     SHARDS_FIELD_NUMBER: _ClassVar[int]
+    FRONTIERS_ALONE_FIELD_NUMBER: _ClassVar[int]
     shards: _containers.RepeatedCompositeFieldContainer[ShardRef]
-    def __init__(self, shards: _Optional[_Iterable[_Union[ShardRef, _Mapping]]] = ...) -> None: ...
+    frontiers_alone: bool
+    def __init__(self, shards: _Optional[_Iterable[_Union[ShardRef, _Mapping]]] = ..., frontiers_alone: _Optional[bool] = ...) -> None: ...
 
 class DescribedDataflow(_message.Message):
     __slots__ = ("export_ids", "digest", "as_of", "reads_from")
