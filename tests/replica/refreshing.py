@@ -162,6 +162,12 @@ class Replica:
             return
         self.in_flight = append, self._rows(append) if self.table.upper == append.expected_upper else []
 
+    def go(self, inputs: int) -> None:
+        """It sees the table, steps, and has something in flight if there is anything to write."""
+        self.observe()
+        self.step(inputs)
+        self.begin(inputs)
+
     def end(self, *, reply: bool) -> None:
         """The append in flight is tried; without a reply nobody here knows."""
         if self.in_flight is None:

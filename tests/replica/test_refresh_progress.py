@@ -29,7 +29,9 @@ def schedules(draw: st.DrawFn) -> Refreshes:
 
 
 HISTORIES = st.lists(st.tuples(st.integers(0, 2), TIMES, st.sampled_from([1, 1, -1])), max_size=25).map(tuple)
-ACTIONS = ("tick", "step", "observe", "begin", "end", "lost", "compare", "fold", "crash", "another", "edit", "allow")
+PARTS = ("tick", "step", "observe", "begin", "end", "lost", "compare", "fold", "crash", "another", "edit", "allow")
+# what takes five parts in order, each of twelve, would hardly ever happen
+ACTIONS = (*PARTS, *["turn", "beginning", "look"] * 3, "edit", "edit")
 LAGS = (0, 0, 1, 3, 9)
 DONE = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 12))
 
@@ -49,6 +51,19 @@ class World:
         match action:
             case "tick":
                 self.inputs += number
+            case "turn":
+                self.inputs += number % 5
+                replica.end(reply=True)
+                replica.go(self.inputs)
+                replica.end(reply=True)
+            case "beginning":
+                self.inputs += number % 3
+                replica.go(self.inputs)
+            case "look":
+                self.inputs += number % 2
+                replica.observe()
+                replica.step(self.inputs)
+                replica.compare()
             case "step":
                 replica.step(self.inputs)
             case "observe":
@@ -104,6 +119,29 @@ def test_crash_the_table_shows_the_last_refresh_at_every_time(
     gap = newest.as_of > min(world.table.upper, world.inputs)
     if world.inputs > newest.as_of and not gap and world.table.term <= newest.revision.term:
         assert world.table.upper >= reached(newest, world.inputs)
+        agrees(newest, world.inputs)
+
+
+def agrees(writer: Replica, inputs: int) -> None:
+    """One that begins beside it and never writes finds the table to be what it wants, by the second planned refresh:
+    the first may be over by then, or have another of its own revision after it."""
+    table, refreshes = writer.table, writer.revision.refreshes
+    until = LAST + 20 if refreshes.until is None else refreshes.until
+    planned = [t for t in range(inputs, until) if refreshes.last(t) == t][:2]
+    if table.upper == EMPTY_SENTINEL or len(planned) < 2 or refreshes.next(planned[1] + 1) == NEVER:
+        return
+    beside = Replica(writer.revision, max(refreshes.last(table.upper - 1), 0), table)
+    beside.allow()
+    for time in [inputs, *(min(refreshes.next(t + 1), t + 4) for t in planned)]:
+        settle(writer, time)
+        beside.observe()
+        beside.step(time)
+        for _ in range(2):
+            beside.fold()
+            beside.compare()
+    table.check()
+
+    assert beside.progress.synced
 
 
 def drawn(play: Random) -> tuple[Update, ...]:
