@@ -30,6 +30,7 @@ from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.server import Gateway
 from tidemark_operator.gateway.service import Announced
+from tidemark_operator.handlers import looked_after
 from tidemark_operator.handlers.operator import Operator
 from tidemark_operator.handlers.processes import Processes
 from tidemark_operator.handlers.store_secrets import StoreSecrets
@@ -91,6 +92,8 @@ async def run(options: Options) -> int:
             options.state.mkdir(parents=True, exist_ok=True, mode=0o700)
             kube.fence = leadership.check
             tasks.start("leadership", leadership.keep())
+            if options.pods is not None:
+                await looked_after.begin(kube)
             return await _lead(await _world(kube, options, leadership, fleet, identity), options, tasks, stop)
         finally:
             await tasks.end()
@@ -115,7 +118,8 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
     announced = _announced(world, options)
     try:
         await operator.start()
-        if options.default_instance is not None:
+        left_out = set(options.namespaces) - set(world.kube.namespaces)
+        if options.default_instance is not None and options.default_instance.namespace not in left_out:
             await options.default_instance.ensure(world.kube)
         await gateway.start()
         for name, work in _work(operator, world, options):
@@ -212,8 +216,9 @@ def _work(operator: Operator, world: World, options: Options) -> list[tuple[str,
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
-        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, options.namespaces)),
+        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, world.kube.namespaces)),
         ("certificates", world.peers.run()),
+        *([("namespaces", looked_after.stays(world.kube, options.namespaces))] if options.pods is not None else []),
         *_store_secrets(world),
     ]
 

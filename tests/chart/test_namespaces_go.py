@@ -1,0 +1,115 @@
+"""With `watchNamespaces` the operator's rights in a namespace are objects in it, and go when it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.bounds import BOUND, until
+from tests.chart.clusters import GROUP, May, account, answers, apply, cluster, known, rights
+from tests.chart.render import NAMESPACE, kept
+from tests.chart.test_operator_rights import REPLICA, STORE, kubeconfig_of, shapes
+from tidemark_devcluster.plane import ControlPlane
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.handlers import looked_after
+from tidemark_operator.kube.client import Kube
+
+__all__ = ["cluster", "rights"]
+
+pytestmark = pytest.mark.cluster
+IN_TEAM_B = May(account("tidemark-operator"), "list", f"computereplicas.{GROUP}", "team-b")
+
+
+@dataclass(frozen=True)
+class Running:
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def says(self, text: str) -> bool:
+        return text in self.log.read_text()
+
+
+@contextmanager
+def operator(plane: ControlPlane, folder: Path, *namespaces: str) -> Iterator[Running]:
+    """Of a release for some namespaces, under the account that the chart gives it."""
+    folder.mkdir()
+    kubeconfig = kubeconfig_of(plane, "tidemark-operator", folder)
+    options = ["--kubeconfig", str(kubeconfig), "--state-dir", str(folder / "state"), "--lease-namespace", NAMESPACE]
+    options += [f"--namespace={namespace}" for namespace in namespaces]
+    options += ["--planner", "127.0.0.1:1", "--orchestrator", "kubernetes", "--replica-image", "none"]
+    options += ["--default-instance", "team-a/default", "--default-location", "s3://bucket/data"]
+    with (folder / "log").open("w") as output:
+        process = subprocess.Popen([sys.executable, "-m", "tidemark_operator", *options], stdout=output, stderr=output)
+        try:
+            yield Running(process, folder / "log")
+        finally:
+            process.terminate()
+            process.wait(BOUND)
+
+
+@pytest.fixture
+def bindings(rights: ControlPlane) -> Iterator[ControlPlane]:
+    """Those in team-b are there again at the end."""
+    yield rights
+    give(rights)
+
+
+def give(plane: ControlPlane) -> None:
+    apply(plane, [b for b in kept("confined") if b["kind"] == "RoleBinding" and b["metadata"]["namespace"] == "team-b"])
+    known(plane)
+
+
+def take(plane: ControlPlane) -> None:
+    plane.kubectl("delete", "rolebinding", "tidemark-operator", "-n", "team-b")
+    until(lambda: not answers(plane, [IN_TEAM_B])[IN_TEAM_B])
+
+
+def test_a_namespace_without_rights_holds_up_no_other(bindings: ControlPlane, tmp_path: Path) -> None:
+    """The operator begins anew without it, and makes what is asked for elsewhere; and once more when it is back."""
+    both = ("team-a", "team-b")
+    with operator(bindings, tmp_path / "first", *both) as first:
+        until(lambda: "default" in bindings.kubectl("get", "computeinstances", "-n", "team-a", "-o", "name"))
+        take(bindings)
+        assert first.process.wait(BOUND) == 1
+        assert first.says("nothing is allowed in namespace team-b any more: the operator begins anew")
+
+    with operator(bindings, tmp_path / "second", *both) as second:
+        bindings.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([STORE, REPLICA]))
+        until(lambda: shapes(bindings))
+        assert second.says("namespace team-b is not looked after: nothing is allowed there. Was it deleted?")
+        give(bindings)
+        assert second.process.wait(BOUND) == 1
+        assert second.says("namespace team-b may be looked after now: the operator begins anew with it")
+
+
+def test_an_operator_that_may_do_nothing_anywhere_says_so(bindings: ControlPlane, tmp_path: Path) -> None:
+    """In one line, and is started anew until somebody has seen to it."""
+    with operator(bindings, tmp_path / "one", "team-c", "team-d") as one:
+        assert one.process.wait(BOUND) == 1
+        assert one.says("tidemark_operator: none of the namespaces team-c, team-d may be looked after. Was it deleted?")
+
+
+def test_an_operator_goes_on_while_it_may_do_nothing_anywhere(bindings: ControlPlane, tmp_path: Path) -> None:
+    """Its connections to replicas, and queries, would end with it, and nothing be gained."""
+
+    async def scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looked_after, "LOOK_SECONDS", 0.2)
+        async with Kube.connect(kubeconfig_of(bindings, "tidemark-operator", tmp_path), ("team-b", "team-c")) as kube:
+            watching = asyncio.create_task(looked_after.stays(kube, kube.namespaces))
+            await asyncio.sleep(4 * looked_after.TRIES * looked_after.LOOK_SECONDS)
+            assert not watching.done()
+            await asyncio.to_thread(give, bindings)
+            with pytest.raises(OperatorError, match="nothing is allowed in namespace team-c any more"):
+                await asyncio.wait_for(watching, BOUND)
+
+    take(bindings)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        asyncio.run(scenario(monkeypatch))
