@@ -27,7 +27,7 @@ from tidemark_operator.handlers.slot_record import Record
 from tidemark_operator.handlers.slots import Process, Slots
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Cache, Key
-from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError
+from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Invalid
 from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
 from tidemark_protocol import commands as c
 from tidemark_protocol.ids import ReplicaId
@@ -46,9 +46,12 @@ class Writing:
         self.stored: list[tuple[Key, dict[str, Any]]] = []
         self.begun: asyncio.Queue[None] = asyncio.Queue()
         self.gate: asyncio.Queue[None] | None = None
+        self.refused: dict[Key, ApiError] = {}
 
     async def store(self, key: Key, status: dict[str, Any], uid: str) -> None:
         self.begun.put_nowait(None)
+        if key in self.refused:
+            raise self.refused[key]
         if self.gate is not None:
             await self.gate.get()
         self.stored.append((key, status))
@@ -147,6 +150,27 @@ def test_blame_that_comes_while_some_is_written_is_written_before_the_next_recor
         last = max(at for at, (key, _) in enumerate(writing.stored) if key == D)
         assert writing.deaths()[-1] == [R1, R2]
         assert last < records[0]
+
+    asyncio.run(scenario())
+
+
+def test_blame_that_cannot_be_written_keeps_no_other_from_hydrating() -> None:
+    """That the API server will never take; or that of another namespace, where the operator may write nothing."""
+
+    async def scenario() -> None:
+        writing, running = Writing(), Occupying()
+        of = slots(writing)
+        instance = cast(RunningInstance, running)
+        elsewhere = Key(DATAFLOWS, "elsewhere", "e")
+        of._unsaved.add(elsewhere)
+        writing.refused = {D: Invalid(422, "suspects"), elsewhere: ApiError(403, "not yours")}
+        of.greeted(instance, R1, "i2")
+        running.owners[R1] = (D1,)
+        of.changed(instance, R1)
+        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
+        assert running.written[R1] == (D1,)
+        assert of.standing(instance, D1) is Standing.SUSPECT
+        assert of._unsaved == {elsewhere}
 
     asyncio.run(scenario())
 

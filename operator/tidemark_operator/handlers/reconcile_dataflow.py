@@ -40,6 +40,8 @@ from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
 LOOK_AGAIN_SECONDS = 1.0
+MOST_RELEASE = 1024
+"""Characters of the annotation that count: it is written down with the blame that it takes back."""
 GAVE_WAY_SECONDS = 30.0
 """It is told when it is its turn."""
 
@@ -67,7 +69,7 @@ class DataflowReconciler:
         """Takes what the spec says into the state; raises ResourceError."""
         dataflow = Dataflow.parse(body)
         state.suspended, state.deleting = dataflow.suspend, False
-        state.release = (body["metadata"].get("annotations") or {}).get(RELEASE, "")
+        state.release = (body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MOST_RELEASE]
         left = {mark.name: unless_released(state.suspicions.get(mark.name), state.release) for mark in state.marks}
         state.suspicions = {name: suspicion for name, suspicion in left.items() if suspicion is not None}
         state.requested_as_of, state.spec_digest = dataflow.as_of, spec_digest(dataflow)

@@ -27,7 +27,7 @@ from tidemark_operator.handlers.publisher import Publisher
 from tidemark_operator.handlers.slot_record import Record
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body
+from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body, Invalid
 from tidemark_operator.orchestrator.interface import resource_of
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.status import suspects_status
@@ -142,12 +142,13 @@ class Slots:
     async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
         """Until what is written is what is so; nothing is scheduled while the API server does not answer. Who left its
         slot and is back before that was seen is written down as it is: it is scheduled once the blame is saved."""
-        while (slots := running.unrecorded(replica)) is not None or self._unsaved:
+        namespace = process.key.namespace
+        while (slots := running.unrecorded(replica)) is not None or self._next_blamed(namespace) is not None:
             body = self._world.cache.get(process.key)
             if body is None:
                 return
             try:
-                await self._save_blame()
+                await self._save_blame(namespace)
                 if slots is None:
                     continue
                 marks = [found for owner in slots.owners if (found := self._mark(running, owner)) is not None]
@@ -175,17 +176,24 @@ class Slots:
             others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in there}
             await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
 
-    async def _save_blame(self) -> None:
-        """Until all is saved: there may be further blame while some is written."""
+    async def _save_blame(self, namespace: str) -> None:
+        """Until all of the namespace is saved: there may be further blame while some is written. What the API server
+        will never take keeps nobody from hydrating: until this process ends it is remembered."""
         async with self._saving:
-            while self._unsaved:
-                key = next(iter(self._unsaved))
+            while (key := self._next_blamed(namespace)) is not None:
                 state = self._world.registry.dataflow(key)
                 suspects = suspects_status(state.suspicions.values()) if state else None
                 if state is not None:
-                    await self._publisher.store(key, {"suspects": suspects}, state.uid)
+                    try:
+                        await self._publisher.store(key, {"suspects": suspects}, state.uid)
+                    except Invalid as error:
+                        LOG.error("the API server does not take who is blamed, of %s: %s", key, error)
                 if state is None or suspects == suspects_status(state.suspicions.values()):
                     self._unsaved.discard(key)
+
+    def _next_blamed(self, namespace: str) -> Key | None:
+        """Whose blame is to be saved: of each namespace by itself, so that one takes no other's turn."""
+        return next((key for key in self._unsaved if key.namespace == namespace), None)
 
     def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
         suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)
