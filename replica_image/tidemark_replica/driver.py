@@ -62,6 +62,8 @@ class Surroundings:
     handles: ShardHandles
     watch: ShardWatch
     spark_jobs: Jobs
+    hydration_jobs: Jobs
+    """Hydrations take minutes: they keep no thread from the steps of what serves."""
     io_jobs: Jobs
     respond: Callable[[Response], None]
     metrics: Metrics
@@ -74,6 +76,7 @@ class DataflowDriver:
     def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
         self._dataflow, self._around, self._refused = dataflow, around, refused
         self._spark_jobs = WakingJobs(around.spark_jobs, dataflow.wake)
+        self._hydration_jobs = WakingJobs(around.hydration_jobs, dataflow.wake)
         self._io_jobs = WakingJobs(around.io_jobs, dataflow.wake)
         self._rendered: RenderedDataflow | None = None
         self._own = OwnOutput.of(dataflow.description, around.handles)
@@ -229,7 +232,8 @@ class DataflowDriver:
                 if rendered.is_quiet(step):
                     commit((rendered.skip(step), {}))
                 else:
-                    self._submit(self._spark_jobs, "step", lambda: _run(rendered, step), commit)
+                    jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
+                    self._submit(jobs, "step", lambda: _run(rendered, step), commit)
 
         def commit(ran: tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]) -> None:
             outcome, errors = ran

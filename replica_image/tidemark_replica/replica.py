@@ -1,6 +1,6 @@
 """A replica process put together: scratch, server, worker, pools, Spark.
 
-server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), io (shards), peek
+server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), hydration, io (shards), peek
                                                           └──► step workers: processes for small steps
 """
 
@@ -46,6 +46,8 @@ from tidemark_replica.watchdog import Watchdog
 from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
+HYDRATION_THREADS = 16
+"""Those that the controller lets in at a time, queries, subscribes and copies. Spark shares its cores among all."""
 IO_THREADS = 8
 PEEK_THREADS = 4
 STOP_SECONDS = 1.0
@@ -67,6 +69,7 @@ class Replica:
         self._executors = Executors.of(options)
         self._spark = SparkHolder(self._start_spark)
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
+        self._hydration_jobs = Jobs(self._mailbox, "hydration", HYDRATION_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
         self._store_jobs = Jobs(self._mailbox, "store", 1)  # of its own: looks at shards wait where a store hangs
@@ -120,6 +123,7 @@ class Replica:
             self._server.stop(STOP_SECONDS).wait()
         self._state.shutdown()
         self._spark_jobs.shutdown()
+        self._hydration_jobs.shutdown()
         self._io_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._store_jobs.shutdown()
@@ -157,11 +161,11 @@ class Replica:
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
         watch = ShardWatch(self._handles, self._io_jobs, respond)
-        handles, spark, io = self._handles, self._spark_jobs, self._io_jobs
+        handles, spark, hydrations, io = self._handles, self._spark_jobs, self._hydration_jobs, self._io_jobs
         location, copies = (lambda: self._state.storage_location), self._scratch.folder / "copies"
         clients = ClientSinks(respond, respond.has_room, self._spark.get, location, copies)
         around = Surroundings(
-            self._renderer, handles, watch, spark, io, lambda r: dataflows.tell(r), self._metrics, clients
+            self._renderer, handles, watch, spark, hydrations, io, lambda r: dataflows.tell(r), self._metrics, clients
         )
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)

@@ -25,6 +25,7 @@ class Loop:
         self.bound = bound
         self.mailbox = Mailbox()
         self.jobs = Jobs(self.mailbox, "test", 2)
+        self.hydration_jobs = Jobs(self.mailbox, "test hydrations", 2)
         self.handles = handles or ShardHandles()
         self.said: list[Response] = []
         self.watch = ShardWatch(self.handles, self.jobs, self.said.append)
@@ -44,4 +45,5 @@ class Loop:
         """What drivers of dataflows are given; copies go below `folder`."""
         say = self.said.append
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
-        return Surroundings(renderer, self.handles, self.watch, self.jobs, self.jobs, say, Metrics(), clients)
+        jobs, handles, watch = self.jobs, self.handles, self.watch
+        return Surroundings(renderer, handles, watch, jobs, self.hydration_jobs, jobs, say, Metrics(), clients)
