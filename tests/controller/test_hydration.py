@@ -10,7 +10,7 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
-from tidemark_operator.controller.hydration import HydrationGate, RanOut
+from tidemark_operator.controller.hydration import MOST_OCCUPANTS, PATIENCE_MS, HydrationGate, RanOut
 from tidemark_operator.controller.quarantine import Precautions, Standing
 from tidemark_protocol import commands as c
 from tidemark_protocol.dataflow import IndexImport
@@ -189,6 +189,21 @@ def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes
     assert g.look(41 * 60_000) == []
     assert hydrate(g, "b") == []
     assert hydrate(g, "a") == ["x"]
+
+
+def test_no_more_are_in_slots_than_can_be_written_down() -> None:
+    """Where all that are there show no progress for long. When one is done the next one begins."""
+    names = [f"d{n}" for n in range(MOST_OCCUPANTS + 6)]
+    g = HydrationGate(Precautions(concurrency=MOST_OCCUPANTS), owner_of)
+    for name in names:
+        g.absorb(create(name))
+        g.absorb(index(name)), g.absorb(view(name))
+    for now_ms in (0, 1, PATIENCE_MS + 1, PATIENCE_MS + 2):
+        g.look(now_ms)
+    assert g.occupants == tuple(names[:MOST_OCCUPANTS])
+
+    g.observe(output(index("d0"), 5))
+    assert g.observe(output(view("d0"), 5)) == [index("d64"), view("d64")]
 
 
 class Text(str):

@@ -42,6 +42,8 @@ SUSPECTS_PATIENCE_MS = 3_600_000
 MOST_DOUBLINGS = 12
 """Ten minutes become a month."""
 SUSPECTS_LOOK_MS = 60_000
+MOST_OCCUPANTS = 64
+"""Also of those that nobody waits for: so many can be written down, and nobody is scheduled who is not."""
 _STUCK = ("refused", "fenced")
 _OUT_OF_MEMORY = "OutOfMemory"
 
@@ -278,6 +280,8 @@ class HydrationGate:
 
     def _next(self, suspects: bool) -> _Group | None:
         """Those in good standing first, several at a time; then suspects, one at a time."""
+        if len(self._admitted) >= MOST_OCCUPANTS:
+            return None
         hydrating = [group for group in self._admitted if group.waits(PATIENCE_MS)]
         if any(self._standing(group) is not Standing.CLEAR for group in hydrating):
             return None
