@@ -92,7 +92,7 @@ class Looks:
             look = self._next.pop(place)
         try:
             look.set_result(self._look(*place))
-        except Exception as error:
+        except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, there are looks after it
             look.set_exception(error)
         with self._lock:
             if place in self._next:

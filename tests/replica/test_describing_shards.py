@@ -14,17 +14,17 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tests.bounds import BOUND
+from tests.bounds import BOUND, until
 from tidemark_persist import create_or_open
 from tidemark_protocol.describe import description_from_proto, description_to_proto
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.responses import DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.types import BIGINT, Column, SqlType
 from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica import describing
-from tidemark_replica.describing import Describer
+from tidemark_replica.describing import Describer, Looks
 from tidemark_replica.mailbox import Mailbox
 from tidemark_replica.shards import ShardHandles, told
 
@@ -113,3 +113,24 @@ def test_must_look_at_a_table_after_it_was_asked(tmp_path: Path, monkeypatch: py
 
     assert uppers == [Frontier.at(0), *[Frontier.at(20)] * 8]
     assert handles.looks == 2
+
+
+class Panic(BaseException):
+    """As a library of Rust raises it: no `Exception`."""
+
+
+def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
+    """Nobody would look at that table again, and it would be unreadable for as long as the replica lives."""
+    known = DescribedShard(ShardId("t"), True, Frontier.at(5), Frontier.at(0), WriterTerm(1))
+    outcomes = iter([Panic("alice"), known])
+
+    def look(id: ShardId, location: str, frontiers_alone: bool) -> DescribedShard:
+        outcome = next(outcomes)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    looks, place = Looks(look), (ShardId("t"), "/t", True)
+    assert isinstance(looks.at(place).exception(BOUND), Panic)
+    until(lambda: place not in looks._looked_at)
+    assert looks.at(place).result(BOUND) == known
