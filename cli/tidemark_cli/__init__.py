@@ -1,1 +1,1 @@
-"""`tidemark` and `kubectl tidemark`: queries and frontiers from a terminal."""
+"""`tidemark` and `kubectl tidemark`: queries, subscribes, copies and frontiers from a terminal."""

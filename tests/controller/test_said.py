@@ -6,9 +6,15 @@ import pytest
 
 from tests.controller.worlds import INDEX, R1, VIEW, World, at
 from tidemark_operator.controller.collection import failures
+from tidemark_operator.controller.hydrating import hydrating
 from tidemark_operator.controller.said import CHARACTERS, KINDS
+from tidemark_operator.controller.working import operators
 from tidemark_operator.handlers.statuses import _errors
+from tidemark_protocol import codec
+from tidemark_protocol.expr import Literal
+from tidemark_protocol.pb.gateway_pb2 import OperatorHydration
 from tidemark_protocol.responses import Frontiers, Status
+from tidemark_protocol.types import STRING
 
 
 def hears(*said: Status) -> World:
@@ -74,3 +80,18 @@ def test_a_dataflow_has_failed_until_it_has_stepped(kind: str) -> None:
     """Other replicas write its table meanwhile."""
     written = [Frontiers(VIEW, write=at(time)) for time in (310, 320)]
     assert failures_after(kind, *written, Frontiers(VIEW, input=at(310))) == [1, 1, 1, 0]
+
+
+def names_of(told: str) -> list[str]:
+    """Those of operators, while they hydrate and later."""
+    early = hydrating({"state": "hydrating", "percent": "4", "operators": f'[["{told}", 4]]'})
+    assert early is not None
+    (later,) = operators({"operators": f'[["{told}", "{told}", 1, 2, 3, 4]]'})
+    return [early.operators[0][0], later.name, later.kind]
+
+
+def test_names_that_nobody_could_be_sent_are_told_all_the_same() -> None:
+    """Half of a surrogate pair, which JSON can spell: by one, a replica kept everybody from seeing what others do."""
+    for name in names_of("join \\ud800"):
+        assert OperatorHydration(name=name, percent=4).name == "join ?"
+        assert codec.encode(Literal(name, STRING))

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark_operator.controller.said import sendable_name
+
 MOST_OPERATORS = 64
 MOST_NAME = 128
 
@@ -29,7 +31,8 @@ def hydrating(fields: Mapping[str, str]) -> Hydrating | None:
         return None
     try:
         percent = int(fields["percent"])
-        operators = tuple((str(name)[:MOST_NAME], int(at)) for name, at in json.loads(fields.get("operators", "[]")))
+        told = json.loads(fields.get("operators", "[]"))
+        operators = tuple((sendable_name(name, MOST_NAME), int(at)) for name, at in told)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
     sensible = all(0 <= each <= 100 for each in (percent, *(at for _, at in operators)))

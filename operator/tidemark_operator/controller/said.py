@@ -30,5 +30,10 @@ def makes_sense(kind: str, fields: Mapping[str, str], known: Collection[str]) ->
     return all(_is_count(fields[name]) for name in counts if name in fields)
 
 
+def sendable_name(said: object, most: int) -> str:
+    """A name, so long at most. Half of a surrogate pair, which JSON can spell, could be sent to nobody."""
+    return str(said)[:most].encode(errors="replace").decode()
+
+
 def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= DIGITS

@@ -12,6 +12,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark_operator.controller.said import sendable_name
+
 MOST_OPERATORS, MOST_NAME, MOST_DIGITS = 64, 128, 18
 
 
@@ -31,9 +33,13 @@ def operators(fields: Mapping[str, str]) -> tuple[OperatorWork, ...]:
     """What the fields of the status say, in the order of the plan; nothing where that is nonsense."""
     try:
         told = json.loads(fields.get("operators", "[]"))[:MOST_OPERATORS]
-        found = [(str(name), str(kind), [int(number) for number in numbers]) for name, kind, *numbers in told]
+        found = [(_name(name), _name(kind), [int(number) for number in numbers]) for name, kind, *numbers in told]
     except (TypeError, ValueError, KeyError, OverflowError, RecursionError):
         return ()
     if any(len(numbers) != 4 or not all(0 <= n < 10**MOST_DIGITS for n in numbers) for _, _, numbers in found):
         return ()
-    return tuple(OperatorWork(name[:MOST_NAME], kind[:MOST_NAME], *numbers) for name, kind, numbers in found)
+    return tuple(OperatorWork(name, kind, *numbers) for name, kind, numbers in found)
+
+
+def _name(said: object) -> str:
+    return sendable_name(said, MOST_NAME)
