@@ -18,6 +18,10 @@ from tidemark_operator.resources.frontier import Reported, frontier_status, meet
 from tidemark_operator.resources.instance_conditions import InstanceFacts
 from tidemark_protocol.types import Column
 
+MOST_REPLICAS, MOST_COLUMNS, MOST_TABLE_COLUMNS, MOST_NAME, MOST_TYPE = 16, 1024, 256, 128, 1024
+"""So much of a list, and so many characters, the schema takes. What is beyond is left out: with it nothing would be
+said at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Now:
@@ -82,14 +86,14 @@ class ExportStatus:
             kind=self.kind,
             id=self.id,
             location=self.location,
-            columns=_columns(self.columns),
-            key=None if self.key is None else list(self.key),
+            columns=_columns(self.columns, MOST_COLUMNS),
+            key=None if self.key is None else [name[:MOST_NAME] for name in self.key[:MOST_COLUMNS]],
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
             inputFrontier=frontier_status(self.input_frontier, now_ms),
             outputFrontier=frontier_status(self.output_frontier, now_ms),
             hydrated=self.hydrated,
-            replicas=[_replica_export(replica, now_ms) for replica in self.replicas],
+            replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MOST_REPLICAS]],
         )
 
 
@@ -134,7 +138,7 @@ class TableStatus:
             name=self.name,
             id=self.id,
             location=self.location,
-            columns=_columns(self.columns),
+            columns=_columns(self.columns, MOST_TABLE_COLUMNS),
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
         )
@@ -301,8 +305,9 @@ def _status(now: Now, verdicts: Sequence[Verdict], **fields: Any) -> dict[str, A
     }
 
 
-def _columns(columns: Sequence[Column]) -> list[dict[str, Any]] | None:
-    return [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in columns] or None
+def _columns(columns: Sequence[Column], most: int) -> list[dict[str, Any]] | None:
+    shown = [(c.name[:MOST_NAME], str(c.type)[:MOST_TYPE], c.nullable) for c in columns[:most]]
+    return [{"name": name, "type": type, "nullable": nullable} for name, type, nullable in shown] or None
 
 
 def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
