@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from tests.controller.worlds import NOW, at
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
-from tests.protocol.samples import A
+from tests.protocol.samples import SHARD, A, dataflow
 from tests.resources.manifests import body
+from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS
-from tidemark_operator.resources.dataflow_conditions import Plan, Planning, WaitingForInputs
-from tidemark_protocol.ids import GlobalId
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, view_shards
+from tidemark_operator.resources.dataflow import Dataflow
+from tidemark_operator.resources.dataflow_conditions import Plan, Planning, PlanRefused, Stored, WaitingForInputs
+from tidemark_operator.resources.digest import spec_digest
+from tidemark_protocol.ids import Digest, GlobalId, Time
 from tidemark_protocol.planning import Diagnostic, Planned, PlannedExport, PlanRequest, Refused
 
+ENDS = (("d", Time(400)), ("e", None))
 VIEW = PlannedExport("v", "materializedView", GlobalId("o"), (A,), ())
 PLANNED = Planned((), (), (VIEW,), (), "")
 MISSING = Refused((Diagnostic("UNRESOLVED_RELATION", "there is no t", relation=("t",)),))
@@ -37,6 +44,12 @@ class Says:
         if isinstance(answer, PlannerUnavailable):
             raise answer
         return answer
+
+
+class Quiet:
+    """No Event is of interest."""
+
+    async def warn(self, *_: object) -> None: ...
 
 
 def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
@@ -80,3 +93,36 @@ def test_what_kept_a_dataflow_from_being_planned_is_not_said_any_more(
         told,
         Planning("waiting for a replica of ComputeInstance default to answer"),
     ]
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
+    """The edit is what the status speaks of, for as long as it hydrates."""
+
+    async def scenario() -> Plan:
+        somewhere = Somewhere()
+        somewhere.put(READABLE, None)
+        somewhere.world.events = cast(Any, Quiet())
+        spec = {**SPEC, "sql": "SELECT 1 AS a"}
+        written = body("Dataflow", spec, "d", uid="d", creationTimestamp="2026-01-01T00:00:00Z")
+        key = key_of(DATAFLOWS, written)
+        somewhere.cache.put(key, written)
+        digest = spec_digest(Dataflow.parse(written))
+        ended, other = (replace(dataflow(name, 300), index_exports=(), until=until) for name, until in ENDS)
+        serves = ActiveRevision("d-r1", 1, 1, "before", DataflowRevision(ended, (), (), Digest("1"), 1, "before"))
+        coming = ActiveRevision("d-r2", 2, 2, digest, DataflowRevision(other, (), (), Digest("2"), 2, digest))
+        state = DataflowState(key, "d", "default", serves if edited else replace(serves, spec_digest=digest))
+        if edited:
+            state.pending = PendingRevision(coming, Together("d", "d-r2"))
+        somewhere.world.registry.put_dataflow(state)
+        book = somewhere.fleet.book("ns")
+        for shard in (SHARD, *view_shards(ended)):
+            book.register(shard.shard_id, shard.location)
+            book.observe(shard.shard_id, at(900), at(800), NOW)
+        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda key: None)
+        await reconciler.reconcile(key, written)
+        await somewhere.fleet.close()
+        return state.plan
+
+    plan = asyncio.run(scenario())
+    assert plan == Stored("d-r2") if edited else isinstance(plan, PlanRefused)

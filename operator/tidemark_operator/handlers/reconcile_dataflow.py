@@ -198,7 +198,8 @@ class DataflowReconciler:
         except Waiting as waiting:
             state.waiting, again = (str(waiting),), LOOK_AGAIN_SECONDS
         except Rejected as rejected:
-            state.plan = PlanRefused(rejected.reason, str(rejected))
+            if state.pending is None or not state.edited:  # else what was planned since is to mend it
+                state.plan = PlanRefused(rejected.reason, str(rejected))
             await self._world.events.warn(state.key, state.uid, rejected.reason, str(rejected))
         if state.pending is not None:
             again = None if await self._take_over.attempt(state) else LOOK_AGAIN_SECONDS
