@@ -257,6 +257,8 @@ REFUSED: list[tuple[str, str]] = [
     ("imagePullSecrets: [pull]", "imagePullSecrets"),
     ("commonLabels: {a: {b: c}}", "commonLabels"),
     ("defaultInstance: {create: true}", "location"),
+    ("defaultInstance: {create: true, location: data}", "location"),
+    ("defaultInstance: {create: true, location: s3://Bucket/data}", "location"),
     ("defaultInstance: {created: true}", "created"),
     ("defaultInstance: {name: A}", "name"),
     ("defaultInstance: {create: true, location: /data, secretName: a}", "location"),
