@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemark_operator.handlers.reconcile_data_source import failure_of
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import DATAFLOWS
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import IngestionStatus
 
 
 def body(version: int, name: str = "d", **metadata: Any) -> dict[str, Any]:
@@ -109,22 +106,3 @@ def test_a_body_is_parsed_once_and_what_takes_its_place_anew() -> None:
     cache.replace_all(DATAFLOWS, [])
     assert cache.read(KEY, parse) is None
     assert cache._parsed == {}
-
-
-@pytest.mark.parametrize(
-    ("state", "message", "reason"),
-    [
-        ("running", "", None),
-        ("running", "2 file(s) changed after they were read", None),
-        ("waiting", "starting", None),
-        ("waiting", "ClockSkew: this replica's tick is past the bound", "ClockSkew"),
-        ("failed", "OSError: no such directory", "OSError"),
-        ("failed", "no such directory", "IngestionFailed"),
-        ("fenced", "shard has term 4", "IngestionFenced"),
-    ],
-)
-def test_why_an_ingestion_does_not_run(state: str, message: str, reason: str | None) -> None:
-    """The replica's first word is the reason where it is one."""
-    failure = failure_of(IngestionStatus(GlobalId("u"), state, message))
-
-    assert (failure.reason if failure else None) == reason

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import INGESTION
@@ -17,7 +19,7 @@ from tidemark_operator.controller.dataflows import Dataflow
 from tidemark_operator.controller.ingestion import Ingester
 from tidemark_operator.controller.notices import Notice
 from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
+from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler, failure_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
 from tidemark_protocol.dataflow import SourceImport, SubscribeSink
@@ -94,6 +96,28 @@ def test_a_replica_that_is_refused_ingests_no_more() -> None:
         return state.ingester
 
     assert ingested(refused) == [Ingester(R1, WriterTerm(1)), Ingester(R2, WriterTerm(2))]
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "reason"),
+    [
+        ("running", "", None),
+        ("running", "2 file(s) changed after they were read", None),
+        ("waiting", "starting", None),
+        ("waiting", "ClockSkew: this replica's tick is past the bound", "ClockSkew"),
+        ("failed", "OSError: no such directory", "OSError"),
+        ("failed", "no such directory", "IngestionFailed"),
+        ("fenced", "shard has term 4", "IngestionFenced"),
+        ("failed", f"{'X' * 500}: a name without end", "IngestionFailed"),
+        ("not well, says a lying replica", "x", "IngestionFailed"),
+    ],
+)
+def test_why_an_ingestion_does_not_run(state: str, message: str, reason: str | None) -> None:
+    """The replica's first word is the reason where it is one to the API server too: a status with another would be
+    refused whole."""
+    failure = failure_of(IngestionStatus(INGESTION.id, state, message))
+
+    assert (failure.reason if failure else None) == reason
 
 
 def test_bindings_stay_while_nobody_ingests() -> None:

@@ -301,11 +301,13 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
 
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
-    """What an ingester that does not run says: `Reason: what happened`, or only what happened."""
+    """What an ingester that does not run says: `Reason: what happened`, or only what happened. What is no reason to the
+    API server is none: the source's status would not be taken."""
     if report.state == "running" or not report.message or report.message == "starting":
         return None
     word, _, rest = report.message.partition(": ")
-    reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]+", word) else f"Ingestion{report.state.capitalize()}"
+    state = report.state.capitalize() if re.fullmatch(r"[A-Za-z]{1,63}", report.state) else "Failed"
+    reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]{1,63}", word) else f"Ingestion{state}"
     return IngestionFailure(reason, report.message)
 
 
