@@ -65,6 +65,8 @@ class Surroundings:
     hydration_jobs: Jobs
     """Hydrations take minutes: they keep no thread from the steps of what serves."""
     io_jobs: Jobs
+    sink_jobs: Jobs
+    """What sinks do may take as long as a table is large: nobody's look at a shard waits behind it."""
     respond: Callable[[Response], None]
     metrics: Metrics
     clients: ClientSinks
@@ -90,7 +92,8 @@ class DataflowDriver:
         self._hydrating = Hydrating(dataflow.exports, around.io_jobs, around.respond)
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        shared = around.clients, around.handles, around.watch, self._io_jobs, around.respond, dataflow.wake
+        sink_jobs = WakingJobs(around.sink_jobs, dataflow.wake)
+        shared = around.clients, around.handles, around.watch, sink_jobs, around.respond, dataflow.wake
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
         self._pace, self._over = Pace(dataflow.description, self._sinks), False

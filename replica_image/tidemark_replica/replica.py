@@ -1,6 +1,6 @@
 """A replica process put together: scratch, server, worker, pools, Spark.
 
-server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), hydration, io (shards), peek
+server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), hydration, io (shards), sink, peek
                                                           └──► step workers: processes for small steps
 """
 
@@ -49,6 +49,7 @@ SPARK_THREADS = 4
 HYDRATION_THREADS = 16
 """Those that the controller lets in at a time, queries, subscribes and copies. Spark shares its cores among all."""
 IO_THREADS = 8
+SINK_THREADS = 8
 PEEK_THREADS = 4
 STOP_SECONDS = 1.0
 ASK_SECONDS = 1.0
@@ -71,6 +72,7 @@ class Replica:
         self._spark_jobs = Jobs(self._mailbox, "spark", SPARK_THREADS)
         self._hydration_jobs = Jobs(self._mailbox, "hydration", HYDRATION_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
+        self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
         self._store_jobs = Jobs(self._mailbox, "store", 1)  # of its own: looks at shards wait where a store hangs
         self._metrics = Metrics()
@@ -125,6 +127,7 @@ class Replica:
         self._spark_jobs.shutdown()
         self._hydration_jobs.shutdown()
         self._io_jobs.shutdown()
+        self._sink_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._store_jobs.shutdown()
         self._merges.close()
@@ -160,12 +163,20 @@ class Replica:
 
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
-        watch = ShardWatch(self._handles, self._io_jobs, respond)
-        handles, spark, hydrations, io = self._handles, self._spark_jobs, self._hydration_jobs, self._io_jobs
+        handles, io = self._handles, self._io_jobs
+        watch = ShardWatch(handles, io, respond)
         location, copies = (lambda: self._state.storage_location), self._scratch.folder / "copies"
-        clients = ClientSinks(respond, respond.has_room, self._spark.get, location, copies)
         around = Surroundings(
-            self._renderer, handles, watch, spark, hydrations, io, lambda r: dataflows.tell(r), self._metrics, clients
+            renderer=self._renderer,
+            handles=handles,
+            watch=watch,
+            spark_jobs=self._spark_jobs,
+            hydration_jobs=self._hydration_jobs,
+            io_jobs=io,
+            sink_jobs=self._sink_jobs,
+            respond=lambda response: dataflows.tell(response),
+            metrics=self._metrics,
+            clients=ClientSinks(respond, respond.has_room, self._spark.get, location, copies),
         )
         dataflows = Dataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
@@ -175,9 +186,9 @@ class Replica:
         )
         targets = Targets(dataflows, watch, self._peek_jobs, read_peek)
         peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
-        storage = StorageState(self._ingestions, self._handles, watch, self._io_jobs, respond)
+        storage = StorageState(self._ingestions, handles, watch, io, respond)
         store = StoreWatch(self._store_jobs, respond)
-        self._watched = ExecutorWatch(self._executors, lambda: self._spark.session, self._io_jobs, respond)
+        self._watched = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
         return ComputeState(
             respond, dataflows, peeks, storage, watch, store, self._watched, self._metrics, self._renderer.sweep
         )

@@ -26,6 +26,7 @@ class Loop:
         self.mailbox = Mailbox()
         self.jobs = Jobs(self.mailbox, "test", 2)
         self.hydration_jobs = Jobs(self.mailbox, "test hydrations", 2)
+        self.sink_jobs = Jobs(self.mailbox, "test sinks", 2)
         self.handles = handles or ShardHandles()
         self.said: list[Response] = []
         self.watch = ShardWatch(self.handles, self.jobs, self.said.append)
@@ -46,4 +47,5 @@ class Loop:
         say = self.said.append
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch
-        return Surroundings(renderer, handles, watch, jobs, self.hydration_jobs, jobs, say, Metrics(), clients)
+        hydrations, sinks = self.hydration_jobs, self.sink_jobs
+        return Surroundings(renderer, handles, watch, jobs, hydrations, jobs, sinks, say, Metrics(), clients)
