@@ -79,3 +79,13 @@ def test_what_does_not_vary_has_no_correlation_and_what_is_not_finite_none_but_n
     assert one == (0.0, None, None)
     assert two == (0.0, 0.0, None) == again
     assert three == ("NaN", "NaN", "NaN")
+
+
+def test_what_does_not_vary_has_no_correlation_with_what_is_not_finite_either(tmp_path: Path) -> None:
+    """As in Spark, on either side; once the other value varies as well, it is NaN."""
+    for one, other in (("x", "y"), ("y", "x")):
+        flat = [{one: value, other: 2.0} for value in (0.1, math.nan, -math.inf)]
+        steps = [[(flat[0], 1), (flat[1], 1)], [(flat[2], 1), (flat[1], -1)], [({one: 0.1, other: 3.0}, 1)]]
+        nan, infinite, varied = run(tmp_path / one, steps)
+        assert nan == infinite == ("NaN", "NaN", None)
+        assert varied == ("NaN", "NaN", "NaN")

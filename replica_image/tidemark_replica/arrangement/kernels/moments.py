@@ -5,7 +5,7 @@
     corr            the same                       and of x * x and y * y
 
 As Spark has it: a NaN or an infinity makes the result NaN; the sample's of one value is NULL, and so is a correlation
-where one side does not vary (exactly: its variance is 0).
+where one side does not vary (exactly: its variance is 0), whatever the other one holds.
 """
 
 from collections.abc import Sequence
@@ -98,12 +98,13 @@ class Correlation:
     def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
         moments = ((0, 1, 2), (0, 0, 3), (1, 1, 4))
         (both, several), (x, _), (y, _) = (_moment(rows, state[0], True, floating, m) for m in moments)
-        special = (state[1] != 0) | (state[2] != 0)
-        varies = (x != 0) & (y != 0)
+        (special_x, special_y) = (state[i] != 0 for i in (1, 2))
+        special = special_x | special_y
+        flat = (~special_x & (x == 0)) | (~special_y & (y == 0))
         failures = ((TOO_MANY, rows > MAX_ROWS), (NEGATIVE, several & ~special & ((x < 0) | (y < 0))))
         roots = np.sqrt(np.where(x > 0, x, 1)) * np.sqrt(np.where(y > 0, y, 1))
-        result = np.where(special, np.nan, both / np.where(varies, roots, 1))
-        return Reading(nullable(result, several & (varies | special)), failures)
+        result = np.where(special, np.nan, both / np.where(flat, 1, roots))
+        return Reading(nullable(result, several & ~flat), failures)
 
 
 def moment_of(function: str) -> Accumulator | None:
