@@ -231,6 +231,7 @@ def check(
 
 DAYS = [datetime.date(2024, 1, 30), datetime.date(2024, 1, 31), datetime.date(2024, 2, 29), datetime.date(2024, 3, 31)]
 MOMENTS = [datetime.datetime(2024, 1, 31, 12, 0, 0, n) for n in (0, 1, 3)]
+FLOATS = [float(np.float32(value)) for value in (0.1, 0.2)]
 MONTHS, MICROS, DAYS_APART = (lambda n, u=u: Distance(n, u) for u in ("months", "micros", "days"))
 
 
@@ -252,6 +253,8 @@ MONTHS, MICROS, DAYS_APART = (lambda n, u=u: Distance(n, u) for u in ("months", 
         ),
         (pa.int64(), [-(2**63), 0, 2**63 - 1], Distance(-(2**63)), False, [1, 2, 2]),
         (pa.float64(), [-math.inf, 1.0, 1.5, math.inf, math.nan], Distance(-0.5), False, [1, 1, 2, 1, 1]),
+        (pa.float32(), FLOATS, Distance(-0.1), False, [1, 2]),
+        (pa.float32(), FLOATS[::-1], Distance(-0.1), True, [1, 2]),
     ],
     ids=str,
 )
@@ -304,6 +307,16 @@ def test_a_frame_whose_sum_overflows_is_an_error_until_it_does_not(tmp_path: Pat
         ((None, None), error, 4): -1,
         (*row, 4): 1,
     }
+
+
+def test_an_average_over_a_frame_is_there_though_its_sum_does_not_fit(tmp_path: Path) -> None:
+    """As in a batch, whose frames add up decimals of any size; a sum of them is an error."""
+    t, frame = pa.decimal128(38, 38), Frame(True, -1, 0)
+    value, error = Decimal("0.9"), '{"code":"ARITHMETIC_OVERFLOW","expression":"sum(c0) OVER"}'
+    for function, expected in (("avg", {((value, value), None, 2): 2}), ("sum", {((None, None), error, 2): 1})):
+        calls = (Call(function, (0,), t, f"{function}(c0) OVER", frame),)
+        result = run_once(tmp_path / function, WindowFunction((t,), (Order(0),), calls), [t], [((value,), 2, 2)])
+        assert result == expected
 
 
 def test_a_row_there_a_billion_times_is_an_error_not_a_dead_worker(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
@@ -14,7 +15,22 @@ DAYS = [datetime.date(2024, 1, 30), datetime.date(2024, 1, 31), datetime.date(20
 MOMENTS = [datetime.datetime(2024, 1, 31, h, tzinfo=datetime.UTC) for h in (0, 1, 23)]
 WHEN = Table((("d", "date"), ("m", "timestamp")), (DAYS, [*MOMENTS, None]))
 
+FLOATS = Table((("e", "float"),), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, None],))
+UNITS = Table((("a", "int"), ("d", "decimal(38,38)")), ([1, 2, None], [Decimal("0.9"), Decimal("-0.7"), None]))
+
 QUERIES = (
+    Case(
+        "window: between two floats",
+        "SELECT e, count(*) OVER (ORDER BY e RANGE BETWEEN 0.1F PRECEDING AND 0.2F FOLLOWING) AS x, "
+        "count(*) OVER (ORDER BY e DESC RANGE BETWEEN 0.1F PRECEDING AND CURRENT ROW) AS y FROM t",
+        {"t": FLOATS},
+        changes=8,
+    ),
+    Case(
+        "window: averages of what has no sum",
+        "SELECT a, d, avg(d) OVER (PARTITION BY a ORDER BY d ROWS 1 PRECEDING) AS x, avg(d) OVER () AS y FROM t",
+        {"t": UNITS},
+    ),
     Case(
         "window: between two moments",
         "SELECT d, m, count(*) OVER (ORDER BY m RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS h, "
@@ -73,6 +89,11 @@ QUERIES = (
         "SELECT a, sort_array(array_agg(b)) AS x, sort_array(collect_set(s)) AS y, size(array_agg(DISTINCT b)) AS n "
         "FROM t GROUP BY a",
         {"t": T},
+    ),
+    Case(
+        "correlations with what is not finite",
+        "SELECT a, corr(f, a) AS x, corr(b, f) AS y FROM (SELECT a, f, if(f > 1, a, 1) AS b FROM n) GROUP BY a",
+        {"n": EXACT},
     ),
     Case(
         "covariances",

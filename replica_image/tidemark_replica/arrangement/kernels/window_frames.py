@@ -94,9 +94,10 @@ def _moved(column: Array, by: Distance, sign: int) -> tuple[list[Ints], list[Int
         days, time = _moment(column)
         return [days, time], [*_moment_moved(days, time, sign * int(by.amount), by.unit)]
     if pa.types.is_floating(t):
+        floats = np.asarray(fixed(column))
         with np.errstate(invalid="ignore", over="ignore"):
-            moved = fixed(column).astype(np.float64) + sign * float(by.amount)
-        return sort_words(pa.array(fixed(column).astype(np.float64))), sort_words(pa.array(moved))
+            moved = floats + floats.dtype.type(sign * by.amount)  # 0.2 - 0.1 is 0.1 as floats, and more as doubles
+        return sort_words(pa.array(floats)), sort_words(pa.array(moved))
     if pa.types.is_decimal128(t):
         digits = carry(of_decimal(column), 5)
         return digits[::-1], carry(_plus(digits, sign * int(by.amount)), 5)[::-1]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tidemark_replica.arrangement.kernels import basic
 from tidemark_replica.arrangement.kernels.accumulators import accumulator
 from tidemark_replica.arrangement.kernels.aggregates import (
+    OVERFLOW,
     Accumulator,
     Aggregate,
     Floating,
@@ -83,7 +84,13 @@ def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
     weights = weights_of(aggregate, columns, np.ones(p.size, np.int64))
     parts = kept.contributions(columns[0] if columns else None, weights)
     state = [_between(part, low, high) for part in parts]
-    return kept.read(high - low, state, _digits(kept, columns, weights, low, high))
+    reading = kept.read(high - low, state, _digits(kept, columns, weights, low, high))
+    return _averages(reading) if call.function == "avg" else reading
+
+
+def _averages(reading: Reading) -> Reading:
+    """Over a frame it is the average alone that has to fit, as in Spark; in a group, the sum as well."""
+    return Reading(reading.values, tuple(failure for failure in reading.failures if failure[0] != OVERFLOW))
 
 
 def _aggregate(call: Call) -> Aggregate:
