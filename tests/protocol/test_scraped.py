@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -55,6 +55,14 @@ def is_over(connection: socket.socket) -> bool:
         return True
 
 
+def read_to_its_end(connection: socket.socket) -> bytes:
+    read = b""
+    with suppress(ConnectionError):  # a server that has not read all that was sent ends a connection like that
+        while part := connection.recv(4096):
+            read += part
+    return read
+
+
 def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: Callable[[], socket.socket]) -> None:
     """Nor keeps anybody else from an answer: the oldest make room."""
     before = threading.active_count()
@@ -74,6 +82,46 @@ def test_a_connection_ends_whatever_is_said_on_it(
     slow.sendall(b"GET / HT")
 
     assert is_over(slow)
+
+
+def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
+    port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The headers of 32 of them would be more than an operator's memory."""
+    monkeypatch.setattr(scraped, "SECONDS", 10 * BOUND)
+    endless = connect()
+    with suppress(ConnectionError):
+        endless.sendall(b"GET /metrics HTTP/1.1\r\n" + 16 * (b"A: " + 65_000 * b"a" + b"\r\n"))
+
+    read_to_its_end(endless)
+    until(lambda: answered(port))
+
+
+def test_who_has_asked_is_not_cut_off_for_those_who_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a probe is who waits for an operator's event loop: an operator whose probes fail is ended."""
+    monkeypatch.setattr(scraped, "SECONDS", 10 * BOUND)
+    begun, may_answer = threading.Event(), threading.Event()
+
+    def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        begun.set()
+        may_answer.wait(BOUND)
+        return application(environ, start)
+
+    port = scraped.serve(slow, "127.0.0.1", 0)
+    with ExitStack() as stack:
+        stack.callback(may_answer.set)
+
+        def connected() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), BOUND))
+
+        asked = connected()
+        asked.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert begun.wait(BOUND)
+        silent = [connected() for _ in range(scraped.MOST)]
+        assert is_over(silent[0])  # who came behind it, and asked nothing
+        may_answer.set()
+
+        assert read_to_its_end(asked).endswith(SAYS)
 
 
 def test_a_port_that_is_taken_is_an_error(port: int) -> None:
