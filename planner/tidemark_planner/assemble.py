@@ -34,6 +34,8 @@ from tidemark_protocol.planning import (
 # In the order in which they are built: a later one may read an earlier one.
 Objects = Sequence[tuple[GlobalId, Hir]]
 P = TypeVar("P", Planned, PlannedPeek, PlannedOneShot)
+_WITHIN = 4
+"""Levels that a plan may be deeper in what is made of it (a description, a revision) than in what the planner says."""
 
 
 def check_settings(settings: Settings, dialect: str = "spark") -> None:
@@ -91,9 +93,9 @@ def _check(
 
 
 def fits_wire(planned: P) -> P:
-    """The plan, if it can be sent; its depth and size are limited."""
+    """The plan, if it can be sent, and stored in a revision; its depth and size are limited."""
     try:
-        decode(encode(planned), type(planned))
+        decode(encode(planned, _WITHIN), type(planned))
     except MalformedPlan as error:
         refuse("TOO_LARGE", f"the plan cannot be sent: {error}")
     return planned

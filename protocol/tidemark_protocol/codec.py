@@ -30,11 +30,11 @@ _TAG = "@"
 T = TypeVar("T")
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Any, depth: int = 0) -> bytes:
     """Canonical bytes of a tree of the protocol's dataclasses; raises MalformedPlan where it is nested deeper than
-    `decode` takes it."""
+    `decode` takes it, also within `depth` levels of something else."""
     try:
-        raw = _to_json(value, 0)
+        raw = _to_json(value, depth)
     except RecursionError:
         raise _too_deep() from None
     return json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -46,8 +46,9 @@ from tidemark_replica.watchdog import Watchdog
 from tidemark_replica.worker import Worker
 
 SPARK_THREADS = 4
-HYDRATION_THREADS = 16
-"""Those that the controller lets in at a time, queries, subscribes and copies. Spark shares its cores among all."""
+HYDRATION_THREADS = 8
+"""As many Dataflows as the controller lets in by default, and as many queries, subscribes and copies, which it does not
+count. What they take in memory is bounded by this; Spark shares its cores among all."""
 IO_THREADS = 8
 SINK_THREADS = 8
 PEEK_THREADS = 4

@@ -75,6 +75,11 @@ def test_a_sink_has_failed_until_the_table_is_further() -> None:
     assert failures_after("sink_failed", *steps, Frontiers(VIEW, write=at(310))) == [1, 1, 1, 0]
 
 
+def test_a_fenced_sink_is_so_until_its_table_is_further() -> None:
+    """It was given a newer term, and nothing else takes that word back."""
+    assert failures_after("fenced", Frontiers(VIEW, input=at(310)), Frontiers(VIEW, write=at(310))) == [1, 1, 0]
+
+
 @pytest.mark.parametrize("kind", ["step_failed", "render_failed"])
 def test_a_dataflow_has_failed_until_it_has_stepped(kind: str) -> None:
     """Other replicas write its table meanwhile."""

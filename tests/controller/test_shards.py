@@ -250,3 +250,14 @@ def test_a_shard_that_is_read_is_not_forgotten_with_its_owner() -> None:
     shards.release("export e")
     shards.forget(S)
     assert shards.get(S) is None
+
+
+def test_a_shard_whose_owner_came_back_before_its_policy_was_known_stays() -> None:
+    """A source that was made anew while somebody read its table, and whose instance nobody has read yet."""
+    shards = book(at(1000))
+    shards.hold(S, "export e", at(3))
+    shards.forget(S)
+    shards.register(S, "somewhere", None, endless=True)
+
+    shards.release("export e")
+    assert shards.get(S) is not None

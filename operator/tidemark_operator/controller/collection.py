@@ -110,6 +110,8 @@ class OnReplica:
         for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
             if wrote if kind == "sink_failed" else stepped:
                 del self.statuses[kind]
+        if wrote:
+            self.statuses.pop("fenced", None)  # another term was given to it meanwhile
 
 
 @dataclass

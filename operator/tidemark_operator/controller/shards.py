@@ -105,7 +105,9 @@ class ShardBook:
         shard = self._shards.setdefault(id, Shard(id, location))
         shard.endless |= endless
         if lag_ms is not None:
-            shard.lag_ms, shard.ownerless = lag_ms, False
+            shard.lag_ms = lag_ms
+        if lag_ms is not None or endless:  # only its owner says so
+            shard.ownerless = False
         return shard
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:

@@ -154,6 +154,7 @@ class DataflowReconciler:
         running = self._world.running(key.namespace, dataflow.instance)
         if state.suspended or running is None:
             hold_stored(self._world.fleet.book(key.namespace), state)
+        await self._marks.catch_up(state, dataflow.meta)  # also without an instance: edits of what it reads wait for it
         if state.deleting:
             return await self._delete(state, dataflow, running, body)
         takes_along = dataflow.deletion_policy is DeletionPolicy.DELETE
@@ -188,7 +189,6 @@ class DataflowReconciler:
 
     async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
         """Plans if need be, installs, takes over; what holds it up goes into the state."""
-        await self._marks.catch_up(state, dataflow.meta)
         note_end(running, state)
         again = await self._revise(state, dataflow, running)
         try:

@@ -88,6 +88,7 @@ class Reviser:
             await self._refuse(state, dataflow, outcome)
             return
         reads = parents(self._world.registry.sources(state.key.namespace), view, outcome.references)
+        self._check_cycle(state, reads)
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
@@ -103,8 +104,8 @@ class Reviser:
             if any(mark.name in state.outrun and mark.revision.identity == identity for mark in state.marks):
                 raise Waiting("Replacing", "waits until the replica that is asked says that its table is finished")
         as_of = choose_as_of(running, self._world.registry, state, description, first=True)
-        self._check_cycle(state, reads)
-        state.claims = reads  # at once: of two that are edited to read each other, one sees the other's
+        self._check_cycle(state, reads)  # again, and at once: of two that are edited to read each other, one sees it
+        state.claims = reads
         try:
             await self._marks.protect(state.key.namespace, reads)
             stored = await self._marks.stored(dataflow.meta)

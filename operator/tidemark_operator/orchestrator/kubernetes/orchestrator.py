@@ -23,12 +23,13 @@ from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Ob
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
 from tidemark_operator.orchestrator.kubernetes import observing, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
-from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, decide, server
+from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, decide, server, strategy
 from tidemark_operator.orchestrator.kubernetes.looking import OURS, Looking
 from tidemark_operator.orchestrator.kubernetes.losses import Losses
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
+from tidemark_operator.resources.replica import UpdateStrategy
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
@@ -114,10 +115,11 @@ class KubernetesOrchestrator:
         if refused := self._refused.get((key, wanted.shape)):
             newest = replace(newest, trouble=refused)
         if serving is None:
-            return (replace(newest, trouble=newest.trouble or self._kept_by(newest, others)),)
+            recreates = strategy(wanted) is UpdateStrategy.RECREATE
+            return (replace(newest, trouble=newest.trouble or self._kept_by(newest, others, recreates=recreates)),)
         return (self._looking.observe(key, serving.shape, serving.name, serving.namespace, None), newest)
 
-    def _kept_by(self, newest: Observation, others: Iterable[Found]) -> Trouble | None:
+    def _kept_by(self, newest: Observation, others: Iterable[Found], *, recreates: bool) -> Trouble | None:
         """What ends before this one is made, and does not end."""
         if newest.incarnation is not None:
             return None
@@ -125,7 +127,7 @@ class KubernetesOrchestrator:
             before = self._looking.observe(each.key, each.shape, each.name, each.namespace, None).trouble
             if before is not None and before.reason == observing.NODE_LOST:
                 return before
-            if each.uid in self._undeleted:
+            if recreates and each.uid in self._undeleted:
                 return self._undeleted[each.uid]
         return None
 

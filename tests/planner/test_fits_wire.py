@@ -1,0 +1,34 @@
+"""What the planner says can be sent on: in a description to replicas, and in a revision to where it is stored."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from tests.protocol.samples import ROW, dataflow
+from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_planner.assemble import fits_wire
+from tidemark_planner.errors import Refusal
+from tidemark_protocol import codec
+from tidemark_protocol.codec import MAX_PLAN_DEPTH
+from tidemark_protocol.dataflow import BuildDesc
+from tidemark_protocol.ids import Digest
+from tidemark_protocol.lir import Constant, Negate, Plan
+from tidemark_protocol.planning import Planned
+
+
+def test_what_is_nested_as_deep_as_may_be_can_be_stored() -> None:
+    """It was planned and could not be stored: tried again for ever, and the status never said why."""
+    description = dataflow("d", 300)
+    plan: Plan = Constant((), ROW)
+    deepest = 0
+    for depth in range(MAX_PLAN_DEPTH):
+        plan = Negate(plan)
+        objects = (BuildDesc(description.objects[0].id, plan),)
+        with suppress(Refusal):
+            fits_wire(Planned(description.source_imports, objects, (), (), ""))
+            deepest = depth
+            revision = DataflowRevision(replace(description, objects=objects), (), (), Digest("1"), 1, "s")
+            assert codec.decode(codec.encode(revision), DataflowRevision) == revision
+
+    assert MAX_PLAN_DEPTH / 2 < deepest < MAX_PLAN_DEPTH - 1
