@@ -25,10 +25,9 @@ from tidemark_planner.syntax import ParseTree, RelationName
 from tidemark_planner.tree import Node
 from tidemark_planner.tries import try_edits
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import Diagnostic
+from tidemark_protocol.planning import MAX_SQL_CHARACTERS, Diagnostic
 from tidemark_protocol.types import INTERVAL_TYPES, SqlType
 
-MAX_SQL_CHARACTERS = 128 * 1024
 # Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
 Lower = Callable[[Node, Context], Lowered]
 PartOfQuery = tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]

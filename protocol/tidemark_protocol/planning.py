@@ -18,6 +18,8 @@ from tidemark_protocol.types import Column
 
 GRACE_SECONDS = 5.0
 """What a call has beyond its plan's time: for its turn, for the end of a process that took too long, for the answer."""
+MAX_SQL_CHARACTERS = 128 * 1024
+"""Of a text that is planned: a longer one takes too long to analyse, and to look for names in."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tidemark_operator.gateway.transient import Subject, plan
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.handlers.world import World
 from tidemark_operator.planning.blame import FIRST_PAUSE_MS
-from tidemark_protocol.planning import Diagnostic, Refused
+from tidemark_protocol.planning import MAX_SQL_CHARACTERS, Diagnostic, Refused
 
 SLOW, TIMEOUT = "SELECT slow", Refused((Diagnostic("TIMEOUT", "planning took longer than 5 s"),))
 SYNTAX = Refused((Diagnostic("SYNTAX", "what?"),))
@@ -57,14 +57,14 @@ def world_of(planner: Planner) -> World:
     return cast(World, made)
 
 
-def ways(world: World, shared: Asking) -> dict[str, Callable[[], Awaitable[object]]]:
+def ways(world: World, shared: Asking, text: str = SLOW) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every way in which a user's text comes to the planner."""
     statements = Statements(world.registry, world.planner, shared)
     return {
-        "query": lambda: prepare(world, statements, Anybody(), Asked("ns", SLOW)),
-        "subscribe": lambda: plan(world, shared, Anybody(), Subject("ns", SLOW), "subscribe"),
-        "copy": lambda: plan(world, shared, Anybody(), Subject("ns", SLOW), "copy"),
-        "explain": lambda: explain(world, shared, "anne", "ns", SLOW),
+        "query": lambda: prepare(world, statements, Anybody(), Asked("ns", text)),
+        "subscribe": lambda: plan(world, shared, Anybody(), Subject("ns", text), "subscribe"),
+        "copy": lambda: plan(world, shared, Anybody(), Subject("ns", text), "copy"),
+        "explain": lambda: explain(world, shared, "anne", "ns", text),
     }
 
 
@@ -81,6 +81,38 @@ def test_must_a_text_costs_one_process_whichever_way_it_is_asked_for(first: str)
     with pytest.raises(QueryRefused):
         asyncio.run(cast(Any, asks[first]()))
     assert planner.asked == 2
+
+
+class Searched(str):
+    """A text that counts how often it is searched."""
+
+    searches = 0
+
+    def lower(self) -> Searched:
+        return self
+
+    def __contains__(self, part: object) -> bool:
+        self.searches += 1
+        return super().__contains__(cast(str, part))
+
+
+@pytest.mark.parametrize("way", ["query", "subscribe", "copy", "explain"])
+def test_must_a_text_that_is_too_long_is_not_even_searched(way: str) -> None:
+    """For each name that there is, on the event loop, before anybody knows whether its caller may ask."""
+    planner, text = Planner(), Searched("SELECT " + "1" * MAX_SQL_CHARACTERS)
+    asks = ways(world_of(planner), Asking(Turns()), text)
+    with pytest.raises(QueryRefused, match="more than the limit of 131072"):
+        asyncio.run(cast(Any, asks[way]()))
+    assert (planner.asked, text.searches) == (0, 0)
+
+
+def test_must_a_text_is_searched_once_for_each_that_has_relations() -> None:
+    """Not for each relation: the source has two."""
+    planner, text = Planner(), Searched(SLOW)
+    query = ways(world_of(planner), Asking(Turns()), text)["query"]
+    with pytest.raises(QueryRefused, match="longer than 5 s"):
+        asyncio.run(cast(Any, query()))
+    assert (planner.asked, text.searches) == (1, 2)  # the other: tidemark_introspection
 
 
 def asked(shared: Asking, text: str, answer: object, namespace: str = "ns") -> bool:

@@ -40,9 +40,10 @@ def catalogue(
 
 
 def named_in(sql: str, known: Catalogue) -> Catalogue:
-    """What of it the text can mean, as in `catalogue`."""
+    """What of it the text can mean, as in `catalogue`. A parent is looked for once, however much it has."""
     text = sql.lower()
-    return Catalogue(tuple(relation for relation in known.relations if relation.parent in text))
+    there = {parent for parent in {relation.parent for relation in known.relations} if parent in text}
+    return Catalogue(tuple(relation for relation in known.relations if relation.parent in there))
 
 
 def parents(

@@ -1,6 +1,7 @@
 """The way to the planner of all that users ask: queries, subscribes, copies and explanations.
 
-    text ──► failed at, just now?   what was said of it then: each try may cost a process that others wait for
+    text ──► too long?              refused before anything looks at it, or at who asks (`must_be_short`)
+         ──► failed at, just now?   what was said of it then: each try may cost a process that others wait for
          ──► the caller's turn ──► failed at meanwhile? ──► the planner ──► what it fails at is noted
 
 Who goes while its text is planned leaves its turn to it until the planner is done: nothing stops a plan but its time,
@@ -20,13 +21,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.turns import Turns
 from tidemark_operator.planning.blame import is_planners_fault, pause_ms
-from tidemark_protocol.planning import Refused
+from tidemark_protocol.planning import MAX_SQL_CHARACTERS, Refused
 
 FAILURES = 4096
 P = TypeVar("P")
 Key = tuple[str, bytes]
+
+
+def must_be_short(text: str) -> None:
+    """Raises QueryRefused for what the planner would refuse. Before that it would be searched for each name that there
+    is, on the event loop."""
+    if len(text) > MAX_SQL_CHARACTERS:
+        raise QueryRefused(f"the SQL text has {len(text)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.asking import Asking, must_be_short
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
@@ -15,6 +15,7 @@ from tidemark_protocol.planning import ExportRequest, PlanRequest, Refused, View
 
 async def explain(world: World, asking: Asking, caller: str, namespace: str, subject: str) -> str:
     """`subject`: a Dataflow's name, or SQL. Raises QueryRefused, PlannerUnavailable."""
+    must_be_short(subject)
     if len(subject.split()) > 1:
         return await _of_sql(world, asking, caller, namespace, subject)
     state = world.registry.dataflow(Key(DATAFLOWS, namespace, subject))

@@ -17,7 +17,7 @@ from functools import partial
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue, named_in, owners
-from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.asking import Asking, must_be_short
 from tidemark_operator.gateway.lookups import Names, recognised
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
@@ -49,7 +49,8 @@ class Statements:
         self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
 
     async def meaning(self, caller: str, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
-        """`place`: the instance whose indexes may be imported. Raises PlannerUnavailable, TooMany."""
+        """`place`: the instance whose indexes may be imported. Raises QueryRefused, PlannerUnavailable, TooMany."""
+        must_be_short(sql)
         known = self._names(namespace, place)
         found = known.statements.get(sql)
         if found is None and (lookup := recognised(sql, known.names)) is not None:

@@ -17,7 +17,7 @@ from tidemark_operator.controller.transients import LAG_MS
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.gateway.access import Access
-from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.asking import Asking, must_be_short
 from tidemark_operator.gateway.moments import When, choose_time
 from tidemark_operator.gateway.one_shot import spans_of
 from tidemark_operator.gateway.patience import when_possible
@@ -60,6 +60,7 @@ class Ready:
 
 async def plan(world: World, asking: Asking, access: Access, subject: Subject, what: str) -> Ready:
     """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
+    must_be_short(subject.text)
     namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
