@@ -153,9 +153,10 @@ def _of_day(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
 def _later(moment: ScalarExpr, microseconds: int) -> ScalarExpr:
     if microseconds == 0:
         return moment
-    if isinstance(moment, Call) and moment.function == "+" and isinstance(moment.arguments[1], Literal):
+    if isinstance(moment, Call) and moment.function == "+":
         start, by = moment.arguments
-        return _later(start, int(by.value or 0) + microseconds) if isinstance(by, Literal) and by.value else moment
+        if isinstance(by, Literal) and by.type == _DAY:  # months are of no fixed length
+            return moment if by.value is None else _later(start, int(by.value) + microseconds)
     return call("+", (moment, Literal(str(microseconds), _DAY)), moment.type)
 
 

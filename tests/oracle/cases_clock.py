@@ -23,6 +23,7 @@ E = Table((("k", "bigint"), ("ts", "timestamp"), ("d", "date")), (INTS, moments(
 DAYS = Table(
     E.columns, (INTS, moments(timedelta(hours=6)), [date(1969, 12, 31), date(1970, 1, 4), date(1970, 1, 7), None])
 )
+AGO = Table(E.columns, (INTS, [datetime(1969, 12, 1, 0, 0, 0, n * 1000, UTC) for n in (0, 9, 20)] + [None], [None]))
 
 QUERIES = (
     Case("clock: seen from then on", "SELECT k FROM e WHERE ts <= now()", {"e": E}, tick=1),
@@ -34,6 +35,13 @@ QUERIES = (
         "SELECT k, count(*) AS n FROM e WHERE ts <= now() AND ts > now() - INTERVAL '0.005' SECOND AND k <> 2 "
         "GROUP BY k",
         {"e": E},
+        tick=1,
+    ),
+    Case(
+        "clock: months later",
+        "SELECT k, ts FROM e WHERE ts + INTERVAL 1 MONTH >= now() "
+        "AND ts + INTERVAL 1 MONTH <= now() + INTERVAL '0.009' SECOND",
+        {"e": AGO},
         tick=1,
     ),
     Case(
