@@ -134,4 +134,20 @@ QUERIES = (
         {"t": T, "ar": ARRAYS},
         changes=3,
     ),
+    Case(
+        "structs put together by place, whatever their fields are called",
+        "SELECT struct(a AS p, s AS q) AS x, array(struct(b AS r)) AS y FROM t UNION ALL "
+        "SELECT struct(a AS q, 'x' AS p), array(struct(a AS s)) FROM u UNION "
+        "SELECT struct(b, s), array(struct(a)) FROM t",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "the first of a row's own in an order that is not shown",
+        "SELECT t.a, t.b, (SELECT u.a FROM u WHERE u.d > t.b ORDER BY d DESC, u.a DESC LIMIT 1) AS x, y, z FROM t "
+        "LEFT JOIN LATERAL (SELECT u.d + 1 AS y FROM u WHERE u.a = t.a ORDER BY u.d DESC LIMIT 1) ON true "
+        "LEFT JOIN LATERAL (SELECT v.s AS z FROM v WHERE v.a = t.a ORDER BY v.b DESC, v.s LIMIT 1 OFFSET 1) ON true "
+        "WHERE t.b IN (SELECT v.b FROM v WHERE v.a = t.a ORDER BY v.s, v.b LIMIT 2) OR t.b > 0",
+        {**TU, "v": T},
+    ),
 )

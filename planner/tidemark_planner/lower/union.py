@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from tidemark_planner.errors import unsupported
-from tidemark_planner.hir import Union
+from tidemark_planner.hir import Hir, Union, columns, project
 from tidemark_planner.lower.base import Context, Lowered
+from tidemark_planner.nested_expressions import alike
 from tidemark_planner.tree import Node
 
 
 def lower_union(node: Node, context: Context) -> Lowered:
     if node.fields.get("byName"):
         unsupported("UNION BY NAME")
-    parts = [context.lower(child) for child in node.children]
-    return Lowered(Union(tuple(p.hir for p in parts)), parts[0].attributes, parts[0].names)
+    first, *others = (context.lower(child) for child in node.children)
+    return Lowered(Union((first.hir, *(like(first.hir, o.hir) for o in others))), first.attributes, first.names)
+
+
+def like(first: Hir, other: Hir) -> Hir:
+    """The other's rows in the first one's types: Spark puts structs together by position, whatever they call fields."""
+    pairs = zip(columns(first), columns(other), strict=True)
+    return project(other, tuple(alike(pair)[1] for pair in pairs))

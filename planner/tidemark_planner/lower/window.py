@@ -18,7 +18,8 @@ from tidemark_planner.hir import Project, Window
 from tidemark_planner.hir import columns as all_columns
 from tidemark_planner.lower.aggregate_calls import fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.lower.organisation import sort_key
+from tidemark_planner.lower.organisation import SortKey, Trimmings, peel, sort_key
+from tidemark_planner.lower.subquery import only
 from tidemark_planner.tree import Node
 from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.functions import call
@@ -58,16 +59,29 @@ _ZERO = Literal("0", INT)
 
 def lower_window(node: Node, context: Context) -> Lowered:
     """The rows, and a column per call."""
-    calls = _Calls(context.lower(node.children[0]))
+    rows, trimmings = peel(node.children[0]) if _is_limit(node) else (node.children[0], Trimmings())
+    calls = _Calls(context.lower(rows))
     partition = tuple(calls.place_of(p) for p in node.expressions("partitionSpec"))
-    order = tuple(calls.order(o) for o in node.expressions("orderSpec"))
+    order = tuple(map(calls.order, trimmings.order or map(sort_key, node.expressions("orderSpec"))))
     outputs = node.expressions("windowExpressions")
     made = tuple(calls.call(o.children[0]) for o in outputs)
     window = Window(Project(calls.below.hir, tuple(calls.exprs)), partition, order, made)
     width, every = len(calls.below.attributes), all_columns(window)
     shown = Project(window, (*every[:width], *every[len(calls.exprs) :]))
     attributes, names = attributes_of(outputs)
-    return Lowered(shown, calls.below.attributes + attributes, calls.below.names + names)
+    lowered = Lowered(shown, calls.below.attributes + attributes, calls.below.names + names)
+    if trimmings.shown is None:
+        return lowered
+    return only(lowered, (*(attribute for attribute, _ in trimmings.shown), *attributes))
+
+
+def _is_limit(node: Node) -> bool:
+    """Whether this is what Spark makes of LIMIT in a correlated subquery: rows numbered as they come. Then they come in
+    the order below, also where columns that it is by are not shown (`SELECT name ... ORDER BY age LIMIT 1`)."""
+    below = node.children[0]
+    numbers = [o.children[0].children[0].kind for o in node.expressions("windowExpressions")]
+    sort = below.children[0] if below.kind == "Project" else below
+    return not node.expressions("orderSpec") and numbers == ["RowNumber"] and sort.kind == "Sort"
 
 
 class _Calls:
@@ -86,8 +100,7 @@ class _Calls:
     def place_of(self, node: Node) -> int:
         return self.place(self.below.expression(node))
 
-    def order(self, node: Node) -> OrderKey:
-        key = sort_key(node)
+    def order(self, key: SortKey) -> OrderKey:
         return OrderKey(self.place_of(key.expression), key.descending, key.nulls_last)
 
     def call(self, node: Node) -> WindowCall:
