@@ -101,14 +101,16 @@ _FORMATS = frozenset({"format_string", "printf"})
 # A literal text, or several, which are one.
 _TEXT = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 _WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
-# A column, a number, TRUE; a cast of one to a type of fixed width; a struct of such (the text is without spaces).
-_VALUE = r"(?:[a-z_][\w.]*|-?[0-9.]+[a-z]*)"
+# A column, a number, TRUE, with its alias; a cast of one to a type of fixed width, and its alias; a struct of such. The
+# text is without spaces. There is one way to read it, so that what does not match is found out at once.
+_VALUE = r"(?:[a-z_]|-?[0-9.])[\w.]*"
 _FIXED_TYPE = (
     r"(?:boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp(?:_[ln]tz)?"
     r"|(?:decimal|dec|numeric)(?:\([0-9,]+\))?)"
 )
-_PLAIN_START = rf"(?:{_VALUE}|cast\({_VALUE}as{_FIXED_TYPE}\))"
-_START = re.compile(rf"{_PLAIN_START}|(?:named_)?struct\((?:(?:'\w+',)?{_PLAIN_START},?)+\)", re.IGNORECASE)
+_CAST = rf"cast\({_VALUE}as{_FIXED_TYPE}\)"
+_FIELD = rf"(?:'\w+',)?(?:{_VALUE}|{_CAST}\w*)"
+_START = re.compile(rf"{_VALUE}|{_CAST}|(?:named_)?struct\({_FIELD}(?:,{_FIELD})*\)", re.IGNORECASE)
 _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 
 

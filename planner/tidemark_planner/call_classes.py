@@ -55,11 +55,14 @@ CLASSES: dict[str, tuple[str, SqlType | None]] = {
         "Factorial Crc32 WidthBucket:width_bucket UnixSeconds:unix_seconds UnixMillis:unix_millis "
         "UnixMicros:unix_micros XxHash64:xxhash64",
     ),
-    **_by_type(DATE, "LastDay:last_day DateFromUnixDate:date_from_unix_date MakeDate:make_date NextDay:next_day"),
+    **_by_type(
+        DATE,
+        "LastDay:last_day DateFromUnixDate:date_from_unix_date MakeDate:make_date NextDay:next_day TruncDate:trunc",
+    ),
     **_by_type(
         TIMESTAMP,
         "SecondsToTimestamp:timestamp_seconds MillisToTimestamp:timestamp_millis MicrosToTimestamp:timestamp_micros "
-        "FromUTCTimestamp:from_utc_timestamp ToUTCTimestamp:to_utc_timestamp",
+        "FromUTCTimestamp:from_utc_timestamp ToUTCTimestamp:to_utc_timestamp TruncTimestamp:date_trunc",
     ),
     **_by_type(SqlType("timestamp_ntz"), "ConvertTimezone:convert_timezone"),
     **_by_type(

@@ -32,6 +32,7 @@ _HINTS = {
     ),
     **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
     "next_day": ": the day is a name, such as 'Monday'",
+    **dict.fromkeys(("trunc", "date_trunc"), ": the unit is a literal name, such as 'MONTH'"),
     "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
     **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
 }
@@ -150,5 +151,4 @@ BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     **{kind: _part(kind) for kind in PARTS},
     "TimestampAddInterval": lambda a: call("+", a, a[0].type),
     "TimestampAddYMInterval": lambda a: call("+", a, a[0].type),
-    "TruncDate": lambda a: call("trunc", a, DATE),
 }

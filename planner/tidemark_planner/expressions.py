@@ -186,9 +186,6 @@ class _Lowering:
             refuse("FORBIDDEN_FUNCTION", "an expression refers to a shared part that is not there")
         return self._common[-1]
 
-    def truncated(self, node: Node) -> ScalarExpr:
-        return call("date_trunc", tuple(self.lower(c) for c in node.children), SqlType("timestamp"))
-
     def of_unit(self, node: Node) -> ScalarExpr:
         """timestampdiff, timestampadd: the unit is a field of Spark's."""
         unit = Literal(str(node.fields["unit"]).upper(), STRING)
@@ -234,7 +231,6 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "Like": _Lowering.like,
     "With": _Lowering.shared,
     "CommonExpressionRef": _Lowering.shared_use,
-    "TruncTimestamp": _Lowering.truncated,
     "TimestampDiff": _Lowering.of_unit,
     "TimestampAdd": _Lowering.of_unit,
     **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.spark_types import VOID, type_of
@@ -25,15 +25,22 @@ def literal_of(node: Node) -> Literal:
         unsupported("a binary literal that is not written X'...'")
     literal = Literal(canonical(str(raw), of), of)
     if not is_valid(literal):
-        refuse("TYPE", f"the literal {raw} is outside the range that is supported for {of}", word=str(raw))
+        _refuse_range(raw, of)
     return literal
+
+
+def _refuse_range(value: Any, of: SqlType) -> NoReturn:
+    refuse("TYPE", f"the literal {value} is outside the range that is supported for {of}", word=str(value))
 
 
 def literal_from(value: Any, of: SqlType) -> Literal:
     """The literal of a value as text, or as lists of texts where it is nested."""
     if value is None:
         return Literal(None, of)
-    return Literal(nested_text(_canonical_parts(value, of)) if of.is_nested else canonical(value, of), of)
+    literal = Literal(nested_text(_canonical_parts(value, of)) if of.is_nested else canonical(value, of), of)
+    if not is_valid(literal):
+        _refuse_range(value, of)
+    return literal
 
 
 def _canonical_parts(value: Any, of: SqlType) -> Any:

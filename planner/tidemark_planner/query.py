@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark_planner.allowed_sql import check_statement
-from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.catalyst import Catalyst, quoted
 from tidemark_planner.changes import changes_in
 from tidemark_planner.clock import check_clock
 from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
@@ -112,12 +112,21 @@ def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]
         if len(name.parts) == 1 and name.parts[0].lower() in name.ctes:
             continue
         try:
-            found.append((name, scope.resolve(name)))
+            found.append((name, _not_hidden(name, scope.resolve(name))))
         except Refusal as refusal:
             missing.extend(refusal.diagnostics)
     if missing:
         raise Refusal(*missing)
     return found
+
+
+def _not_hidden(name: RelationName, known: Known) -> Known:
+    """The relation, whose leaf no common table expression takes the place of: WITH `a.b` AS (...) SELECT * FROM a.b."""
+    if known.leaf.lower() in name.ctes:
+        dotted = ".".join(name.parts)
+        message = f"{dotted} could be the relation or the query {quoted(known.leaf)} of WITH: call the latter otherwise"
+        refuse("AMBIGUOUS", message, name.span.line, name.span.column, dotted)
+    return known
 
 
 def _in_original(refusal: Refusal, rewritten: Rewritten) -> Refusal:

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from tidemark_planner.call_forms import tried_call
 from tidemark_planner.casting import cast_to
+from tidemark_planner.constants import constant
 from tidemark_planner.errors import unsupported
 from tidemark_planner.lower.aggregate_site import Calls, Site, present, together
 from tidemark_planner.lower.organisation import sort_key
@@ -25,7 +26,7 @@ from tidemark_planner.lower.statistics import STATISTICS
 from tidemark_planner.spark_types import VOID
 from tidemark_planner.tree import Node
 from tidemark_planner.tries import tried_aggregate
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.functions import call, is_fallible
 from tidemark_protocol.lir import OrderKey
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, SqlType
@@ -143,12 +144,11 @@ def _elements(node: Node) -> tuple[Node, ...]:
 
 
 def fraction(expr: ScalarExpr) -> Literal:
-    """The literal fraction of a percentile."""
-    while isinstance(expr, Call) and expr.function == "cast":
-        expr = expr.arguments[0]
-    if not isinstance(expr, Literal) or expr.value is None or not expr.type.is_numeric:
+    """The literal fraction of a percentile; a cast of one is that only where it changes nothing."""
+    found = constant(expr)
+    if found is None or found.value is None or not found.type.is_numeric:
         unsupported("a percentile with an expression", "write one number between 0 and 1")
-    return Literal(repr(float(expr.value)), DOUBLE)
+    return Literal(repr(float(found.value)), DOUBLE)
 
 
 def _mode(site: Site) -> ScalarExpr:

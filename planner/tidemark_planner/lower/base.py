@@ -70,6 +70,7 @@ _WORDS = {
     "RepartitionByExpression": "CLUSTER BY or DISTRIBUTE BY",
     "Pivot": "PIVOT",
     "UnionLoop": "WITH RECURSIVE",
+    "ResolvedInlineTable": "the clock in VALUES",
 }
 
 

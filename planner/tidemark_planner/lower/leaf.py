@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidemark_planner.errors import CatalystFailed
+from tidemark_planner.errors import CatalystFailed, unsupported
 from tidemark_planner.hir import Values, scan
 from tidemark_planner.literals import literal_from
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.spark_types import type_of
 from tidemark_planner.tree import Node
-from tidemark_protocol.types import ColumnType
+from tidemark_protocol.types import INTERVAL_TYPES, ColumnType
 
 
 def lower_view(node: Node, context: Context) -> Lowered:
@@ -33,6 +33,8 @@ def lower_inline(node: Node, context: Context) -> Lowered:
     """VALUES: Spark has evaluated the rows already; they are read as text."""
     output = node.expressions("output")
     types = [type_of(o.fields["dataType"]) for o in output]
+    if any(of.name in INTERVAL_TYPES for of in types):
+        unsupported("a column of intervals in VALUES", "write the interval where it is added or compared")
     rows = tuple(
         tuple(literal_from(value, of) for value, of in zip(row, types, strict=True))
         for row in context.inline_rows(output[0].expr_id, types)
