@@ -62,8 +62,7 @@ class Surroundings:
     handles: ShardHandles
     watch: ShardWatch
     spark_jobs: Jobs
-    hydration_jobs: Jobs
-    """Hydrations take minutes: they keep no thread from the steps of what serves."""
+    hydration_jobs: Jobs  # these take minutes: they keep no thread from the steps of what serves
     io_jobs: Jobs
     sink_jobs: Jobs
     """What sinks do may take as long as a table is large: nobody's look at a shard waits behind it."""
@@ -117,8 +116,8 @@ class DataflowDriver:
         if self._own is not None and not self._has_written(self._own):
             return
         if self._rendered is None:
-            render = self._around.renderer.render
-            self._submit(self._spark_jobs, "render", lambda: render(self._dataflow.description), self._rendering_done)
+            render = partial(self._around.renderer.render, self._dataflow.description)
+            self._submit(self._spark_jobs, "render", render, self._rendering_done)
         else:
             self._step(self._rendered, goal)
 
@@ -220,8 +219,7 @@ class DataflowDriver:
         self._rendered = rendered
 
     def _step(self, rendered: RenderedDataflow, upper: Frontier) -> None:
-        began = time.monotonic()
-        lower = self._dataflow.processed
+        began, lower = time.monotonic(), self._dataflow.processed
 
         def plan(listed: tuple[Parts, Frontier] | None) -> None:
             if listed is None:
@@ -254,8 +252,7 @@ class DataflowDriver:
             self._take(outcome, rendered.frontier, errors)
             self._tell_errors(rendered, errors)
 
-        known = self._known(lower, upper)
-        if known is not None:
+        if (known := self._known(lower, upper)) is not None:
             plan((known, upper))
         else:
             terms = [sink.term for sink in self._sinks.values()]
@@ -308,9 +305,8 @@ class DataflowDriver:
         for id, index in rendered.indexes.items():
             if self._erroring[id].any or may_be_in_error(index):
                 self._dataflow.looking += 1
-                self._io_jobs.submit(
-                    f"errors of {id}", partial(standing, index), partial(self._errors_found, self._erroring[id])
-                )
+                found = partial(self._errors_found, self._erroring[id])
+                self._io_jobs.submit(f"errors of {id}", partial(standing, index), found)
 
     def _errors_found(self, erroring: Erroring, outcome: Outcome[tuple[int, Errors]]) -> None:
         self._dataflow.looking -= 1
@@ -342,8 +338,8 @@ class DataflowDriver:
         self._let_go()
         rendered, self._rendered = self._rendered, None
         if rendered is not None:
-            free = self._around.renderer.free
-            self._around.io_jobs.submit("free a dropped dataflow", lambda: free(rendered), _freed)
+            free = partial(self._around.renderer.free, rendered)
+            self._around.io_jobs.submit("free a dropped dataflow", free, _freed)
 
 
 def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]:

@@ -326,49 +326,6 @@ def test_an_older_term_beside_a_newer_upper_makes_no_first_write() -> None:
     assert second.progress.is_own
 
 
-def test_the_last_refresh_seals_the_table() -> None:
-    """Where there are times alone, all of them over, nothing can ever change."""
-    replica, table = one(Refreshes(RefreshSchedule(at=(Time(10), Time(20)))))
-    settle(replica, 20)
-    assert table.upper == 20
-    settle(replica, 21)
-    table.check()
-
-    assert (table.upper, replica.steps) == (EMPTY_SENTINEL, 3)
-
-
-def test_the_last_of_some_times_is_the_end_also_where_until_is_later() -> None:
-    """But a time at or after `until` is none: until then the table goes on."""
-    last, never = RefreshSchedule(at=(Time(10),)), RefreshSchedule(at=(Time(10), Time(40)))
-    (replica, ended), (other, going) = one(Refreshes(last, until=30)), one(Refreshes(never, until=30))
-    for each in (replica, other):
-        settle(each, 11)
-
-    assert (ended.upper, going.upper) == (EMPTY_SENTINEL, 11)
-    settle(other, 30)
-    assert going.upper == EMPTY_SENTINEL
-
-
-def test_a_view_whose_refreshes_are_all_over_is_what_it_is_when_it_is_created() -> None:
-    """The first write is the only one."""
-    _, table = one(Refreshes(RefreshSchedule(at=(Time(1),))), inputs=8)
-    table.check()
-
-    assert (table.upper, {time for _, time, _ in table.updates}) == (EMPTY_SENTINEL, {3})
-
-
-def test_no_refresh_is_at_the_end_or_after_it() -> None:
-    """The table is sealed once its inputs are as far as `until`, with what the last refresh before showed."""
-    replica, table = one(hourly(until=20))
-    settle(replica, 19)
-    assert table.upper == 19
-    settle(replica, 20)
-    table.check()
-
-    assert table.upper == EMPTY_SENTINEL
-    assert {time for _, time, _ in table.updates} == {3, 10}
-
-
 @given(refreshes=schedules(), times=st.lists(st.integers(0, 60), min_size=1))
 @example(refreshes=hourly(), times=[MAX_TIME, MAX_TIME - 9, 0])
 def test_agree_columns_of_times_and_the_schedule_itself(refreshes: Refreshes, times: list[int]) -> None:

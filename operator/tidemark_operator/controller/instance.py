@@ -238,8 +238,7 @@ class Instance:
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
         """A command for one replica. Whether it is connected."""
-        link = self._links.get(replica)
-        if link is not None:
+        if (link := self._links.get(replica)) is not None:
             link.send([command])
         return link is not None
 
@@ -275,8 +274,7 @@ class Instance:
 
     def _reap(self) -> list[Notice]:
         answers = self._tell(self.peeks.unanswerable(lambda peek: why_unreadable(peek, self.dataflows) is None))
-        gone = self.dataflows.reap()
-        if gone:
+        if gone := self.dataflows.reap():
             self._transients.prune(lambda id: self.dataflows.collection(id) is not None)
         return [*answers, *(DataflowGone(owner) for owner in gone)]
 
@@ -295,9 +293,8 @@ class Instance:
         return dataflow is not None and dataflow.stays
 
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
-        may = self._may(response.id, now_ms)
         try:
-            heard = self._transients.hear(replica, response, self._told, may)
+            heard = self._transients.hear(replica, response, self._told, self._may(response.id, now_ms))
         except NotCredible as error:
             self._links[replica].refuse(str(error))
             return []
@@ -347,8 +344,7 @@ class Instance:
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]
 
     def _answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> list[Notice]:
-        answer = self.peeks.first_answer(replica, response, now_ms)
-        if answer is None:
+        if (answer := self.peeks.first_answer(replica, response, now_ms)) is None:
             return []
         self.cancel_peek(response.uuid)
         return [answer]

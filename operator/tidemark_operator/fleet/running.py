@@ -153,8 +153,7 @@ class RunningInstance:
             self.answers.give_up(why)
 
     def flush(self) -> None:
-        """Wakes the connections that have something to send, or that are none of ours any more, and whoever writes down
-        who hydrates."""
+        """Wakes connections that have something to send, or are none of ours any more, and who records who hydrates."""
         for replica, state in self.replicas.items():
             if self.core.has_news(replica):
                 state.wake.set()
