@@ -30,8 +30,8 @@ from tidemark_operator.gateway.statements import Statements
 from tidemark_operator.gateway.strict import STRICT_SECONDS, ingested
 from tidemark_operator.gateway.targets import named
 from tidemark_operator.handlers.world import World
-from tidemark_operator.introspection.inline import inlined
-from tidemark_operator.introspection.relations import is_introspection, rows
+from tidemark_operator.introspection.inline import Rows, inlined
+from tidemark_operator.introspection.relations import is_introspection, no_rows, rows
 from tidemark_operator.kube.client import INSTANCES
 from tidemark_protocol.commands import Peek
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
@@ -107,20 +107,28 @@ async def prepare(
         peek = peek_of(plan, readable, choose_time([readable], when))
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
-    def now() -> Query:
+    def made(of_relation: Rows) -> Query:
         if not has_rows and isinstance(planned, PlannedPeek):
             return looked_up(planned)
-        running = running_on(world, namespace, place)  # rows are made for somebody who answers
-        plan = inlined(planned, partial(rows, world, namespace))
+        running = running_on(world, namespace, place)
+        plan = inlined(planned, of_relation)
         assert isinstance(plan, PlannedOneShot)
         dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
         if has_rows:
             one_shot.must_fit(dataflow.description)
         return Query(peek, running, dataflow=dataflow, target=target(running))
 
-    prepared = Prepared(now, has_rows or isinstance(planned, PlannedOneShot))
-    await when_possible(prepared.now, seconds, place_to_wait)
-    return prepared
+    def possible() -> Query:
+        """Looked at again and again: rows are made once it can be answered."""
+        return made(no_rows)
+
+    def now() -> Query:
+        if has_rows:
+            possible()
+        return made(partial(rows, world, namespace))
+
+    await when_possible(possible, seconds, place_to_wait)
+    return Prepared(now, has_rows or isinstance(planned, PlannedOneShot))
 
 
 def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:

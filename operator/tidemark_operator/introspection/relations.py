@@ -262,7 +262,16 @@ def rows(world: World, namespace: str, id: GlobalId, wanted: Wanted = EVERY) -> 
                 f"{id} has more rows here than a query may read: say which, as in WHERE {columns[0].name} = '...'"
             )
         made.append(ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True))))
-    return Constant(tuple(made), tuple(ColumnType(c.type, c.nullable) for c in columns))
+    return Constant(tuple(made), _schema(columns))
+
+
+def no_rows(id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
+    """As `rows`, but empty: when a plan can be computed does not depend on them, and they may take a second."""
+    return Constant((), _schema(_RELATIONS[id.removeprefix(f"{SCHEMA}.")][0])) if is_introspection(id) else None
+
+
+def _schema(columns: tuple[Column, ...]) -> tuple[ColumnType, ...]:
+    return tuple(ColumnType(c.type, c.nullable) for c in columns)
 
 
 def _literal(value: Value, of: SqlType) -> Literal:

@@ -1,0 +1,82 @@
+"""Rows of the operator's own are made for a query that can be answered, and once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.gateway.registries import registry, shard_of
+from tests.gateway.test_asking import Anybody
+from tests.gateway.test_metrics import fleet
+from tests.gateway.test_patience import READS, lost, told_of_the_table
+from tidemark_operator.errors import NothingComplete
+from tidemark_operator.gateway import one_shot, patience, queries
+from tidemark_operator.gateway.asking import Asking
+from tidemark_operator.gateway.moments import Span, When, choose_time
+from tidemark_operator.gateway.statements import Statements
+from tidemark_operator.gateway.turns import Turns
+from tidemark_operator.handlers.world import World
+from tidemark_operator.introspection.inline import RESULT
+from tidemark_operator.introspection.relations import EVERY, Wanted, relations, rows
+from tidemark_protocol.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.lir import Constant, Get
+from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlanQueryRequest
+from tidemark_protocol.types import Column, ColumnType
+
+(STATUSES,) = (relation for relation in relations() if relation.name == "statuses")
+LOOKS_IN_VAIN = 5
+
+
+class Planner:
+    """Whatever is asked joins statuses with a table."""
+
+    async def plan_query(self, request: PlanQueryRequest) -> PlannedOneShot:
+        assert STATUSES.shard is not None
+        sources = (SourceImport(STATUSES.id, STATUSES.shard, (0,)), SourceImport(READS, shard_of("s.a"), (0,)))
+        name = STATUSES.columns[0]
+        get = BuildDesc(RESULT, Get(STATUSES.id, (ColumnType(name.type, name.nullable),)))
+        export = PlannedExport("result", "index", RESULT, (Column("c0", name.type),), (0,))
+        return PlannedOneShot(Planned(sources, (get,), (export,), (STATUSES.id, READS), ""), Finishing(), ())
+
+
+def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may take the event loop a second, and it is looked at ten times in each: it stood still for all of that."""
+    instances, planner, looks, made = fleet(), cast(Any, Planner()), list[When](), list[GlobalId]()
+    lost(instances).online = True
+    told_of_the_table(instances)
+    world = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
+    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", BOUND)
+
+    def chosen(spans: Sequence[Span], when: When) -> Time:
+        looks.append(when)
+        if len(looks) <= LOOKS_IN_VAIN:
+            raise NothingComplete("yet")
+        return choose_time(spans, when)
+
+    def counted(world: World, namespace: str, id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
+        made.append(id)
+        return rows(world, namespace, id, wanted)
+
+    monkeypatch.setattr(one_shot, "choose_time", chosen)
+    monkeypatch.setattr(queries, "rows", counted)
+    statements = Statements(world.registry, planner, Asking(Turns()))
+    asked = queries.Asked("ns", "SELECT ...", instance="default")
+    prepared = asyncio.run(queries.prepare(cast(World, world), statements, Anybody(), asked))
+    assert len(looks) > LOOKS_IN_VAIN
+    assert made == []
+    query = prepared.now()
+    assert made.count(STATUSES.id) == 1
+    assert query.dataflow is not None
+    assert [source.id for source in query.dataflow.description.source_imports] == [READS]
+
+    looks.clear()
+    with pytest.raises(NothingComplete):
+        prepared.now()
+    assert made.count(STATUSES.id) == 1
