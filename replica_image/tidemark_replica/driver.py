@@ -64,8 +64,7 @@ class Surroundings:
     spark_jobs: Jobs
     hydration_jobs: Jobs  # these take minutes: they keep no thread from the steps of what serves
     io_jobs: Jobs
-    sink_jobs: Jobs
-    """What sinks do may take as long as a table is large: nobody's look at a shard waits behind it."""
+    sink_jobs: Jobs  # these as long as a table is large: nobody's look at a shard waits behind them
     respond: Callable[[Response], None]
     metrics: Metrics
     clients: ClientSinks
@@ -76,26 +75,24 @@ class DataflowDriver:
 
     def __init__(self, dataflow: InstalledDataflow, around: Surroundings, refused: Callable[[str], None]) -> None:
         self._dataflow, self._around, self._refused = dataflow, around, refused
-        self._spark_jobs = WakingJobs(around.spark_jobs, dataflow.wake)
-        self._hydration_jobs = WakingJobs(around.hydration_jobs, dataflow.wake)
-        self._io_jobs = WakingJobs(around.io_jobs, dataflow.wake)
+        jobs = around.spark_jobs, around.hydration_jobs, around.io_jobs, around.sink_jobs
+        waking = (WakingJobs(each, dataflow.wake) for each in jobs)
+        self._spark_jobs, self._hydration_jobs, self._io_jobs, sink_jobs = waking
         self._rendered: RenderedDataflow | None = None
         self._own = OwnOutput.of(dataflow.description, around.handles)
         self._inputs = StepInputs(dataflow.description.source_imports, around.handles, self._own)
         self._job: Job | None = None
-        self._backoff = Backoff()
-        self._stopped = False
+        self._backoff, self._stopped = Backoff(), False
         self._since: dict[GlobalId, Frontier] = {}
         self._working = Working(next(iter(dataflow.exports)), around.respond)
         self._erroring = {id: Erroring(id, around.respond) for id in dataflow.exports}
         self._hydrating = Hydrating(dataflow.exports, around.io_jobs, around.respond)
         for source in dataflow.description.source_imports:
             around.watch.follow(source.shard.shard_id, source.shard.location, self, dataflow.wake)
-        sink_jobs = WakingJobs(around.sink_jobs, dataflow.wake)
         shared = around.clients, around.handles, around.watch, sink_jobs, around.respond, dataflow.wake
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
-        self._pace, self._over = Pace(dataflow.description, self._sinks), False
+        self._pace, self._over = Pace(of, self._sinks), False
 
     def advance(self) -> None:
         goal = self._pace.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
