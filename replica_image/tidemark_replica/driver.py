@@ -15,7 +15,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -30,21 +29,18 @@ from tidemark_replica.failures import in_full, told_of
 from tidemark_replica.hydrating import Hydrating
 from tidemark_replica.inputs import Parts, StepInputs, release
 from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.jobs import Done, Failed, Job, Jobs, Outcome, Pool, WakingJobs
-from tidemark_replica.metrics import Metrics
+from tidemark_replica.jobs import Done, Failed, Job, Outcome, Pool, WakingJobs
 from tidemark_replica.own_output import OwnOutput
 from tidemark_replica.pace import Pace
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOutcome
-from tidemark_replica.rendering import Renderer
 from tidemark_replica.retry import Backoff
-from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.build import build_sink
-from tidemark_replica.sinks.clients import ClientSinks
 from tidemark_replica.sinks.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.copy_to import CopyToSink
 from tidemark_replica.sinks.materialized_view import MaterializedViewSink
 from tidemark_replica.sinks.progress import Staged
 from tidemark_replica.sinks.subscribe import SubscribeSink
+from tidemark_replica.surroundings import Surroundings
 from tidemark_replica.working import Working
 
 LOG = logging.getLogger(__name__)
@@ -52,22 +48,6 @@ MESSAGE_LIMIT = 2000
 UNTIL_SCHEDULED = math.inf
 """Seconds before a hydration that ran out of memory begins anew by itself."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What all drivers of a replica share."""
-
-    renderer: Renderer
-    handles: ShardHandles
-    watch: ShardWatch
-    spark_jobs: Jobs
-    hydration_jobs: Jobs  # these take minutes: they keep no thread from the steps of what serves
-    io_jobs: Jobs
-    sink_jobs: Jobs  # these as long as a table is large: nobody's look at a shard waits behind them
-    respond: Callable[[Response], None]
-    metrics: Metrics
-    clients: ClientSinks
 
 
 class DataflowDriver:

@@ -18,7 +18,7 @@ from tidemark_replica.client import Responder
 from tidemark_replica.compute_state import ComputeState
 from tidemark_replica.dataflows import Dataflows
 from tidemark_replica.describing import Describer, Installed
-from tidemark_replica.driver import DataflowDriver, Surroundings
+from tidemark_replica.driver import DataflowDriver
 from tidemark_replica.errors import AddressNotUsable, SparkNotStarted
 from tidemark_replica.executors import Executors, ExecutorWatch
 from tidemark_replica.gate import Gate
@@ -42,6 +42,7 @@ from tidemark_replica.stash import Stash
 from tidemark_replica.step_worker.pool import StepWorkers
 from tidemark_replica.storage_state import StorageState
 from tidemark_replica.store_watch import StoreWatch
+from tidemark_replica.surroundings import Surroundings
 from tidemark_replica.watchdog import Watchdog
 from tidemark_replica.worker import Worker
 

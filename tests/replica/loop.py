@@ -9,13 +9,13 @@ from typing import Any
 
 from tests.bounds import BOUND
 from tidemark_protocol.responses import Response
-from tidemark_replica.driver import Surroundings
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.mailbox import Call, Mailbox
 from tidemark_replica.metrics import Metrics
 from tidemark_replica.rendering import Renderer
 from tidemark_replica.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.clients import ClientSinks
+from tidemark_replica.surroundings import Surroundings
 
 
 class Loop:
