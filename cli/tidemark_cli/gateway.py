@@ -121,7 +121,7 @@ def find(place: Place, environment: dict[str, str], credentials: Credentials) ->
             "one that may get dataflows/data, or --client-certificate"
         ) from None
     except OSError as error:
-        raise GatewayFailed(f"{error.filename} cannot be read: {error.strerror}") from None
+        raise GatewayFailed(f"{error.filename or 'the gateway'} cannot be read: {error.strerror or error}") from None
 
 
 def _at_server(address: str, authority_file: Path | None, credentials: Credentials) -> Gateway:

@@ -168,7 +168,7 @@ VALUES: dict[str, dict[str, Any]] = {
         }
     },
     "a default instance": {"defaultInstance": {"create": True, "location": "/data"}},
-    "one in an object store": {"defaultInstance": {"create": True, "location": "s3://b/p", "secretName": "store"}},
+    "one in an object store": {"defaultInstance": {"create": True, "location": "s3://bucket/p", "secretName": "store"}},
     "one of another name": {
         "watchNamespaces": ["team-b"],
         "defaultInstance": {"create": True, "name": "main", "namespace": "team-b", "location": "/data"},

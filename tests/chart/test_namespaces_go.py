@@ -16,7 +16,7 @@ import yaml
 from tests.bounds import BOUND, until
 from tests.chart.clusters import GROUP, May, account, answers, apply, cluster, known, rights
 from tests.chart.render import NAMESPACE, kept
-from tests.chart.test_operator_rights import REPLICA, STORE, kubeconfig_of, shapes
+from tests.chart.test_operator_rights import REPLICA, STORE, kubeconfig_of, made, shapes
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.handlers import looked_after
@@ -57,9 +57,13 @@ def operator(plane: ControlPlane, folder: Path, *namespaces: str) -> Iterator[Ru
 
 @pytest.fixture
 def bindings(rights: ControlPlane) -> Iterator[ControlPlane]:
-    """Those in team-b are there again at the end."""
+    """Those in team-b are there again at the end, and what was made in team-a is not: other modules have its names."""
+    began = made(rights)
     yield rights
     give(rights)
+    rights.kubectl("delete", "-n", "team-a", "computereplicas,computeinstances", "--all")
+    for _, name in made(rights) - began:
+        rights.kubectl("delete", "-n", "team-a", "--ignore-not-found", name)
 
 
 def give(plane: ControlPlane) -> None:

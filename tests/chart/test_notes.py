@@ -15,7 +15,7 @@ from tidemark_devcluster.plane import ControlPlane
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
-IN_TEAM_A = {"create": True, "namespace": "team-a", "location": "s3://b/p", "name": "main"}
+IN_TEAM_A = {"create": True, "namespace": "team-a", "location": "s3://bucket/p", "name": "main"}
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "default": ({}, "default", "default"),
     "watched": ({"watchNamespaces": ["team-a", "team-b"]}, "team-a", "default"),

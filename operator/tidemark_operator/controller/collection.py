@@ -106,12 +106,12 @@ class OnReplica:
         return known
 
     def _recovered(self, *, wrote: bool, stepped: bool) -> None:
-        """What failed and was tried again has happened now: another step, or, of a sink, another append."""
+        """What failed and was tried again has happened now: another step, or, of a sink, another append. One that has
+        stopped for good sees its table go on all the same, as another one appends to it."""
         for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
-            if wrote if kind == "sink_failed" else stepped:
+            stopped = self.statuses[kind].get("retrying") == "false"
+            if (wrote and not stopped) if kind == "sink_failed" else stepped:
                 del self.statuses[kind]
-        if wrote:
-            self.statuses.pop("fenced", None)  # another term was given to it meanwhile
 
 
 @dataclass
