@@ -22,6 +22,7 @@ from tidemark_operator.controller.subscribes import SubscribeAdvanced
 from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler, failure_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
+from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.dataflow import SourceImport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
@@ -139,11 +140,13 @@ def test_bindings_stay_while_nobody_ingests() -> None:
     assert ingested(held) == [Frontier.minimum(), Frontier.at(500_000 - 60_000)]
 
 
-def test_who_follows_a_table_of_a_source_that_is_deleted_is_told() -> None:
-    """Nothing will ever change there; who reads another table is not concerned."""
+@pytest.mark.parametrize("instance", ["default", "another"])
+def test_who_follows_a_table_of_a_source_that_is_deleted_is_told(instance: str) -> None:
+    """Nothing will ever change there, on whatever instance it is read; who reads another table is not concerned."""
 
     def told(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:
-        running = somewhere.world.running("ns", "default")
+        somewhere.fleet.ensure("ns", InstanceConfig("another", "/elsewhere"))
+        running = somewhere.world.running("ns", instance)
         assert running is not None
         (table,) = INGESTION.tables
         other = replace(table.shard, shard_id=ShardId("other"))

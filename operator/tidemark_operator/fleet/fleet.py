@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet import resting
@@ -11,6 +12,7 @@ from tidemark_operator.fleet.running import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.commands import InstanceConfig
+from tidemark_protocol.ids import ShardId
 
 MAINTAIN_SECONDS = 1.0
 
@@ -58,6 +60,13 @@ class Fleet:
     def all(self) -> list[RunningInstance]:
         """Of all namespaces."""
         return list(self._instances.values())
+
+    def end_readers(self, namespace: str, over: Iterable[ShardId], cause: str) -> None:
+        """Clients, on whatever instance of the namespace, that would wait for ever for more of tables which nobody will
+        write again."""
+        tables = frozenset(over)
+        for running in self.of(namespace):
+            running.end_readers(tables, cause)
 
     async def run(self) -> None:
         """Maintains all instances until cancelled."""

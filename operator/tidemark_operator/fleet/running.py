@@ -207,7 +207,8 @@ class RunningInstance:
         self.flush()
 
     def end_readers(self, over: Iterable[ShardId], cause: str) -> None:
-        """Clients that would wait for ever for more of tables which no dataflow wrote, and nobody will again."""
+        """Clients here that would wait for ever for more of tables which no dataflow of this instance wrote, and nobody
+        will again."""
         self.notify(self.core.end_readers(over, cause))
         self.flush()
 

@@ -83,7 +83,7 @@ class DataSourceReconciler:
         state = self._world.registry.source(key)
         if state is None:
             return
-        _stop(self._world.running(key.namespace, state.instance), state)
+        self._stop(self._world.running(key.namespace, state.instance), state)
         self._world.registry.forget(key)
         book = self._world.fleet.book(key.namespace)
         book.release(ingesting(GlobalId(state.uid)))  # the next one may adopt the very same tables
@@ -118,13 +118,21 @@ class DataSourceReconciler:
         self, state: SourceState, source: DataSource, running: RunningInstance | None, body: Body
     ) -> float | None:
         """Nobody reads it: the ingestion stops, and with deletionPolicy Delete its tables go first."""
-        _stop(running, state)
+        self._stop(running, state)
         if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
             doomed = [Doomed(id, location) for id, location in _written(state.pinned)]
             if not await self._deleter.delete(state.key, state.uid, running, doomed, waited_ms(body)):
                 return 1.0
         await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
         return None
+
+    def _stop(self, running: RunningInstance | None, state: SourceState) -> None:
+        """It is deleted: nobody ingests it, and who would wait for more of its tables is told, also on other instances:
+        they read them too."""
+        if running is not None:
+            running.drop_ingestion(GlobalId(state.uid))
+        tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
+        self._world.fleet.end_readers(state.key.namespace, tables, f"DataSource {state.key.name} was deleted")
 
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:
         """A replica says how an ingestion goes. What another than its ingester says is of before: that it is fenced
@@ -252,14 +260,6 @@ class DataSourceReconciler:
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
         return Candidates(existing, running.online, silent_ms)
-
-
-def _stop(running: RunningInstance | None, state: SourceState) -> None:
-    """It is deleted: nobody ingests it, and who would wait for more of its tables is told."""
-    if running is not None:
-        running.drop_ingestion(GlobalId(state.uid))
-        tables = state.pinned.tables if state.pinned else ()
-        running.end_readers((t.shard.shard_id for t in tables), f"DataSource {state.key.name} was deleted")
 
 
 def _written(pinned: IngestionDescription) -> list[tuple[ShardId, str]]:
