@@ -111,9 +111,9 @@ class Instance:
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
 
-    def end_readers(self, over: Iterable[ShardId], cause: str) -> list[Notice]:
+    def end_readers(self, over: Iterable[ShardId], ending: Ending) -> list[Notice]:
         """Drops what is there for a client and would wait for more of these tables, which nobody will write again."""
-        return [*self._end(self.dataflows.visitors(None, over), Ending(cause)), *self._reap()]
+        return [*self._end(self.dataflows.visitors(None, over), ending), *self._reap()]
 
     def _end(self, visitors: Iterable[Dataflow], ending: Ending) -> list[Notice]:
         news: list[Notice] = []

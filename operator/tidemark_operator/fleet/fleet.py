@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.fleet import resting
 from tidemark_operator.fleet.listener import Listener
@@ -41,7 +43,8 @@ class Fleet:
             return running
         self.remove(namespace, config.instance)
         book = self.book(namespace)
-        running = RunningInstance(namespace, config, book, self._leadership, self.listener, self._backlog)
+        end_readers = partial(self.end_readers, namespace)
+        running = RunningInstance(namespace, config, book, self._leadership, self.listener, self._backlog, end_readers)
         self._instances[namespace, config.instance] = running
         return running
 
@@ -61,12 +64,12 @@ class Fleet:
         """Of all namespaces."""
         return list(self._instances.values())
 
-    def end_readers(self, namespace: str, over: Iterable[ShardId], cause: str) -> None:
+    def end_readers(self, namespace: str, over: Iterable[ShardId], ending: Ending) -> None:
         """Clients, on whatever instance of the namespace, that would wait for ever for more of tables which nobody will
         write again."""
         tables = frozenset(over)
         for running in self.of(namespace):
-            running.end_readers(tables, cause)
+            running.end_readers(tables, ending)
 
     async def run(self) -> None:
         """Maintains all instances until cancelled."""

@@ -19,6 +19,7 @@ import grpc
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.controller.credible import credible
 from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.notices import Notice, ShardAppeared
 from tidemark_operator.controller.quarantine import Occupied, Precautions
@@ -64,8 +65,10 @@ class RunningInstance:
         leadership: Leadership,
         listener: Listener,
         backlog: Backlog | None = None,
+        end_readers: Callable[[frozenset[ShardId], Ending], None] | None = None,
     ) -> None:
-        """`backlog`: of all instances' subscribes. `lag_ms`: the instance's read policy, as it was read last."""
+        """`backlog`: of all instances' subscribes; `end_readers`: on all instances of the namespace. `lag_ms`: the
+        instance's read policy, as it was read last."""
         self.namespace, self.name, self.config = namespace, config.instance, config
         precautions = Precautions(
             standing=lambda owner: listener.standing(self, owner),
@@ -76,6 +79,7 @@ class RunningInstance:
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES
         self.lag_ms: int | None = None
+        self._end_readers = end_readers or self.end_readers
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.lags, self.counts, self.traffic, self._deaths = Lags(), Counts(), Traffic(), Deaths()
@@ -202,14 +206,17 @@ class RunningInstance:
         self.flush()
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
-        """`over`: tables of it that nobody will write again; `cause`: what clients are told who read it."""
-        self.notify(self.core.drop(owner, over, cause))
+        """`over`: tables of it that nobody will write again, which other instances read too; `cause`: what clients are
+        told who read it."""
+        tables, ending = frozenset(over), Ending(cause, self.core.dataflows.successor_since(owner))
+        self.notify(self.core.drop(owner, tables, cause))
         self.flush()
+        if tables:
+            self._end_readers(tables, ending)
 
-    def end_readers(self, over: Iterable[ShardId], cause: str) -> None:
-        """Clients here that would wait for ever for more of tables which no dataflow of this instance wrote, and nobody
-        will again."""
-        self.notify(self.core.end_readers(over, cause))
+    def end_readers(self, over: Iterable[ShardId], ending: Ending) -> None:
+        """Clients here that would wait for ever for more of tables which nobody will write again."""
+        self.notify(self.core.end_readers(over, ending))
         self.flush()
 
     def create_transient(self, dataflow: Dataflow) -> None:

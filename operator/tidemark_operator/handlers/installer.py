@@ -193,7 +193,7 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState, 
         _install_pending(running, registry, state)
 
 
-def why_dropped(state: DataflowState, edited: str | None) -> str:
+def why_dropped(state: DataflowState, edited: str | None = None) -> str:
     """As those are told who read it."""
     dataflow = f"Dataflow {state.key.name}"
     if state.deleting:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.ingestion import Candidates, Ingester, choose_ingester
 from tidemark_operator.controller.shards import ingesting
 from tidemark_operator.errors import Rejected, Waiting
@@ -132,7 +133,8 @@ class DataSourceReconciler:
         if running is not None:
             running.drop_ingestion(GlobalId(state.uid))
         tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
-        self._world.fleet.end_readers(state.key.namespace, tables, f"DataSource {state.key.name} was deleted")
+        ending = Ending(f"DataSource {state.key.name} was deleted")
+        self._world.fleet.end_readers(state.key.namespace, tables, ending)
 
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:
         """A replica says how an ingestion goes. What another than its ingester says is of before: that it is fenced

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
+from tidemark_operator.controller.endings import Ending
 from tidemark_operator.controller.quarantine import Death, Suspicion, unless_released
 from tidemark_operator.errors import GaveWay, PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.running import RunningInstance, now_ms
 from tidemark_operator.handlers import restoring
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
-from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, note_end
+from tidemark_operator.handlers.installer import forget_stored, hold_stored, install, note_end, why_dropped
 from tidemark_operator.handlers.marks import Marks
 from tidemark_operator.handlers.planners_turn import PlannersTurn
 from tidemark_operator.handlers.publisher import Publisher
@@ -124,8 +125,7 @@ class DataflowReconciler:
             return False
         running = self._world.running(key.namespace, state.instance)
         state.deleting = True
-        if running is not None:
-            install(running, self._world.registry, state)
+        self._stop(running, state)
         self._world.registry.forget(key)
         let_go(self._world, key)
         self._turn.leave(key)
@@ -173,8 +173,7 @@ class DataflowReconciler:
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance | None, body: Body
     ) -> float | None:
         """Nobody reads it: replicas drop it, and with deletionPolicy Delete its tables go first."""
-        if running is not None:
-            install(running, self._world.registry, state)
+        self._stop(running, state)
         if dataflow.deletion_policy is DeletionPolicy.DELETE:
             waited = waited_ms(body)
             still = [mark for mark in state.marks if running and running.core.dataflows.get(state.installation(mark))]
@@ -186,6 +185,14 @@ class DataflowReconciler:
                 return LOOK_AGAIN_SECONDS
         await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
         return None
+
+    def _stop(self, running: RunningInstance | None, state: DataflowState) -> None:
+        """It is deleted: replicas drop it, and who would wait for more of its tables is told, also where nothing of it
+        was installed."""
+        if running is not None:
+            install(running, self._world.registry, state)
+        tables = [s.shard_id for mark in state.marks for s in view_shards(mark.revision.description)]
+        self._world.fleet.end_readers(state.key.namespace, tables, Ending(why_dropped(state)))
 
     async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
         """Plans if need be, installs, takes over; what holds it up goes into the state."""
