@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ from tidemark_protocol.understanding import UNDERSTOOD
 from tidemark_replica import describing
 from tidemark_replica.describing import Describer, Looks
 from tidemark_replica.mailbox import Mailbox
-from tidemark_replica.shards import ShardHandles, told
+from tidemark_replica.shards import ShardHandles, told, unreadable
 
 
 def test_a_table_is_told_with_its_owner_and_its_columns(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ class SlowToTell(ShardHandles):
 
 def test_must_look_at_a_table_after_it_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A strict query asks, and has all that was committed before: a look that is under way is another's. Those who ask
-    meanwhile share the next, so that one which hangs is not begun again and again."""
+    meanwhile share the next, whatever they ask for, so that one which hangs is not begun again and again."""
     monkeypatch.setattr(describing, "SHARD_SECONDS", BOUND)
     table = create_or_open(str(tmp_path / "t"), pa.schema([("a", pa.int64())]), shard_id="t")
     handles, asking = SlowToTell(), threading.Semaphore(0)
@@ -100,19 +100,67 @@ def test_must_look_at_a_table_after_it_was_asked(tmp_path: Path, monkeypatch: py
         asked()
 
     describer = Describer(cast(Mailbox, SimpleNamespace(call=installed)), handles, lambda: None, lambda: (0, (), ()))
-    request = cast(Any, pb.DescribeRequest(shards=[pb.ShardRef(id="t", location=str(tmp_path / "t"))]))
+    refs = [pb.ShardRef(id="t", location=str(tmp_path / "t"))]
+    alone, whole = (cast(Any, pb.DescribeRequest(shards=refs, frontiers_alone=alone)) for alone in (True, False))
     with ThreadPoolExecutor(9) as callers:
-        before = callers.submit(describer, request)
+        before = callers.submit(describer, alone)
         assert handles.read.wait(BOUND)
         rows = pa.table({"a": [1], "__time": [5], "__diff": [1], "__error": pa.nulls(1, pa.string())})
         table.compare_and_append(rows, expected_upper=0, new_upper=20, term=1)
-        after = [callers.submit(describer, request) for _ in range(8)]
+        after = [callers.submit(describer, request) for request in [alone, whole] * 4]
         assert all(asking.acquire(timeout=BOUND) for _ in (before, *after))
         handles.let.set()
-        uppers = [shard.upper for asked in (before, *after) for shard in asked.result(BOUND).shards]
+        seen = [shard for asked in (before, *after) for shard in asked.result(BOUND).shards]
 
-    assert uppers == [Frontier.at(0), *[Frontier.at(20)] * 8]
+    assert [shard.upper for shard in seen] == [Frontier.at(0), *[Frontier.at(20)] * 8]
+    assert [shard.owner for shard in seen] == [None, *[None, "t"] * 4]
     assert handles.looks == 2
+
+
+def test_a_look_behind_another_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes less than it may at a slow store, and both together more: who asked second was told that the table
+    cannot be read."""
+    known = DescribedShard(ShardId("t"), True, Frontier.at(5), Frontier.at(0), WriterTerm(1))
+    gates, begun = (threading.Event(), threading.Event()), threading.Semaphore(0)
+    turns = iter(gates)
+
+    def look(id: ShardId, location: str) -> DescribedShard:
+        gate = next(turns)
+        begun.release()
+        assert gate.wait(BOUND)
+        return known
+
+    looks, place = Looks(look), (ShardId("t"), "/t")
+    first = looks.at(place)
+    assert begun.acquire(timeout=BOUND)
+    second = looks.at(place)
+
+    def its_time_passes(asked: object, seconds: float) -> None:
+        monkeypatch.setattr(describing, "wait", wait)
+        gates[0].set()
+        assert begun.acquire(timeout=BOUND)
+        threading.Timer(0.2, gates[1].set).start()
+
+    monkeypatch.setattr(describing, "SHARD_SECONDS", BOUND)
+    monkeypatch.setattr(describing, "wait", its_time_passes)
+    describing._wait([second])
+    assert (first.seen.result(BOUND), second.seen.done()) == (known, True)
+
+
+def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that is under way, and the one behind it."""
+    monkeypatch.setattr(describing, "SHARD_SECONDS", 0.1)
+    let = threading.Event()
+    looks, place = Looks(lambda id, location: unreadable(id, str(let.wait(BOUND)))), (ShardId("t"), "/t")
+    first = looks.at(place)
+    until(lambda: first.began is not None)
+    second = looks.at(place)
+    try:
+        describing._wait([first, second])
+        assert not first.seen.done()
+        assert second.began is None
+    finally:
+        let.set()
 
 
 class Panic(BaseException):
@@ -122,15 +170,16 @@ class Panic(BaseException):
 def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
     """Nobody would look at that table again, and it would be unreadable for as long as the replica lives."""
     known = DescribedShard(ShardId("t"), True, Frontier.at(5), Frontier.at(0), WriterTerm(1))
-    outcomes = iter([Panic("alice"), known])
+    said: list[BaseException | DescribedShard] = [Panic("alice"), known]
+    outcomes = iter(said)
 
-    def look(id: ShardId, location: str, frontiers_alone: bool) -> DescribedShard:
+    def look(id: ShardId, location: str) -> DescribedShard:
         outcome = next(outcomes)
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
-    looks, place = Looks(look), (ShardId("t"), "/t", True)
-    assert isinstance(looks.at(place).exception(BOUND), Panic)
+    looks, place = Looks(look), (ShardId("t"), "/t")
+    assert isinstance(looks.at(place).seen.exception(BOUND), Panic)
     until(lambda: place not in looks._looked_at)
-    assert looks.at(place).result(BOUND) == known
+    assert looks.at(place).seen.result(BOUND) == known
