@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,17 +15,19 @@ from tests.bounds import BOUND
 from tests.oracle.in_process import without_jobs
 from tests.replica import two_dataflows
 from tests.replica.loop import Loop
-from tests.replica.plans import copies, shard
+from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.tables import Table, persisted
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
+from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.responses import CopyToDone, CopyToResponse
 from tidemark_replica.driver import DataflowDriver
 from tidemark_replica.installed import InstalledDataflow
 from tidemark_replica.jobs import Jobs
 from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
 from tidemark_replica.rendering import Renderer
-from tidemark_replica.sinks import materialized_view
+from tidemark_replica.sinks import clients, materialized_view
 from tidemark_replica.spark_session import SparkHolder
 
 
@@ -77,33 +80,58 @@ def test_what_serves_steps_on_while_tables_are_corrected_and_copied(
     tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes as long as its table is large: nobody's look at what it reads waits behind that."""
-    enough, stage = threading.Event(), materialized_view.stage
-
-    def slowly(*arguments: Any) -> Any:
-        assert enough.wait(BOUND)
-        return stage(*arguments)
-
-    monkeypatch.setattr(materialized_view, "stage", slowly)
+    enough, begun = threading.Event(), threading.Semaphore(0)
+    for where, name in ((materialized_view, "stage"), (clients, "write_copy")):
+        monkeypatch.setattr(where, name, held(getattr(where, name), begun, enough))
     loop, view = OneThread(), GlobalId("d-view")
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
     renderer = Renderer(SparkHolder(lambda: session), tmp_path / "scratch")
     both = copies("d", 6, source=table.metadata, index="d-index", view=shard("v", str(tmp_path)))
-    installed = InstalledDataflow(both, {})
-    driver = DataflowDriver(installed, loop.surroundings(renderer, session, tmp_path), pytest.fail)
+    installed, copy = InstalledDataflow(both, {}), InstalledDataflow(copied(table, tmp_path / "ns/_copies/c"), {})
+    around = loop.surroundings(renderer, session, tmp_path)
+    driver, copying = (DataflowDriver(each, around, pytest.fail) for each in (installed, copy))
+
+    def advance() -> None:
+        driver.advance()
+        copying.advance()
+
     with without_jobs():
         try:
             installed.exports[view].allow_writes(WriterTerm(1))
             driver.allow_writes(installed.exports[view])
+            for _ in ("corrected", "copied"):
+                loop.run_until(lambda: begun.acquire(blocking=False), advance)
             for upper in (20, 30):
                 table.append(upper, ((upper, "b"), upper - 1, 1))
-                loop.run_until(lambda upper=upper: installed.processed >= Frontier.at(upper), driver.advance)  # type: ignore[misc]
+                loop.run_until(lambda upper=upper: installed.processed >= Frontier.at(upper), advance)  # type: ignore[misc]
             assert driver.write_frontier(view) < Frontier.at(10)
+            assert not (tmp_path / "ns/_copies/c").exists()
             enough.set()
-            loop.run_until(lambda: driver.write_frontier(view) >= Frontier.at(30), driver.advance)
+            loop.run_until(lambda: driver.write_frontier(view) >= Frontier.at(30), advance)
+            loop.run_until(lambda: CopyToResponse(GlobalId("c"), CopyToDone(sum(table.at(6).values()))) in loop.said)
         finally:
             enough.set()
-            driver.stop()
-            loop.run_until(lambda: not driver.is_stepping)
+            for each in (driver, copying):
+                each.stop()
+            loop.run_until(lambda: not driver.is_stepping and not copying.is_stepping)
             renderer.close()
 
     assert persisted(f"{tmp_path}/v", 29) == table.at(29)
+
+
+def held(work: Callable[..., Any], begun: threading.Semaphore, enough: threading.Event) -> Callable[..., Any]:
+    """The same, which ends only after `enough`."""
+
+    def slowly(*arguments: Any) -> Any:
+        begun.release()
+        assert enough.wait(BOUND)
+        return work(*arguments)
+
+    return slowly
+
+
+def copied(table: Table, place: Path) -> DataflowDescription:
+    """To files, as it is at 6."""
+    sink = CopyToSink(COLUMNS, str(place), "parquet")
+    plan = copies("c", 6, source=table.metadata)
+    return replace(plan, sink_exports=(SinkExport(GlobalId("c"), plan.objects[0].id, sink),))
