@@ -11,10 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
-
-import grpc
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidemark_operator.certificates.dialing import PLAIN, Dialer
 from tidemark_operator.controller.credible import credible
@@ -27,12 +24,13 @@ from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.replica_connection import ReplicaConnection
 from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.controller.traffic import Traffic
-from tidemark_operator.errors import OperatorError, Waiting
+from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.answers import Answers
 from tidemark_operator.fleet.clients import Clients
 from tidemark_operator.fleet.counts import Counts
 from tidemark_operator.fleet.deaths import At, Deaths
 from tidemark_operator.fleet.listener import Listener
+from tidemark_operator.fleet.questions import ask_any
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.said import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
@@ -51,7 +49,6 @@ STASH_ABOVE_BYTES = 4 * 1024 * 1024
 """Larger answers stay at the replica, and are fetched as their readers take them."""
 SILENT_SECONDS = 60.0
 """For so long a replica that was lost is waited for, by whoever waits for an answer."""
-T = TypeVar("T")
 
 
 class RunningInstance:
@@ -187,12 +184,12 @@ class RunningInstance:
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
         """Asks any replica that answers, and says which it was; raises Waiting where none does."""
-        return await self._ask(lambda connection: connection.describe(shards))
+        return await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.describe(shards))
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
         """Asks any replica that answers; raises Waiting where none does."""
         data = codec.encode(source)
-        return (await self._ask(lambda connection: connection.inspect(data)))[1]
+        return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
     def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
         command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
@@ -338,14 +335,6 @@ class RunningInstance:
 
     def _is_asked(self, name: str) -> bool:
         return self.answers.is_asked(name) or self.clients.is_asked(name)
-
-    async def _ask(self, question: Callable[[ReplicaConnection], Awaitable[T]]) -> tuple[ReplicaId, T]:
-        for replica in self.online:
-            try:
-                return replica, await question(self.replicas[replica].connection)
-            except (grpc.RpcError, OperatorError, KeyError) as error:
-                LOG.warning("replica %s/%s did not answer: %s", self.namespace, replica, error)
-        raise Waiting("NoReplicaOnline", f"waiting for a replica of ComputeInstance {self.name} to answer")
 
     def notify(self, notices: list[Notice]) -> None:
         """Tells each to whom it concerns."""
