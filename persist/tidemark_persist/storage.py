@@ -121,7 +121,8 @@ class Storage:
         except BaseException as error:
             if not is_panic(error):
                 raise
-            raise self._failed(f"{doing} (with settings that hold what no address or header may?)", error) from None
+            guess = "" if self.local_path is not None else " (with settings that hold what no address or header may?)"
+            raise self._failed(f"{doing}{guess}", error) from None
 
     def _failed(self, doing: str, error: BaseException) -> StorageError:
         text = self.told(error)

@@ -119,3 +119,15 @@ def test_a_setting_that_delta_rs_panics_at_is_a_storage_error(
     with pytest.raises(StorageError) as failed:
         ask("s3://bucket/x", given)
     assert SECRET not in str(failed.value)
+
+
+class PanicException(BaseException):
+    """As Rust's are called, and as little an `Exception`."""
+
+
+@pytest.mark.parametrize(("at", "has_settings"), [("s3://bucket/x", True), ("/somewhere/x", False)])
+def test_settings_are_suspected_of_a_panic_only_where_there_are_some(at: str, has_settings: bool) -> None:
+    """On a disk it is of something else: a damaged file, say."""
+    with pytest.raises(StorageError, match=r"reading x.* failed") as failed, Storage.at(at, {}).errors("reading x"):
+        raise PanicException("alice")
+    assert ("settings" in str(failed.value)) is has_settings
