@@ -301,6 +301,7 @@ def append_to(shard: Shard, append: Append) -> Verdict:
     except (Fenced, ShardDeleted):
         take_back(shard, files)
         raise
+    # after Appended, what is not live may have been compacted since: it is for vacuum, for somebody may be reading it
     if not isinstance(ended, Appended):  # another replica was faster, as at every other tick
         take_back(shard, files)
     now = shard.state()
