@@ -252,6 +252,34 @@ def test_a_shard_that_is_read_is_not_forgotten_with_its_owner() -> None:
     assert shards.get(S) is None
 
 
+def test_a_shard_that_is_read_and_owned_by_nobody_goes_with_its_last_reader() -> None:
+    """Its owner was gone before: for this operator there never was one."""
+    shards = ShardBook()
+    for reader in ("e", "f"):
+        shards.read(S, "file:///s", f"export {reader}")
+    shards.hold(S, "stored ns/d/1", at(0))
+
+    for reader in ("export e", "stored ns/d/1"):
+        shards.release(reader)
+        assert shards.get(S) is not None
+    shards.release("export f")
+    assert shards.get(S) is None
+
+
+@pytest.mark.parametrize("owner", ["has a policy", "ingests", "adopts"])
+def test_a_shard_whose_owner_comes_after_its_reader_stays(owner: str) -> None:
+    """A new operator reads what is stored of one after the other."""
+    shards = ShardBook()
+    shards.read(S, "file:///s", "export e")
+    if owner == "adopts":
+        shards.adopt(S, "file:///s", DescribedShard(S, True, at(500), at(0), WriterTerm(3)), None, NOW)
+    else:
+        shards.register(S, "file:///s", 100 if owner == "has a policy" else None, endless=owner == "ingests")
+
+    shards.release("export e")
+    assert shards.get(S) is not None
+
+
 def test_a_shard_whose_owner_came_back_before_its_policy_was_known_stays() -> None:
     """A source that was made anew while somebody read its table, and whose instance nobody has read yet."""
     shards = book(at(1000))

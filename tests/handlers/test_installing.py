@@ -91,7 +91,7 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
         for n, each in enumerate((replace(dataflow("d", 300), sink_exports=()), edited), 1)
     )
     one = state("report", serves, coming)
-    world.shards.register(table, "file:///data/report")
+    world.shards.register(table, "file:///data/report", one.lag_ms)
     world.shards.observe(table, at(350), at(0), NOW)
     install(running, Registry(), one)  # type: ignore[arg-type]
     assert "spec.until is 400" in one.obstacle

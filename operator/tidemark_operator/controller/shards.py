@@ -39,10 +39,10 @@ def is_below(storage: str, location: str) -> bool:
 class Shard:
     """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
     a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
-    they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: it goes with the last who
-    reads it. `term`: the highest under which it was written, as far as that was told; `ended_under`: that of the table
-    when it was told to be finished: nobody writes after that. `asks_whose`: somebody wants to know it; `asks_now`: and
-    has not been told anything yet."""
+    they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: nobody has said that he owns
+    it, or who did is gone: it goes with the last who reads it. `term`: the highest under which it was written, as far
+    as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes after that.
+    `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
 
     id: ShardId
     location: str
@@ -52,7 +52,7 @@ class Shard:
     error: str | None = None
     holds: dict[str, Frontier] = field(default_factory=dict)
     readers: set[str] = field(default_factory=set)
-    ownerless: bool = False
+    ownerless: bool = True
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
     asks: int = 0
@@ -196,7 +196,7 @@ class ShardBook:
 
     def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None, now_ms: int) -> None:
         """A table that was there before us, as a replica has just found it: its term is to be gone above."""
-        self.register(id, location, lag_ms)
+        self.register(id, location, lag_ms).ownerless = False  # its owner's instance may not have been read yet
         self.described(replace(found, id=id), now_ms)
 
     def read(self, id: ShardId, location: str, holder: str) -> None:
