@@ -39,7 +39,7 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane ## lint, types and every test but the slow ones (about half an hour on two cores)
+test: java lint types control-plane ## lint, types and every test but the slow ones (about an hour on two cores)
 	$(PYTEST) $(FAST)
 	$(PYTEST) -m "(spark or cluster or e2e) and not slow" --durations=15
 
