@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.pb import compute_pb2 as pb
@@ -44,7 +44,7 @@ class Describer:
     ) -> None:
         self.incarnation = uuid.uuid4().hex
         self._mailbox, self._handles, self._epoch, self._installed = mailbox, handles, epoch, installed
-        self._looks = Looks(self._told)
+        self._looks = Looks(handles.look)
 
     def __call__(self, request: pb.DescribeRequest) -> Description:
         """Raises TimeoutError where the worker does not answer, ValueError for too many shards."""
@@ -55,8 +55,8 @@ class Describer:
         hydrations, dataflows, collections = self._ask()
         _wait(looks.values())
         shards = tuple(_outcome(id, look.seen) for id, look in looks.items())
-        if request.frontiers_alone:
-            shards = tuple(replace(shard, owner=None, columns=()) for shard in shards)
+        if not request.frontiers_alone:
+            shards = tuple(self._whole(shard, locations[shard.id]) for shard in shards)
         return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, UNDERSTOOD)
 
     def _ask(self) -> Installed:
@@ -67,9 +67,8 @@ class Describer:
         except TimeoutError:
             raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
 
-    def _told(self, id: ShardId, location: str) -> DescribedShard:
-        """All that may be asked for: who asks for less shares the look."""
-        seen = self._handles.look(id, location)
+    def _whole(self, seen: DescribedShard, location: str) -> DescribedShard:
+        """With whose it is, and its columns, which are in memory: who asks for less shares the look."""
         reader = self._handles.known_reader(location)
         return told(reader, seen) if reader is not None and seen.exists else seen
 

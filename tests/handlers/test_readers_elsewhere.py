@@ -83,10 +83,12 @@ def test_an_edit_keeps_its_table() -> None:
     assert world.left == ["s", "o"]
 
 
-@pytest.mark.parametrize("runs", ["installed", "suspended", "without its instance"])
+@pytest.mark.parametrize("runs", ["installed", "while it is edited", "suspended", "without its instance"])
 def test_a_dataflow_is_deleted(runs: str) -> None:
-    """Whether anything of it was installed or not; while it is suspended alone its readers wait."""
-    world, state = Followed(), dataflow("d", rev("d", 1, view=1))
+    """Whether anything of it was installed or not; while it is suspended alone its readers wait. Nobody is sent to the
+    table of an edit, which goes too."""
+    next_one = (rev("d", 2, view=2),) if runs == "while it is edited" else ()
+    world, state = Followed(), dataflow("d", rev("d", 1, view=1), *next_one)
     world.world.registry.put_dataflow(state)
     world.install(state)
     if runs == "suspended":

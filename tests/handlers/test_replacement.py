@@ -254,5 +254,7 @@ def test_an_edit_waits_for_the_statuses_that_name_the_edit_before(through: bool)
 
     late.unmarked = True
     assert held() == f"Dataflow {late.key.name} is just being replaced with another"
-    late.unmarked = False
+    late.deleting = True
+    assert held().startswith("Dataflow a hydrates")
+    late.deleting, late.unmarked = False, False
     assert held().startswith("Dataflow a hydrates")

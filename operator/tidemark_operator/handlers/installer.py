@@ -182,7 +182,7 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState, 
     has just replaced it."""
     wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
     mine = f"{state.key.path}/"
-    for owner in running.core.dataflows.owners():
+    for owner in reversed(running.core.dataflows.owners()):  # what is to take over first: nobody is sent there then
         if owner.startswith(mine) and owner not in wanted:
             running.drop(owner, _over(running, state, owner), why_dropped(state, edited))
     if not state.runs or state.active is None:

@@ -28,7 +28,7 @@ from tidemark_operator.handlers.revise import Reviser
 from tidemark_operator.handlers.takeover import TakeOver
 from tidemark_operator.handlers.world import World
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import ApiError, Body
+from tidemark_operator.kube.client import Body
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, view_shards
 from tidemark_operator.resources.data_source import DeletionPolicy
 from tidemark_operator.resources.dataflow import Dataflow
@@ -45,8 +45,6 @@ MOST_RELEASE = 1024
 """Characters of the annotation that count: it is written down with the blame that it takes back."""
 GAVE_WAY_SECONDS = 30.0
 """It is told when it is its turn."""
-STILL_THERE_SECONDS = 30.0
-"""What is deleted as far as we are concerned may stay for others: then its status is tried again."""
 
 
 class DataflowReconciler:
@@ -86,12 +84,12 @@ class DataflowReconciler:
         status = body.get("status") or {}
         if state.active is not None or not status.get("revision"):
             return
-        state.active = await self._marked(state, status["revision"])
-        if state.active is None:
+        active = await self._marked(state, status["revision"])
+        if active is None:
             return
-        state.reached, state.suspicions = reached(status), suspicions(status)
         if pending := status.get("pending"):
             await self._load_pending(state, pending)
+        state.active, state.reached, state.suspicions = active, reached(status), suspicions(status)
         hold_stored(self._world.fleet.book(state.key.namespace), state)
         self._keep_history(state)
 
@@ -157,9 +155,7 @@ class DataflowReconciler:
         if state.suspended or running is None:
             hold_stored(self._world.fleet.book(key.namespace), state)
         if state.deleting:
-            await self._catch_up_if_it_can(state, dataflow)
-            again = await self._delete(state, dataflow, running, body)
-            return STILL_THERE_SECONDS if again is None and state.unmarked else again
+            return await self._delete(state, dataflow, running, body)
         await self._marks.catch_up(state, dataflow.meta)  # also without an instance: edits of what it reads wait for it
         takes_along = dataflow.deletion_policy is DeletionPolicy.DELETE
         wanted = bool(users) or (takes_along and not dataflow.meta.deleting)
@@ -172,15 +168,6 @@ class DataflowReconciler:
             state.plan = PlanRefused("RevisionUnreadable", str(error))
             return None
         return await self._advance(state, dataflow, running)
-
-    async def _catch_up_if_it_can(self, state: DataflowState, dataflow: Dataflow) -> None:
-        """Of what goes the status says it too, since that may take long; but one that is refused does not keep it."""
-        try:
-            await self._marks.catch_up(state, dataflow.meta)
-        except ApiError as error:
-            LOG.warning(
-                "%s is deleted, though its status does not say yet what it took over with: %s", state.key, error
-            )
 
     async def _delete(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance | None, body: Body

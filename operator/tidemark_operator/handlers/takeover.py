@@ -78,8 +78,9 @@ def held_back(
 
 def _late(root: DataflowState, dataflows: Sequence[DataflowState], members: Set[str]) -> str:
     """Whose status does not say yet that it took over: of the members, and of all that read the edited one. It says by
-    which of its revisions: an operator that began when that was replaced too would not know."""
-    unmarked = {dataflow.key.name for dataflow in dataflows if dataflow.unmarked}
+    which of its revisions: an operator that began when that was replaced too would not know. Of what is deleted it
+    need not: whatever serves goes."""
+    unmarked = {dataflow.key.name for dataflow in dataflows if dataflow.unmarked and not dataflow.deleting}
     return min(unmarked & (members | dependants(root, dataflows)), default="") if unmarked else ""
 
 
