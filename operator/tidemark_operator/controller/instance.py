@@ -113,8 +113,7 @@ class Instance:
 
     def end_readers(self, over: Iterable[ShardId], ending: Ending) -> list[Notice]:
         """Drops what is there for a client and would wait for more of these tables, which nobody will write again."""
-        visitors = self.dataflows.visitors(None, over)
-        return [*self._end(visitors, ending), *self._reap()] if visitors else []
+        return [*news, *self._reap()] if (news := self._end(self.dataflows.visitors(None, over), ending)) else []
 
     def _end(self, visitors: Iterable[Dataflow], ending: Ending) -> list[Notice]:
         news: list[Notice] = []
