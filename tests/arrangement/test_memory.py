@@ -63,8 +63,9 @@ def test_more_state_than_memory_hydrates(kernel: str, tmp_path: Path) -> None:
     """A gigabyte and more of state, where the system grants 800 MB of what is no mapped file."""
     asked = (kernel, str(tmp_path), str(STATE_ROWS), str(GRANTED_MB))
     command = [sys.executable, "-m", "tests.arrangement.hydrates", *asked]
-    # one pool without reservations, which the limit would count
+    # one pool without reservations, and without gaps between what is large: the limit would count both
     pools = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
+    pools["MALLOC_MMAP_THRESHOLD_"] = str(1 << 20)
     said = subprocess.run(
         command, capture_output=True, text=True, timeout=1700, check=False, env={**os.environ, **pools}, cwd=ROOT
     )

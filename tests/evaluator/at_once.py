@@ -25,7 +25,7 @@ from tidemark_replica.arrangement.columns import canonical
 from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator.functions import admits_expression, compiled
 from tidemark_replica.evaluator.result import Result
-from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures
+from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures, may_be_constant
 from tidemark_replica.render import catalyst
 from tidemark_replica.render.mfp import Select
 from tidemark_replica.render.scalar import Binding, Lifted, Lifter
@@ -46,7 +46,8 @@ class Asked:
         if self.mapped is None:
             return admits_expression(self.expr)
         failing = frozenset({width}) if can_fail(self.mapped, frozenset()) else frozenset[int]()
-        return admits_expression(self.mapped) and admits_expression(self.expr, failing)
+        constant = frozenset({width}) if may_be_constant(self.mapped, frozenset()) else frozenset[int]()
+        return admits_expression(self.mapped) and admits_expression(self.expr, failing, constant)
 
     def whole(self, width: int) -> ScalarExpr:
         """In one tree."""

@@ -150,3 +150,19 @@ def test_a_mapped_column_that_may_have_failed_counts_as_one_that_may_fail() -> N
         assert not admits(MapFilterProject(row, (quotient,), (later,)))
         assert admits(MapFilterProject(row, (A, later)))
     assert admits(MapFilterProject(row, (quotient, call("+", (A, mapped), BIGINT))))
+
+
+def test_what_may_fail_is_not_admitted_beside_a_mapped_column_that_is_the_same_everywhere() -> None:
+    """Catalyst puts it in where it is read, also behind other columns: `a + b = NULL` is NULL, and nothing is added."""
+    row = (ColumnType(BIGINT), ColumnType(BIGINT))
+    never = call("if", (Literal(None, BOOLEAN), A, B), BIGINT)
+    some = call("if", (call("<", (A, B), BOOLEAN), A, B), BIGINT)
+    later = call("=", (call("+", (A, B), BIGINT), ColumnRef(2, BIGINT)), BOOLEAN)
+    beyond = call("=", (call("+", (A, B), BIGINT), ColumnRef(3, BIGINT)), BOOLEAN)
+    moved = call("coalesce", (ColumnRef(2, BIGINT), ONE), BIGINT)
+
+    assert not admits(MapFilterProject(row, (never, later)))
+    assert not admits(MapFilterProject(row, (never,), (later,)))
+    assert not admits(MapFilterProject(row, (never, moved, beyond)))
+    assert admits(MapFilterProject(row, (some, later)))
+    assert admits(MapFilterProject(row, (some, moved, beyond)))

@@ -73,8 +73,13 @@ _TABLE: dict[str, Admitted] = {
 }
 
 
-def admits_expression(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> bool:
-    """Whether this evaluator gives what Catalyst gives; `failing`: the columns that may have failed."""
+def admits_expression(
+    expr: ScalarExpr, failing: frozenset[int] = frozenset(), constant: frozenset[int] = frozenset()
+) -> bool:
+    """Whether this evaluator gives what Catalyst gives; `failing`: the columns that may have failed; `constant`: those
+    that may be the same in every row."""
+    if not constant.isdisjoint(columns_of(expr)) and can_fail(expr, failing):
+        return False
     made = _written_out(expr, failing)
     return keeps_its_failures(made, failing) and _is_known(made)
 

@@ -38,19 +38,20 @@ from tidemark_replica.error_text import error_text
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
 from tidemark_replica.evaluator.logic import is_true
 from tidemark_replica.evaluator.result import Result
-from tidemark_replica.evaluator.simplified import can_fail
+from tidemark_replica.evaluator.simplified import can_fail, may_be_constant
 
 
 def admits(mfp: MapFilterProject) -> bool:
     """Whether every expression of it is one that this evaluator knows."""
     if mfp.lower or mfp.upper:
         return False
-    failing: frozenset[int] = frozenset()
+    failing, constant = frozenset[int](), frozenset[int]()
     for position, expr in enumerate(mfp.expressions, len(mfp.input)):
-        if not admits_expression(expr, failing):
+        if not admits_expression(expr, failing, constant):
             return False
-        failing |= {position} if can_fail(expr, failing) else frozenset()
-    return all(admits_expression(predicate, failing) for predicate in mfp.predicates)
+        failing |= {position} if can_fail(expr, failing) else set()
+        constant |= {position} if may_be_constant(expr, constant) else set()
+    return all(admits_expression(predicate, failing, constant) for predicate in mfp.predicates)
 
 
 def evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:

@@ -11,7 +11,8 @@
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
-where it is read: it counts as an expression that may fail, of a shape of its own.
+where it is read: it counts as an expression that may fail, of a shape of its own. One that Catalyst finds to be the
+same in every row is put in where it is read: what may fail is not admitted beside it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ def keeps_its_failures(expr: ScalarExpr, failing: Columns) -> bool:
     nodes = list(walk(expr))
     fails = _failing_nodes(nodes, failing)
     return all(_is_kept(node, lambda e: id(e) in fails) for node in _tops(nodes))
+
+
+def may_be_constant(expr: ScalarExpr, constant: Columns) -> bool:
+    """Whether Catalyst may find that the expression is the same in every row; `constant`: columns that may be."""
+    if not constant.isdisjoint(columns_of(expr)) or not columns_of(expr):
+        return True
+    return not all(_is_kept(node, lambda _: True) for node in _tops(list(walk(expr))))
 
 
 def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
