@@ -47,6 +47,12 @@ def _compared(function: str, *values: int) -> Call:
 
 
 BEYOND = 3_000_000_000
+SETTLED = (
+    _boolean("<=>", NUMBER, NUMBER),
+    _boolean("is_not_null", call("coalesce", (NUMBER, ONE), BIGINT)),
+    _boolean("=", call("coalesce", (NUMBER, ONE), BIGINT), call("coalesce", (NUMBER, ONE), BIGINT)),
+)
+"""True, whatever the row."""
 SIMPLIFIED = (
     *(_compared(operator, BEYOND) for operator in ("=", "<", "<=", ">", ">=")),
     *(_compared(operator, 2**31 - 1) for operator in (">", "<=")),
@@ -67,6 +73,8 @@ SIMPLIFIED = (
     call("field", (call("get", (PAIRS, FIRST), PAIR.type), FIRST), BIGINT),
     _boolean("get", FLAGS, FIRST),
     _boolean("subscript", FLAGS, FIRST),
+    call("case", (IN_PARTS, call("case", (_boolean("is_null", ONE), FLAG), BOOLEAN)), BOOLEAN),
+    *(call("if", (IN_PARTS, settled, _boolean("=", ONE, ONE)), BOOLEAN) for settled in SETTLED),
 )
 
 

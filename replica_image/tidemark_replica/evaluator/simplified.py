@@ -8,6 +8,7 @@
     c0 AND (c0 OR 1 div c1 > 0)                        is c0, whatever c1 is
     struct(c0, 1 div c1).c0, array(c0, 1 div c1)[0]    is c0: what is not taken out is never computed
     cast(coalesce(cast(1 div c0 AS int), 0) AS bigint) < 3000000000     is true, as of any int that is never NULL
+    CASE WHEN 1 div c0 > 0 THEN c1 <=> c1 ELSE 1 = 1 END                is true
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
 makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
@@ -52,7 +53,7 @@ def may_be_constant(expr: ScalarExpr, constant: Columns) -> bool:
     """Whether Catalyst may find that the expression is the same in every row; `constant`: columns that may be."""
     if not constant.isdisjoint(columns_of(expr)) or not columns_of(expr):
         return True
-    return not all(_is_kept(node, lambda _: True) for node in _tops(list(walk(expr))))
+    return not all(_is_kept(node, lambda _: True) and not _is_settled(node) for node in _tops(list(walk(expr))))
 
 
 def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
@@ -86,7 +87,7 @@ def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     if isinstance(node, Literal):
         return node.value is not None and node.type != BOOLEAN
     if not isinstance(node, Call) or not fails(node):
-        return True
+        return not _is_settled(node)
     if node.function in _NULLNESS or node.function in _TAKING_OUT:
         return False
     if node.function in _CHAINS:
@@ -100,6 +101,21 @@ def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     if node.function in ("case", "if", "coalesce"):
         return _all_differ(node.arguments)
     return True
+
+
+def _is_settled(node: ScalarExpr) -> bool:
+    """Whether Catalyst makes TRUE, FALSE or NULL of what cannot fail, without a row."""
+    if not isinstance(node, Call) or not (node.type == BOOLEAN or node.nullable):
+        return False
+    if node.function in ("is_null", "is_not_null"):
+        return not is_nullable(_over_nullable(node.arguments[0]))
+    if node.function in _COMPARISONS or node.function == "<=>":
+        return not _all_differ(node.arguments) or _is_constant(node)
+    return _is_constant(node)
+
+
+def _is_constant(expr: ScalarExpr) -> bool:
+    return not any(isinstance(node, ColumnRef) for node in walk(expr))
 
 
 def _keeps_its_order(chain: Call) -> bool:
