@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,7 @@ class Process:
 
     def workers(self) -> dict[int, int]:
         """With their JVMs."""
-        return {
-            worker: jvm
-            for worker in children(self.process.pid)
-            for jvm in children(worker)
-            if "java" in Path(f"/proc/{jvm}/cmdline").read_text()
-        }
+        return {worker: jvm for worker in children(self.process.pid) for jvm in children(worker) if is_java(jvm)}
 
     def close(self) -> None:
         self._channel.close()
@@ -83,10 +79,21 @@ class Process:
         self.process.wait(timeout=BOUND)
 
 
+def is_java(pid: int) -> bool:
+    """Not yet, where it is the shell that becomes it: its arguments name java too, and are gone for a moment then."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name == "java"
+    except OSError:  # it has just ended
+        return False
+
+
 def children(pid: int) -> list[int]:
-    """Whichever of its threads started them."""
-    found = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for of_thread in found for child in of_thread.read_text().split()]
+    """Whichever of its threads started them, but for those of threads that end meanwhile."""
+    found = list[int]()
+    for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, of_thread.read_text().split())
+    return found
 
 
 def are_gone(pids: Iterable[int]) -> bool:
