@@ -1,0 +1,256 @@
+"""One value of each dataclass that the codec writes, no field of which holds its default: what `members.tsv` holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.planning.revision import DataflowRevision, Parent
+from tidemark_protocol.commands import IndexTarget, InstanceConfig, Peek, ShardTarget
+from tidemark_protocol.dataflow import (
+    BuildDesc,
+    ContinualTaskSink,
+    CopyToSink,
+    DataflowDescription,
+    IndexExport,
+    IndexImport,
+    MaterializedViewSink,
+    Settings,
+    ShardMetadata,
+    SinkExport,
+    SourceImport,
+    SubscribeSink,
+)
+from tidemark_protocol.expr import Call, ColumnRef, Literal
+from tidemark_protocol.ids import Digest, GlobalId, LocalId, ShardId, Time
+from tidemark_protocol.lir import (
+    ArrangeBy,
+    Changes,
+    Constant,
+    ConstantRow,
+    DeltaJoin,
+    DeltaPath,
+    ErrorValue,
+    FlatMap,
+    Get,
+    Join,
+    JoinStage,
+    Let,
+    LetRec,
+    LinearJoin,
+    Mfp,
+    Negate,
+    RecursiveBinding,
+    Reduce,
+    Threshold,
+    TopK,
+    TopKPlan,
+    Union,
+    Window,
+)
+from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.planning import (
+    Catalogue,
+    Diagnostic,
+    ExportRequest,
+    Finishing,
+    Planned,
+    PlannedExport,
+    PlannedOneShot,
+    PlannedPeek,
+    PlannedTask,
+    PlanQueryRequest,
+    PlanRequest,
+    Refused,
+    Relation,
+    SharedIndex,
+    TaskRequest,
+    ViewRequest,
+)
+from tidemark_protocol.reductions import (
+    AccumulableReduce,
+    Aggregate,
+    BasicReduce,
+    CollationReduce,
+    DistinctReduce,
+    HierarchicalReduce,
+    OrderKey,
+    WindowCall,
+    WindowFrame,
+)
+from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.storage import (
+    FilesSource,
+    FilesTable,
+    IngestedTable,
+    IngestionDescription,
+    Option,
+    SourceTable,
+    TpchSource,
+)
+from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
+
+MONEY = SqlType("decimal", 15, 2)
+NESTED = SqlType.struct((("a b", SqlType.array(BIGINT)), ("c", STRING)))
+
+COLUMN = Column("größe", BIGINT, False)
+COLUMNS = (COLUMN, Column("n", NESTED))
+ROW = (ColumnType(BIGINT, False), ColumnType(NESTED))
+REF = ColumnRef(1, BIGINT, False)
+LITERAL = Literal("7\t'", BIGINT)
+CALL = Call(">", (REF, LITERAL), BOOLEAN, False)
+ORDER = OrderKey(1, True, True)
+SETTINGS = Settings("Europe/Berlin", False)
+SHARD = ShardMetadata(ShardId("s1"), "s3://bucket/s1", COLUMNS)
+MFP = MapFilterProject(ROW, (REF,), (CALL,), (0, 2), (LITERAL,), (REF,))
+GET = Get(GlobalId("s1/a"), ROW, (REF,))
+STAGE = JoinStage(1, (REF,), (CALL,), (0,), (0, 1), MFP, (0,))
+LINEAR = LinearJoin(1, (STAGE,))
+PATH = DeltaPath(1, (STAGE,))
+DELTA = DeltaJoin((PATH,), MFP)
+AGGREGATE = Aggregate("sum", 0, ColumnType(MONEY), True, 2, (ORDER,), (LITERAL,))
+ACCUMULABLE = AccumulableReduce((AGGREGATE,))
+HIERARCHICAL = HierarchicalReduce((AGGREGATE,), (256, 16), True, True)
+BASIC = BasicReduce((AGGREGATE,))
+COLLATION = CollationReduce((ACCUMULABLE, HIERARCHICAL, BASIC), ((0,), (1, 2), ()))
+FRAME = WindowFrame("rows", LITERAL, None)
+WINDOW_CALL = WindowCall("lag", (0,), ColumnType(BIGINT), FRAME, (LITERAL,), True)
+TOP_K = TopKPlan("tournament", (256, 16), True)
+ERROR = ErrorValue("DIVIDE_BY_ZERO", "a / b")
+CONSTANT_ROW = ConstantRow((LITERAL,), -2)
+BINDING = RecursiveBinding(LocalId("l1"), GET, 9, True)
+PLANS = (
+    Constant((CONSTANT_ROW,), ROW, ERROR),
+    GET,
+    Let(LocalId("l0"), GET, GET),
+    LetRec((BINDING,), GET),
+    Mfp(GET, MFP),
+    FlatMap(GET, "explode", (REF,), ROW, MFP),
+    Join((GET, GET), LINEAR),
+    Join((GET, GET), DELTA),
+    Reduce(GET, (REF,), (CALL,), COLLATION, MFP),
+    Reduce(GET, (REF,), (), DistinctReduce(), MFP),
+    TopK(GET, (0,), (ORDER,), LITERAL, 3, TOP_K),
+    Window(GET, (0,), (ORDER,), (WINDOW_CALL,)),
+    Negate(GET),
+    Threshold(GET),
+    Union((GET, GET), True),
+    ArrangeBy(GET, ((REF,), ())),
+    Changes(GET),
+)
+REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))
+SINKS = (
+    MaterializedViewSink(SHARD, REFRESH),
+    SubscribeSink(COLUMNS, False, Time(99)),
+    CopyToSink(COLUMNS, "s3://bucket/copies/c", "csv"),
+    ContinualTaskSink(SHARD, GlobalId("s1"), GlobalId("own")),
+)
+SOURCE_IMPORT = SourceImport(GlobalId("s1/a"), SHARD, (1, 0), MFP, True)
+INDEX_IMPORT = IndexImport(GlobalId("i1"), GlobalId("o1"), (REF,), ROW, True)
+BUILT = tuple(BuildDesc(GlobalId(f"d/{n}"), plan) for n, plan in enumerate(PLANS))
+INDEX_EXPORT = IndexExport(GlobalId("d/i"), GlobalId("d/0"), (1,), COLUMNS)
+SINK_EXPORTS = tuple(SinkExport(GlobalId(f"d/s{n}"), GlobalId("d/0"), sink) for n, sink in enumerate(SINKS))
+DESCRIPTION = DataflowDescription(
+    "revenue",
+    (SOURCE_IMPORT,),
+    (INDEX_IMPORT,),
+    BUILT,
+    (INDEX_EXPORT,),
+    SINK_EXPORTS,
+    Time(1_700_000_000_000),
+    Time(1_800_000_000_000),
+    Time(1_600_000_000_000),
+    SETTINGS,
+    2,
+)
+PLANNED_TASK = PlannedTask(GlobalId("s1"), GlobalId("own"))
+PLANNED_EXPORT = PlannedExport("v", "materializedView", GlobalId("d/0"), COLUMNS, (1,), True, True, PLANNED_TASK)
+PARENT = Parent("DataSource", "shop")
+REVISION = DataflowRevision(DESCRIPTION, (PLANNED_EXPORT,), (PARENT,), Digest("ab12"), 3, "sha256:0", (ShardId("s1"),))
+SHARED_INDEX = SharedIndex(GlobalId("i1"), GlobalId("o1"), (0, 1))
+RELATION = Relation("shop", "orders", GlobalId("s1"), COLUMNS, SHARD, ((0,), (1,)), True, True, (0,), (SHARED_INDEX,))
+CATALOGUE = Catalogue((RELATION,))
+TASK_REQUEST = TaskRequest("shop.orders", "old", COLUMNS)
+EXPORT_REQUEST = ExportRequest("i", "index", "v", ("a", "b"), TASK_REQUEST)
+VIEW_REQUEST = ViewRequest("v", "SELECT *\nFROM shop.orders")
+PLANNED = Planned(
+    (SOURCE_IMPORT,), BUILT[:1], (PLANNED_EXPORT,), (GlobalId("s1"),), "Get s1", SETTINGS, (INDEX_IMPORT,)
+)
+FINISHING = Finishing((ORDER,), 10, 5, 1)
+DIAGNOSTIC = Diagnostic("SYNTAX", "no such word", "v", 2, 7, "FRM", ("shop", "orders"))
+FILES_TABLE = FilesTable("orders", "csv", "/in", "*.csv", COLUMNS, (Option("sep", ";"),), "deadLetter", 7)
+FILES = FilesSource((FILES_TABLE,))
+TPCH = TpchSource("0.01", 5, 42)
+SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
+INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
+INGESTIONS = tuple(
+    IngestionDescription(GlobalId("s1"), "shop", source, 500, ShardId("s1/remap"), "s3://bucket/remap", (INGESTED,))
+    for source in (FILES, TPCH)
+)
+TARGETS = (IndexTarget(GlobalId("d/i")), ShardTarget(GlobalId("s1"), SHARD))
+PEEKS = tuple(Peek("u-1", target, Time(77), MFP, FINISHING, COLUMNS, ((LITERAL, LITERAL),)) for target in TARGETS)
+
+MEMBERS: tuple[Any, ...] = (
+    COLUMN,
+    *ROW,
+    REF,
+    LITERAL,
+    CALL,
+    ORDER,
+    SETTINGS,
+    SHARD,
+    MFP,
+    STAGE,
+    LINEAR,
+    PATH,
+    DELTA,
+    AGGREGATE,
+    ACCUMULABLE,
+    HIERARCHICAL,
+    BASIC,
+    DistinctReduce(),
+    COLLATION,
+    FRAME,
+    WINDOW_CALL,
+    TOP_K,
+    ERROR,
+    CONSTANT_ROW,
+    BINDING,
+    *PLANS,
+    REFRESH,
+    *SINKS,
+    SOURCE_IMPORT,
+    INDEX_IMPORT,
+    BUILT[0],
+    INDEX_EXPORT,
+    SINK_EXPORTS[0],
+    DESCRIPTION,
+    PLANNED_TASK,
+    PLANNED_EXPORT,
+    PARENT,
+    REVISION,
+    SHARED_INDEX,
+    RELATION,
+    CATALOGUE,
+    TASK_REQUEST,
+    EXPORT_REQUEST,
+    VIEW_REQUEST,
+    PlanRequest("d", (VIEW_REQUEST,), (EXPORT_REQUEST,), CATALOGUE, "u/", "ansi", SETTINGS),
+    PlanQueryRequest("SELECT 1", CATALOGUE, "q/", "ansi", SETTINGS),
+    PLANNED,
+    FINISHING,
+    DIAGNOSTIC,
+    Refused((DIAGNOSTIC,)),
+    PlannedPeek(GlobalId("s1"), MFP, FINISHING, COLUMNS, ((LITERAL,),)),
+    PlannedOneShot(PLANNED, FINISHING, COLUMNS),
+    FILES_TABLE.options[0],
+    FILES_TABLE,
+    FILES,
+    TPCH,
+    SOURCE_TABLE,
+    INGESTED,
+    *INGESTIONS,
+    InstanceConfig("prod", "s3://bucket"),
+    *TARGETS,
+    *PEEKS,
+)
+"""The order is that of the lines of `members.tsv`."""
