@@ -24,6 +24,7 @@ from tidemark_operator.gateway.listening import LOOPBACK
 from tidemark_operator.introspection.lags import BUCKETS
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import scraped
+from tidemark_protocol.wire import MESSAGE_NAMES
 
 OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
@@ -130,7 +131,7 @@ def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
         labels, counts = _labels(instance), instance.counts
         for family, counted in ((commands, counts.commands), (responses, counts.responses)):
             for kind, count in counted.items():
-                family.add_metric((*labels, kind.__name__), count)
+                family.add_metric((*labels, MESSAGE_NAMES[kind]), count)
         for result, count in counts.peeks.results.items():
             peeks.add_metric((*labels, result), count)
         connects.add_metric(labels, counts.connects)

@@ -1,8 +1,9 @@
 """Plans as canonical JSON: the same value always gives the same bytes, so bytes can be identity.
 
 Protobuf's encoding is not canonical across releases, so plans travel inside protobuf messages as these bytes, and
-the operator stores them as they are (docs/decisions/0002). A dataclass becomes an object tagged with its class in
-`"@"`; fields that hold their default are left out, so that a new field with a default changes no old digest:
+the operator stores them as they are (docs/decisions/0002). A dataclass becomes an object tagged with its wire name
+(vocabulary.py) in `"@"`; fields that hold their default are left out, so that a new field with a default changes no
+old digest:
 
     {"@":"ColumnRef","index":3,"type":"bigint"}
 
@@ -18,21 +19,27 @@ import hashlib
 import json
 import types
 import typing
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.ids import Digest
 from tidemark_protocol.types import SqlType
+from tidemark_protocol.vocabulary import entry_of, wire_name_of
 
 MAX_PLAN_BYTES = 16 * 1024 * 1024
 MAX_PLAN_DEPTH = 250
 _TAG = "@"
+_PLAIN = (str, int)
 T = TypeVar("T")
 
 
 def encode(value: Any, depth: int = 0) -> bytes:
-    """Canonical bytes of a tree of the protocol's dataclasses; raises MalformedPlan where it is nested deeper than
-    `decode` takes it, also within `depth` levels of something else."""
+    """Canonical bytes of a tree of dataclasses that have wire names.
+
+    Raises:
+        MalformedPlan: the tree is nested deeper than `decode` takes it, also within `depth` levels of something else.
+        TypeError: the tree holds a dataclass without a wire name, or a value of a kind that plans do not have.
+    """
     try:
         raw = _to_json(value, depth)
     except RecursionError:
@@ -48,7 +55,7 @@ def decode(data: bytes, expected: type[T]) -> T:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise MalformedPlan(f"plan is not JSON: {error}") from None
-    return typing.cast(T, _from_json(parsed, expected, expected.__name__, 0))
+    return typing.cast(T, _from_json(parsed, expected, wire_name_of(expected), 0))
 
 
 def digest(value: Any) -> Digest:
@@ -63,28 +70,29 @@ def _too_deep() -> MalformedPlan:
 def _to_json(value: Any, depth: int) -> Any:
     if depth > MAX_PLAN_DEPTH:
         raise _too_deep()
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, SqlType):
         return str(value)
     if isinstance(value, tuple):
         return [_to_json(item, depth + 1) for item in value]
     if dataclasses.is_dataclass(value):
-        fields = {
-            field.name: _to_json(getattr(value, field.name), depth + 1)
-            for field in dataclasses.fields(value)
-            if getattr(value, field.name) != field.default
-        }
-        return {_TAG: type(value).__name__, **fields}
+        name, members = entry_of(type(value))
+        tagged = {_TAG: name}
+        for attribute, field, default in members:
+            held = getattr(value, attribute)
+            if held != default:
+                tagged[field] = _to_json(held, depth + 1)
+        return tagged
     raise TypeError(f"a plan cannot hold {type(value).__name__}")
 
 
 def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
     if depth > MAX_PLAN_DEPTH:
         raise _too_deep()
-    choices = _choices(expected)
+    choices, classes = _allowed(expected)
     if isinstance(raw, dict):
-        return _object(raw, choices, where, depth)
+        return _object(raw, classes, where, depth)
     for choice in choices:
         if isinstance(raw, list) and typing.get_origin(choice) is tuple:
             return _array(raw, choice, where, depth)
@@ -119,32 +127,47 @@ def _sql_type(raw: str, where: str) -> SqlType:
         raise MalformedPlan(f"{where}: {error}") from None
 
 
-def _object(raw: dict[str, Any], choices: tuple[Any, ...], where: str, depth: int) -> Any:
+def _object(raw: dict[str, Any], classes: dict[str, Any], where: str, depth: int) -> Any:
     tag = raw.get(_TAG)
-    cls: Any = next((c for c in map(_dataclass, choices) if c is not None and c.__name__ == tag), None)
+    cls = classes.get(tag) if isinstance(tag, str) else None
     if cls is None:
         raise MalformedPlan(f"{where}: {tag!r} is not allowed here")
-    hints, fields = _fields(cls)
+    fields = _fields(cls)
     unknown = raw.keys() - fields.keys() - {_TAG}
     if unknown:
         raise MalformedPlan(f"{where}: {tag} has no field {min(unknown)!r}")
-    arguments = {n: _from_json(raw[n], hints[n], f"{where}.{n}", depth + 1) for n in fields if n in raw}
+    arguments = {
+        attribute: _from_json(raw[field], hint, f"{where}.{field}", depth + 1)
+        for field, (attribute, hint) in fields.items()
+        if field in raw
+    }
     try:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
         raise MalformedPlan(f"{where}: {error}") from None
 
 
-def _dataclass(choice: Any) -> Any:
-    return choice if dataclasses.is_dataclass(choice) else None
+@functools.cache
+def _fields(cls: Any) -> dict[str, tuple[str, Any]]:
+    """Attribute and annotation of each field, by its wire name."""
+    hints = typing.get_type_hints(cls)
+    return {member.wire_name: (member.attribute, hints[member.attribute]) for member in entry_of(cls).members}
+
+
+class _Allowed(NamedTuple):
+    """What an annotation allows: kinds of values, and dataclasses by their wire names."""
+
+    choices: tuple[Any, ...]
+    classes: dict[str, Any]
 
 
 @functools.cache
-def _fields(cls: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    return typing.get_type_hints(cls), {f.name: f for f in dataclasses.fields(cls)}
+def _allowed(expected: Any) -> _Allowed:
+    choices = _choices(expected)
+    classes = [c for c in choices if dataclasses.is_dataclass(c) and c is not SqlType]
+    return _Allowed(choices, {wire_name_of(typing.cast(type, c)): c for c in classes})
 
 
-@functools.cache
 def _choices(expected: Any) -> tuple[Any, ...]:
     if typing.get_origin(expected) in (typing.Union, types.UnionType):
         return tuple(c for arm in typing.get_args(expected) for c in _choices(arm))

@@ -21,6 +21,7 @@ from tidemark_protocol.lir import MapFilterProject
 from tidemark_protocol.planning import Finishing
 from tidemark_protocol.storage import IngestionDescription
 from tidemark_protocol.types import Column
+from tidemark_protocol.vocabulary import wire_name
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class CreateTimely:
     epoch: Epoch
 
 
+@wire_name("InstanceConfig")
 @dataclass(frozen=True)
 class InstanceConfig:
     """What all dataflows of the instance share. A replica whose running config differs must not go on with it:
@@ -105,17 +107,20 @@ class AllowCompaction:
     frontier: Frontier
 
 
+@wire_name("IndexTarget")
 @dataclass(frozen=True)
 class IndexTarget:
     id: GlobalId
 
 
+@wire_name("ShardTarget")
 @dataclass(frozen=True)
 class ShardTarget:
     id: GlobalId
     shard: ShardMetadata
 
 
+@wire_name("Peek")
 @dataclass(frozen=True)
 class Peek:
     """Read a collection at `timestamp`. Exactly one PeekResponse is owed.

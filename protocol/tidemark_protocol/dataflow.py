@@ -21,8 +21,10 @@ from tidemark_protocol.lir import LIR_VERSION, MapFilterProject, Plan
 from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.understanding import needed
+from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("ShardMetadata")
 @dataclass(frozen=True)
 class ShardMetadata:
     """Where a shard is and what its user columns are."""
@@ -36,6 +38,7 @@ class ShardMetadata:
         return tuple(ColumnType(c.type, c.nullable) for c in self.columns)
 
 
+@wire_name("SourceImport")
 @dataclass(frozen=True)
 class SourceImport:
     """A shard read by the dataflow; `columns` are the positions of the shard's columns that are used, in order."""
@@ -47,6 +50,7 @@ class SourceImport:
     monotonic: bool = False
 
 
+@wire_name("IndexImport")
 @dataclass(frozen=True)
 class IndexImport:
     """An arrangement of another dataflow of the same instance."""
@@ -58,6 +62,7 @@ class IndexImport:
     monotonic: bool = False
 
 
+@wire_name("BuildDesc")
 @dataclass(frozen=True)
 class BuildDesc:
     """An object built by the dataflow, under a name that later objects and exports use."""
@@ -66,6 +71,7 @@ class BuildDesc:
     plan: Plan
 
 
+@wire_name("IndexExport")
 @dataclass(frozen=True)
 class IndexExport:
     id: GlobalId
@@ -74,6 +80,7 @@ class IndexExport:
     columns: tuple[Column, ...]
 
 
+@wire_name("MaterializedViewSink")
 @dataclass(frozen=True)
 class MaterializedViewSink:
     """`refresh` None: the shard shows every time of the collection; else only what it was at the refreshes."""
@@ -82,6 +89,7 @@ class MaterializedViewSink:
     refresh: RefreshSchedule | None = None
 
 
+@wire_name("SubscribeSink")
 @dataclass(frozen=True)
 class SubscribeSink:
     columns: tuple[Column, ...]
@@ -89,6 +97,7 @@ class SubscribeSink:
     up_to: Time | None = None
 
 
+@wire_name("CopyToSink")
 @dataclass(frozen=True)
 class CopyToSink:
     """`location`: a folder that does not exist yet (copies.py says where it may be); `format`: parquet, csv."""
@@ -98,6 +107,7 @@ class CopyToSink:
     format: str
 
 
+@wire_name("ContinualTaskSink")
 @dataclass(frozen=True)
 class ContinualTaskSink:
     """At each time at which the import `watches` changes, what the collection holds is added to the shard, at that
@@ -118,6 +128,7 @@ ClientSink = SubscribeSink | CopyToSink
 """Sinks that are there for one client: their own responses tell how far they are, never Frontiers."""
 
 
+@wire_name("SinkExport")
 @dataclass(frozen=True)
 class SinkExport:
     id: GlobalId
@@ -125,6 +136,7 @@ class SinkExport:
     sink: MaterializedViewSink | SubscribeSink | CopyToSink | ContinualTaskSink
 
 
+@wire_name("Settings")
 @dataclass(frozen=True)
 class Settings:
     """Session settings that change what an expression means; pinned with the plan."""
@@ -133,6 +145,7 @@ class Settings:
     ansi: bool = True
 
 
+@wire_name("DataflowDescription")
 @dataclass(frozen=True)
 class DataflowDescription:
     """All that a replica needs to render a dataflow.

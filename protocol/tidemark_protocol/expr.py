@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidemark_protocol.types import SqlType
+from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("ColumnRef")
 @dataclass(frozen=True)
 class ColumnRef:
     """The column at `index` of the input row."""
@@ -24,6 +26,7 @@ class ColumnRef:
     nullable: bool = True
 
 
+@wire_name("Literal")
 @dataclass(frozen=True)
 class Literal:
     """A constant. `value` is its canonical text, None is NULL.
@@ -38,6 +41,7 @@ class Literal:
     type: SqlType
 
 
+@wire_name("Call")
 @dataclass(frozen=True)
 class Call:
     """A function of the allow-list applied to arguments; `type` is the result's."""

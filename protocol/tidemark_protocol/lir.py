@@ -33,10 +33,12 @@ from tidemark_protocol.reductions import ReducePlan as ReducePlan
 from tidemark_protocol.reductions import WindowCall as WindowCall
 from tidemark_protocol.reductions import WindowFrame as WindowFrame
 from tidemark_protocol.types import STRING, TIMESTAMP, ColumnType
+from tidemark_protocol.vocabulary import wire_name
 
 LIR_VERSION = 1
 
 
+@wire_name("ErrorValue")
 @dataclass(frozen=True)
 class ErrorValue:
     """An error as it stands in `__error`: a code and the expression's text, never data."""
@@ -45,12 +47,14 @@ class ErrorValue:
     expression: str
 
 
+@wire_name("ConstantRow")
 @dataclass(frozen=True)
 class ConstantRow:
     values: tuple[Literal, ...]
     diff: int = 1
 
 
+@wire_name("Constant")
 @dataclass(frozen=True)
 class Constant:
     """A fixed collection: rows, or one error."""
@@ -60,6 +64,7 @@ class Constant:
     error: ErrorValue | None = None
 
 
+@wire_name("Get")
 @dataclass(frozen=True)
 class Get:
     """The collection `id`: an import, an object of the dataflow, or a Let's binding; `key` asks for an arrangement."""
@@ -69,6 +74,7 @@ class Get:
     key: tuple[ScalarExpr, ...] | None = None
 
 
+@wire_name("Let")
 @dataclass(frozen=True)
 class Let:
     id: LocalId
@@ -80,6 +86,7 @@ class Let:
         return self.body.schema
 
 
+@wire_name("RecursiveBinding")
 @dataclass(frozen=True)
 class RecursiveBinding:
     """One binding of a LetRec; past `max_iterations` it raises, or returns what there is."""
@@ -90,6 +97,7 @@ class RecursiveBinding:
     return_at_limit: bool = False
 
 
+@wire_name("LetRec")
 @dataclass(frozen=True)
 class LetRec:
     bindings: tuple[RecursiveBinding, ...]
@@ -100,6 +108,7 @@ class LetRec:
         return self.body.schema
 
 
+@wire_name("Mfp")
 @dataclass(frozen=True)
 class Mfp:
     input: Plan
@@ -110,6 +119,7 @@ class Mfp:
         return self.mfp.output
 
 
+@wire_name("FlatMap")
 @dataclass(frozen=True)
 class FlatMap:
     """A table function on each row; its columns are appended to the row, then `mfp_after`."""
@@ -125,6 +135,7 @@ class FlatMap:
         return self.mfp_after.output
 
 
+@wire_name("JoinStage")
 @dataclass(frozen=True)
 class JoinStage:
     """One lookup: the stream so far meets input `lookup`.
@@ -143,6 +154,7 @@ class JoinStage:
     null_safe: tuple[int, ...] = ()
 
 
+@wire_name("LinearJoin")
 @dataclass(frozen=True)
 class LinearJoin:
     """Inputs met one after the other, beginning with input `source`; each stage keeps the stream so far arranged."""
@@ -151,6 +163,7 @@ class LinearJoin:
     stages: tuple[JoinStage, ...]
 
 
+@wire_name("DeltaPath")
 @dataclass(frozen=True)
 class DeltaPath:
     """What an update of input `source` meets, in this order: keys are columns, and closures only choose columns."""
@@ -159,6 +172,7 @@ class DeltaPath:
     stages: tuple[JoinStage, ...]
 
 
+@wire_name("DeltaJoin")
 @dataclass(frozen=True)
 class DeltaJoin:
     """One path per input, in their order, all over arrangements of the inputs alone: no intermediate state.
@@ -170,6 +184,7 @@ class DeltaJoin:
     closure: MapFilterProject
 
 
+@wire_name("Join")
 @dataclass(frozen=True)
 class Join:
     """An inner join of any number of inputs."""
@@ -183,6 +198,7 @@ class Join:
         return last.closure.output
 
 
+@wire_name("Reduce")
 @dataclass(frozen=True)
 class Reduce:
     """Group by `key`, aggregate over `values`; `mfp_after` runs over key ++ aggregates and keeps the key.
@@ -202,6 +218,7 @@ class Reduce:
         return self.mfp_after.output
 
 
+@wire_name("TopKPlan")
 @dataclass(frozen=True)
 class TopKPlan:
     """Which algorithm: `heads` (of value-ordered batches), `tournament` (in stages, whose groups `buckets` bound), or,
@@ -212,6 +229,7 @@ class TopKPlan:
     must_consolidate: bool = False
 
 
+@wire_name("TopK")
 @dataclass(frozen=True)
 class TopK:
     """Of each group the rows `offset` to `offset + limit` by `order`, ties broken by the whole row.
@@ -231,6 +249,7 @@ class TopK:
         return self.input.schema
 
 
+@wire_name("Window")
 @dataclass(frozen=True)
 class Window:
     """Each row of the input, as often as it is there, and beside it a column per call over its partition."""
@@ -245,6 +264,7 @@ class Window:
         return self.input.schema + tuple(c.type for c in self.calls)
 
 
+@wire_name("Negate")
 @dataclass(frozen=True)
 class Negate:
     input: Plan
@@ -254,6 +274,7 @@ class Negate:
         return self.input.schema
 
 
+@wire_name("Threshold")
 @dataclass(frozen=True)
 class Threshold:
     """Rows of positive multiplicity."""
@@ -265,6 +286,7 @@ class Threshold:
         return self.input.schema
 
 
+@wire_name("Union")
 @dataclass(frozen=True)
 class Union:
     """The sum of collections (UNION ALL). `consolidate_output` where an input is a Negate."""
@@ -278,6 +300,7 @@ class Union:
         return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
 
 
+@wire_name("ArrangeBy")
 @dataclass(frozen=True)
 class ArrangeBy:
     """The input, and arrangements of it by each of `keys`."""
@@ -290,6 +313,7 @@ class ArrangeBy:
         return self.input.schema
 
 
+@wire_name("Changes")
 @dataclass(frozen=True)
 class Changes:
     """What changes in the input, as a collection: at each time the rows that it gained or lost then, and at no other.

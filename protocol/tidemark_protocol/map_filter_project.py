@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from tidemark_protocol.expr import ScalarExpr, is_nullable
 from tidemark_protocol.types import ColumnType
+from tidemark_protocol.vocabulary import wire_name
 
 Schema = tuple[ColumnType, ...]
 
 
+@wire_name("MapFilterProject")
 @dataclass(frozen=True)
 class MapFilterProject:
     """Map, then filter, then project: the stateless part of any operator.

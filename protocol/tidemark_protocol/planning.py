@@ -15,6 +15,7 @@ from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.lir import MapFilterProject, OrderKey
 from tidemark_protocol.types import Column
+from tidemark_protocol.vocabulary import wire_name
 
 GRACE_SECONDS = 5.0
 """What a call has beyond its plan's time: for its turn, for the end of a process that took too long, for the answer."""
@@ -22,6 +23,7 @@ MAX_SQL_CHARACTERS = 128 * 1024
 """Of a text that is planned: a longer one takes too long to analyse, and to look for names in."""
 
 
+@wire_name("SharedIndex")
 @dataclass(frozen=True)
 class SharedIndex:
     """An arrangement by the columns `key` of all of a relation's rows, which plans of its instance may import as `id`.
@@ -34,6 +36,7 @@ class SharedIndex:
     key: tuple[int, ...]
 
 
+@wire_name("Relation")
 @dataclass(frozen=True)
 class Relation:
     """A name that SQL may use: table `name` of `parent` (a DataSource or a Dataflow).
@@ -54,6 +57,7 @@ class Relation:
     indexes: tuple[SharedIndex, ...] = ()
 
 
+@wire_name("Catalogue")
 @dataclass(frozen=True)
 class Catalogue:
     """All that names mean in one namespace and instance."""
@@ -61,12 +65,14 @@ class Catalogue:
     relations: tuple[Relation, ...]
 
 
+@wire_name("ViewRequest")
 @dataclass(frozen=True)
 class ViewRequest:
     name: str
     sql: str
 
 
+@wire_name("TaskRequest")
 @dataclass(frozen=True)
 class TaskRequest:
     """Of a continual task: the relation `watch` (`a.b` or `a`), and the view whose rows are taken out of the output.
@@ -79,6 +85,7 @@ class TaskRequest:
     columns: tuple[Column, ...] | None = None
 
 
+@wire_name("ExportRequest")
 @dataclass(frozen=True)
 class ExportRequest:
     """An export `name` of view `view`; `key`: column names of an index, None for the default. `task`: of a continual
@@ -91,6 +98,7 @@ class ExportRequest:
     task: TaskRequest | None = None
 
 
+@wire_name("PlanRequest")
 @dataclass(frozen=True)
 class PlanRequest:
     """Views in order (a later one may read an earlier one by its name), then exports of them.
@@ -107,6 +115,7 @@ class PlanRequest:
     settings: Settings = Settings()
 
 
+@wire_name("PlannedTask")
 @dataclass(frozen=True)
 class PlannedTask:
     """The import that a continual task watches, and the name under which its objects read its output, if they do."""
@@ -115,6 +124,7 @@ class PlannedTask:
     own: GlobalId | None = None
 
 
+@wire_name("PlannedExport")
 @dataclass(frozen=True)
 class PlannedExport:
     """`on`: the object exported; `key`: positions of the index key (also kept for a materialized view: a unique key
@@ -130,6 +140,7 @@ class PlannedExport:
     task: PlannedTask | None = None
 
 
+@wire_name("Planned")
 @dataclass(frozen=True)
 class Planned:
     """`references` are the catalogue ids that the plan reads. `explain` is the tree for people."""
@@ -143,6 +154,7 @@ class Planned:
     index_imports: tuple[IndexImport, ...] = ()
 
 
+@wire_name("Diagnostic")
 @dataclass(frozen=True)
 class Diagnostic:
     """Why SQL was refused. `code`: SYNTAX, UNRESOLVED_RELATION, UNRESOLVED_COLUMN, AMBIGUOUS, UNSUPPORTED,
@@ -161,11 +173,13 @@ class Diagnostic:
     relation: tuple[str, ...] = ()
 
 
+@wire_name("Refused")
 @dataclass(frozen=True)
 class Refused:
     diagnostics: tuple[Diagnostic, ...]
 
 
+@wire_name("Finishing")
 @dataclass(frozen=True)
 class Finishing:
     """What is done to the rows of a peek at the end: order (over the result's columns), limit, offset, and how many
@@ -177,6 +191,7 @@ class Finishing:
     shown: int | None = None
 
 
+@wire_name("PlanQueryRequest")
 @dataclass(frozen=True)
 class PlanQueryRequest:
     """Any SELECT over the catalogue, to be read once. Object ids in the answer begin with `id_prefix`."""
@@ -188,6 +203,7 @@ class PlanQueryRequest:
     settings: Settings = Settings()
 
 
+@wire_name("PlannedPeek")
 @dataclass(frozen=True)
 class PlannedPeek:
     """A query that needs no operators reads one export or table. `mfp` runs over the relation's columns; `literals`:
@@ -200,6 +216,7 @@ class PlannedPeek:
     literals: tuple[tuple[Literal, ...], ...] | None = None
 
 
+@wire_name("PlannedOneShot")
 @dataclass(frozen=True)
 class PlannedOneShot:
     """`planned` is a dataflow of one export, an index of the query's rows; `finishing` is done to what it holds.

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from tidemark_protocol.expr import Literal
 from tidemark_protocol.types import ColumnType
+from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("OrderKey")
 @dataclass(frozen=True)
 class OrderKey:
     """One column to order by; ascending, NULL first unless said otherwise."""
@@ -25,6 +27,7 @@ class OrderKey:
     nulls_last: bool = False
 
 
+@wire_name("Aggregate")
 @dataclass(frozen=True)
 class Aggregate:
     """`function` over the value column at `argument` (None: the row itself, as in count(*)).
@@ -44,11 +47,13 @@ class Aggregate:
     parameters: tuple[Literal, ...] = ()
 
 
+@wire_name("DistinctReduce")
 @dataclass(frozen=True)
 class DistinctReduce:
     """The keys alone, each once."""
 
 
+@wire_name("AccumulableReduce")
 @dataclass(frozen=True)
 class AccumulableReduce:
     """Aggregates that are sums of contributions; of distinct arguments where they say so."""
@@ -56,6 +61,7 @@ class AccumulableReduce:
     aggregates: tuple[Aggregate, ...]
 
 
+@wire_name("HierarchicalReduce")
 @dataclass(frozen=True)
 class HierarchicalReduce:
     """min and max; `monotonic` when the input only grows."""
@@ -66,6 +72,7 @@ class HierarchicalReduce:
     must_consolidate: bool = False
 
 
+@wire_name("BasicReduce")
 @dataclass(frozen=True)
 class BasicReduce:
     """Aggregates that need all values of a group."""
@@ -73,6 +80,7 @@ class BasicReduce:
     aggregates: tuple[Aggregate, ...]
 
 
+@wire_name("CollationReduce")
 @dataclass(frozen=True)
 class CollationReduce:
     """Aggregates of several kinds; `parts[i]` computes the aggregates at `positions[i]`."""
@@ -84,6 +92,7 @@ class CollationReduce:
 ReducePlan = DistinctReduce | AccumulableReduce | HierarchicalReduce | BasicReduce | CollationReduce
 
 
+@wire_name("WindowFrame")
 @dataclass(frozen=True)
 class WindowFrame:
     """The rows of the partition around the current one that a call sees.
@@ -98,6 +107,7 @@ class WindowFrame:
     upper: Literal | None
 
 
+@wire_name("WindowCall")
 @dataclass(frozen=True)
 class WindowCall:
     """One column of a Window: `function` over the input's columns `arguments`.

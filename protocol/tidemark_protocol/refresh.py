@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
+from tidemark_protocol.vocabulary import wire_name
 
 MIN_EVERY_MS = 1000
 MAX_EVERY_MS = 366 * 24 * 3600 * 1000
 MAX_TIMES = 32
 
 
+@wire_name("RefreshSchedule")
 @dataclass(frozen=True)
 class RefreshSchedule:
     """Multiples of `every_ms` from `aligned_to` on and before it, and the times `at`."""

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.types import Column
+from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("Option")
 @dataclass(frozen=True)
 class Option:
     """One reader option, as text: `header` = `true`."""
@@ -24,6 +26,7 @@ class Option:
     value: str
 
 
+@wire_name("FilesTable")
 @dataclass(frozen=True)
 class FilesTable:
     """A table fed by the files in a directory that match `pattern`.
@@ -42,11 +45,13 @@ class FilesTable:
     max_files_per_tick: int = 1000
 
 
+@wire_name("FilesSource")
 @dataclass(frozen=True)
 class FilesSource:
     tables: tuple[FilesTable, ...]
 
 
+@wire_name("TpchSource")
 @dataclass(frozen=True)
 class TpchSource:
     """TPC-H at `scale_factor` (as decimal text), then a definite stream of order transactions."""
@@ -59,6 +64,7 @@ class TpchSource:
 SourceSpec = FilesSource | TpchSource
 
 
+@wire_name("SourceTable")
 @dataclass(frozen=True)
 class SourceTable:
     """A table that a source offers."""
@@ -69,6 +75,7 @@ class SourceTable:
     monotonic: bool = False
 
 
+@wire_name("IngestedTable")
 @dataclass(frozen=True)
 class IngestedTable:
     """A table and the shard it goes to; `id` is the collection that dataflows import."""
@@ -78,6 +85,7 @@ class IngestedTable:
     shard: ShardMetadata
 
 
+@wire_name("IngestionDescription")
 @dataclass(frozen=True)
 class IngestionDescription:
     """What a replica needs to run a DataSource. `id` names the ingestion, `tick_ms` divides all of its times."""

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from tidemark_protocol.vocabulary import wire_name
+
 SIMPLE_TYPES = frozenset(
     "boolean tinyint smallint int bigint float double string binary date timestamp timestamp_ntz".split()
 )
@@ -212,6 +214,7 @@ DATE = SqlType("date")
 TIMESTAMP = SqlType("timestamp")
 
 
+@wire_name("Column")
 @dataclass(frozen=True)
 class Column:
     """A named column of a table or an export. `nullable` is true nullability, known to the catalogue."""
@@ -221,6 +224,7 @@ class Column:
     nullable: bool = True
 
 
+@wire_name("ColumnType")
 @dataclass(frozen=True)
 class ColumnType:
     """A positional column of a plan node's output."""

@@ -3,7 +3,7 @@
     plan ──► needs refresh      a replica that says `refresh` as it is described is told of the plan;
                                 no other is: it could not read the bytes, and would end its connection
 
-What comes into plans has a line here, by the class or the field that the codec writes. A field that holds its default
+What comes into plans has a line here, by the wire name of the class or the field. A field that holds its default
 is not written, so such a plan is read by everybody. A replica says all the words that there are where it is built.
 """
 
@@ -14,6 +14,7 @@ import functools
 from typing import Any
 
 from tidemark_protocol.types import SqlType
+from tidemark_protocol.vocabulary import entry_of
 
 WORDS = {"MaterializedViewSink.refresh": "refresh"}
 """By `Class`, or `Class.field`. What is inside of it needs no line of its own."""
@@ -43,8 +44,9 @@ def needed(value: Any) -> frozenset[str]:
 @functools.cache
 def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, Any, frozenset[str]], ...]]:
     """The word of a class, and of its fields with their defaults."""
-    named = ((f.name, f.default, _word(f"{cls.__name__}.{f.name}")) for f in dataclasses.fields(cls))
-    return _word(cls.__name__), tuple(named)
+    name, members = entry_of(cls)
+    named = ((member.attribute, member.default, _word(f"{name}.{member.wire_name}")) for member in members)
+    return _word(name), tuple(named)
 
 
 def _word(member: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ response may be, so that all code behind it works on checked values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tidemark_protocol import codec, commands, responses
@@ -290,3 +290,16 @@ _RESPONSES: dict[type, _Row] = {
 
 _COMMAND_FIELDS = {field: decode for field, _, decode in _COMMANDS.values()}
 _RESPONSE_FIELDS = {field: decode for field, _, decode in _RESPONSES.values()}
+
+
+def _message_name(message: type[pb.Command | pb.Response], field: str) -> str:
+    of = message.DESCRIPTOR.fields_by_name[field].message_type
+    assert of is not None
+    return of.name
+
+
+MESSAGE_NAMES: Mapping[type, str] = {
+    **{kind: _message_name(pb.Command, field) for kind, (field, _, _) in _COMMANDS.items()},
+    **{kind: _message_name(pb.Response, field) for kind, (field, _, _) in _RESPONSES.items()},
+}
+"""The names of commands' and responses' protobuf messages; they are labels in metrics."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,12 +10,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make
 
 from tidemark_protocol import scraped
 from tidemark_protocol.commands import Command
-from tidemark_protocol.responses import Response
+from tidemark_protocol.responses import PeekCanceled, PeekError, PeekRows, PeekStashed, Response
+from tidemark_protocol.wire import MESSAGE_NAMES
 from tidemark_replica.arrangement.manifest import Manifest
 from tidemark_replica.working import sizes
 
 PEEK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 STEP_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+_PEEK_RESULTS: Mapping[type, str] = {
+    PeekRows: "PeekRows",
+    PeekStashed: "PeekStashed",
+    PeekError: "PeekError",
+    PeekCanceled: "PeekCanceled",
+}
 
 
 def _size(kept: Callable[[], Iterable[Manifest]], name: str) -> float:
@@ -46,10 +54,10 @@ class Metrics:
         self.hydrations = 0
 
     def command(self, command: Command) -> None:
-        self._commands.labels(type(command).__name__).inc()
+        self._commands.labels(MESSAGE_NAMES[type(command)]).inc()
 
     def response(self, response: Response) -> None:
-        self._responses.labels(type(response).__name__).inc()
+        self._responses.labels(MESSAGE_NAMES[type(response)]).inc()
 
     def step(self, seconds: float, cold_reads: int) -> None:
         self._steps.observe(seconds)
@@ -68,7 +76,7 @@ class Metrics:
         self._reconciled.labels(reason or "reused").inc()
 
     def peek(self, result: object, seconds: float) -> None:
-        self._peek_seconds.labels(type(result).__name__).observe(seconds)
+        self._peek_seconds.labels(_PEEK_RESULTS[type(result)]).observe(seconds)
 
     def arrangements(self, kept: Callable[[], Iterable[Manifest]]) -> None:
         """What is kept is looked at when somebody asks."""

@@ -1,4 +1,4 @@
-"""What is stored or hashed under names of its own, beside the codec's: each as `stored.json` holds it."""
+"""What is stored or hashed under names of its own, beside what the codec writes: `stored.json` holds each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One value of each dataclass that the codec writes, no field of which holds its default: what `members.tsv` holds."""
+"""Values of each dataclass that the codec writes, with no field left at its default; `members.tsv` has their bytes."""
 
 from __future__ import annotations
 

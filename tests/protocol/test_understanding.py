@@ -16,6 +16,7 @@ from tidemark_protocol.refresh import RefreshSchedule
 from tidemark_protocol.responses import Description
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.understanding import UNDERSTOOD, WORDS, needed
+from tidemark_protocol.vocabulary import wire_name_of
 
 FIRST = """
 AccumulableReduce: aggregates
@@ -114,10 +115,10 @@ def _members(root: Any) -> set[str]:
             if choice is SqlType or not dataclasses.is_dataclass(choice) or choice in seen:
                 continue
             seen.add(choice)
-            name = typing.cast(type, choice).__name__
+            name = wire_name_of(typing.cast(type, choice))
             found.add(name)
-            hints, fields = _fields(choice)
+            fields = _fields(choice)
             found |= {f"{name}.{field}" for field in fields}
             if name not in WORDS:
-                todo += [hints[field] for field in fields if f"{name}.{field}" not in WORDS]
+                todo += [hint for field, (_, hint) in fields.items() if f"{name}.{field}" not in WORDS]
     return found

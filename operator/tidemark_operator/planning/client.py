@@ -36,6 +36,7 @@ from tidemark_protocol.planning import (
     PlanRequest,
     Refused,
 )
+from tidemark_protocol.vocabulary import wire_name_of
 
 LOG = logging.getLogger(__name__)
 QUERY_SECONDS = 5.0
@@ -163,7 +164,7 @@ def decode_outcome(data: bytes, *expected: type[T]) -> T | Refused:
     """Canonical bytes begin with the name of what they are."""
     kinds: tuple[type[Any], ...] = (Refused, *expected)
     for kind in kinds:
-        if data.startswith(b'{"@":"%s"' % kind.__name__.encode()):
+        if data.startswith(b'{"@":"%s"' % wire_name_of(kind).encode()):
             outcome: T | Refused = codec.decode(data, kind)
             return outcome
-    raise MalformedPlan(f"none of {', '.join(kind.__name__ for kind in expected)}")
+    raise MalformedPlan(f"none of {', '.join(map(wire_name_of, expected))}")

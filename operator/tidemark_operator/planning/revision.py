@@ -9,8 +9,10 @@ from functools import cached_property
 from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.ids import Digest, GlobalId, ShardId
 from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.vocabulary import wire_name
 
 
+@wire_name("Parent")
 @dataclass(frozen=True)
 class Parent:
     """A resource that a plan reads: `kind` is DataSource or Dataflow."""
@@ -30,6 +32,7 @@ class Written:
     shard: ShardMetadata
 
 
+@wire_name("DataflowRevision")
 @dataclass(frozen=True)
 class DataflowRevision:
     """`identity`: equal plans have equal ones. `writer_term`: under which its views are written. `spec_digest`: of

@@ -8,7 +8,7 @@ and `urgent` tells a move of frontiers and counters, which can wait, from everyt
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from tidemark_operator.controller.quarantine import Suspicion
@@ -123,6 +123,9 @@ class FileCounters:
     changed: int
     refused: int
 
+    def document(self) -> dict[str, Any]:
+        return {"read": self.read, "waiting": self.waiting, "changed": self.changed, "refused": self.refused}
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
@@ -219,7 +222,7 @@ def data_source_status(
         verdicts,
         writeFrontier=frontier_status(meet(table.write_frontier for table in tables), now.ms),
         ingester=ingester,
-        files=None if files is None else asdict(files),
+        files=None if files is None else files.document(),
         tables=[table.document(now.ms) for table in tables],
     )
 

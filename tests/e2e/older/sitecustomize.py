@@ -10,12 +10,12 @@ from typing import Any
 def become_older() -> None:
     """Before anything else of the replica is imported."""
     from tidemark_protocol import codec, understanding
+    from tidemark_protocol.vocabulary import wire_name_of
 
     known = codec._fields
 
-    def fields(cls: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        hints, found = known(cls)
-        return hints, {n: f for n, f in found.items() if f"{cls.__name__}.{n}" not in understanding.WORDS}
+    def fields(cls: Any) -> dict[str, tuple[str, Any]]:
+        return {n: f for n, f in known(cls).items() if f"{wire_name_of(cls)}.{n}" not in understanding.WORDS}
 
     codec._fields = fields  # type: ignore[assignment]
     understanding.UNDERSTOOD = ()

@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from tidemark_operator.orchestrator.interface import ReplicaSpec
+from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec, Requests
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.resources.meta import GROUP
 
@@ -84,7 +84,7 @@ def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
         "cores": spec.cores,
         "memory": spec.memory_bytes,
         "image": settings.image,
-        "pod": asdict(spec.pod),
+        "pod": _pod(spec.pod),
     }
     if spec.pod.executors.instances:
         shape["accounts"] = [settings.driver_account, settings.executor_account]
@@ -103,3 +103,23 @@ def shape_label(labels: Mapping[str, str]) -> tuple[str, str] | None:
     """The replica's uid and the shape that an object of ours names."""
     uid, shape = labels.get(REPLICA_UID), labels.get(SHAPE)
     return (uid, shape) if uid and shape else None
+
+
+def _pod(pod: PodSpec) -> dict[str, Any]:
+    """The shape is a hash of this: a name that changed here would start every replica anew."""
+    return {
+        "requests": _requests(pod.requests),
+        "executors": {
+            "instances": pod.executors.instances,
+            "cores": pod.executors.cores,
+            "memory_bytes": pod.executors.memory_bytes,
+            "requests": _requests(pod.executors.requests),
+        },
+        "scratch": {"bytes": pod.scratch.bytes, "claim": pod.scratch.claim},
+        "volumes": [{"claim": v.claim, "path": v.path, "read_only": v.read_only} for v in pod.volumes],
+        "credentials": pod.credentials,
+    }
+
+
+def _requests(requests: Requests) -> dict[str, str]:
+    return {"cpu": requests.cpu, "memory": requests.memory}
