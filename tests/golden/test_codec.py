@@ -19,6 +19,7 @@ import pytest
 from tests.golden.values import COLUMN, MEMBERS
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_protocol import codec
+from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.types import BIGINT
 from tidemark_protocol.vocabulary import VOCABULARY, WIRE_NAME, Entry, entry_of, wire_name, wire_name_of
@@ -128,7 +129,7 @@ def test_classes_and_attributes_may_be_renamed() -> None:
 
     assert codec.encode(Anything(7, "x")) == encoded
     assert codec.decode(encoded, Anything) == Anything(number=7, label="x")
-    with pytest.raises(codec.MalformedPlan, match=r"test\.Renamed has no field 'number'"):
+    with pytest.raises(MalformedPlan, match=r"test\.Renamed has no field 'number'"):
         codec.decode(b'{"@":"test.Renamed","number":7}', Anything)
     with pytest.raises(TypeError, match="belongs to"):
         wire_name("test.Renamed")(ColumnRef)
