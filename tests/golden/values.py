@@ -8,6 +8,7 @@ from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_protocol.commands import IndexTarget, InstanceConfig, Peek, ShardTarget
 from tidemark_protocol.dataflow import (
     BuildDesc,
+    ClientSink,
     ContinualTaskSink,
     CopyToSink,
     DataflowDescription,
@@ -16,6 +17,7 @@ from tidemark_protocol.dataflow import (
     MaterializedViewSink,
     Settings,
     ShardMetadata,
+    ShardSink,
     SinkExport,
     SourceImport,
     SubscribeSink,
@@ -39,6 +41,7 @@ from tidemark_protocol.lir import (
     LinearJoin,
     Mfp,
     Negate,
+    Plan,
     RecursiveBinding,
     Reduce,
     Threshold,
@@ -118,7 +121,7 @@ TOP_K = TopKPlan("tournament", (256, 16), True)
 ERROR = ErrorValue("DIVIDE_BY_ZERO", "a / b")
 CONSTANT_ROW = ConstantRow((LITERAL,), -2)
 BINDING = RecursiveBinding(LocalId("l1"), GET, 9, True)
-PLANS = (
+PLANS: tuple[Plan, ...] = (
     Constant((CONSTANT_ROW,), ROW, ERROR),
     GET,
     Let(LocalId("l0"), GET, GET),
@@ -138,7 +141,7 @@ PLANS = (
     Changes(GET),
 )
 REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))
-SINKS = (
+SINKS: tuple[ShardSink | ClientSink, ...] = (
     MaterializedViewSink(SHARD, REFRESH),
     SubscribeSink(COLUMNS, False, Time(99)),
     CopyToSink(COLUMNS, "s3://bucket/copies/c", "csv"),
