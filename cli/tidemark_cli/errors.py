@@ -1,20 +1,22 @@
-"""Errors that end a command with one line.
+"""Errors that end a command with exit status 1 and one line on standard error.
 
 CliError
-├── GatewayUnknown     nobody said where the gateway is
-└── GatewayFailed      the gateway cannot be reached, or refused
+├── GatewayUnknown     the command found no gateway's address
+└── GatewayFailed      the gateway, or the way to it, failed or refused the call
+
+Wrong flags and arguments are click.UsageError, with exit status 2.
 """
 
 from __future__ import annotations
 
 
 class CliError(Exception):
-    """Root of the command line's errors; its text is the line that the user sees."""
+    """Root of the command line's errors. Its text is printed after `error: `."""
 
 
 class GatewayUnknown(CliError):
-    """No file that tells the gateway's address was found."""
+    """No file and no object of the cluster holds the gateway's address."""
 
 
 class GatewayFailed(CliError):
-    """The call failed; the text says why and what to do."""
+    """The gateway cannot be reached, or refuses the call. The text says why and what to do."""

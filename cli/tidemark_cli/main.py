@@ -1,112 +1,102 @@
-"""`tidemark`, and as a plugin `kubectl tidemark`.
+"""`tidemark`, and as a plugin `kubectl tidemark`: the group of commands, and what its errors become.
 
     kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
     kubectl tidemark frontiers
-    kubectl tidemark explain delays
-    kubectl tidemark subscribe delays
-    kubectl tidemark copy delays --to delays/2026-01-31 --format parquet
-    kubectl tidemark why delays
 
-Rows go to standard output, everything else to standard error; an error is one line and exit status 1.
+Rows go to standard output, everything else to standard error. The exit status is 0; 1 where the command failed, with
+one line that begins with `error: `; 2 for wrong flags or arguments; 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
 
-from tidemark_cli import cluster, copying, explain, frontiers, gateway, query, subscribe, times, why
+import click
+from click.shell_completion import CompletionItem
+
+from tidemark_cli import completion
 from tidemark_cli.errors import CliError
-from tidemark_protocol.pb.gateway_pb2 import QueryRequest
 from tidemark_protocol.release import release
 
+PROGRAM = "kubectl tidemark"
+COMMANDS = {
+    "query": "Print the answer to a SELECT",
+    "subscribe": "Print what a query or an export holds, then every change to it",
+    "copy": "Write what a query or an export holds to files",
+    "frontiers": "List how far tables and exports are complete",
+    "why": "Explain what holds a frontier back",
+    "explain": "Print the plan of a Dataflow or of a SELECT",
+    "completion": "Print the completion script of a shell",
+}
+"""Module of `commands` and short help of each command."""
 
-def parser() -> argparse.ArgumentParser:
-    """The commands and their options, named as kubectl names them."""
-    top = argparse.ArgumentParser(prog="kubectl tidemark", description="SQL views that are always up to date")
-    top.add_argument("--version", action="version", version=release())
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    ask = commands.add_parser(
-        "query", help="the answer to a SELECT", description="Answers a SELECT over exports and tables, as of one time."
-    )
-    ask.add_argument("sql", help="rows of one export are read at once; joins, aggregates, ... are computed for it")
-    ask.add_argument("--as-of", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00 (newest complete)")
-    ask.add_argument("--strict", action="store_true", help="wait until the answer has all that is ingested by now")
-    ask.add_argument("--instance", default="", help="where it is computed, if there are several ComputeInstances")
-    ask.add_argument("--replica", default="", help="the only ComputeReplica that may answer; the query fails with it")
-    show = commands.add_parser("frontiers", help="how far everything is", description="How far everything is.")
-    show.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
-    reason = commands.add_parser("why", help="what holds a frontier back", description="What holds a frontier back.")
-    reason.add_argument("name", metavar="NAME", help="a Dataflow or DataSource, or an export or table of one")
-    follow, write = subscribe.add_to(commands), copying.add_to(commands)
-    for command in (ask, write):
-        command.add_argument("--timeout", metavar="DURATION", help="give up after 30s, 5m, 1h30m ... (the gateway's)")
-    for command in (ask, show, reason, follow, write):
-        command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(%(default)s)")
-    tell = commands.add_parser("explain", help="the plan of a view", description="The plan of a view, as a tree.")
-    tell.add_argument("subject", metavar="NAME|SQL", help="a Dataflow, or a SELECT as a Dataflow could have it")
-    for command in (ask, show, tell, reason, follow, write):
-        command.add_argument("-n", "--namespace", default="default", help="(%(default)s)")
-        where = command.add_mutually_exclusive_group()
-        where.add_argument("--gateway-file", metavar="FILE", help="where an operator of this machine says where it is")
-        where.add_argument("--server", metavar="HOST:PORT", help="the gateway's address")
-        where.add_argument(
-            "--operator-namespace",
-            default=cluster.NAMESPACE,
-            help="else, where the chart is installed: kubectl forwards a port to who leads there (%(default)s)",
-        )
-        command.add_argument("--certificate-authority", metavar="FILE", type=Path, help="who signed --server")
-        who = command.add_mutually_exclusive_group()
-        who.add_argument("--service-account", metavar="NAME", help="ask as this one, of the same namespace")
-        who.add_argument("--token-file", metavar="FILE", type=Path, help="a token for audience tidemark-gateway")
-        who.add_argument("--client-certificate", action="store_true", help="ask as kubectl's user, by certificate")
-    return top
+
+class Commands(click.Group):
+    """The group. It imports the module of the command that is called, and no other: that keeps help fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"tidemark_cli.commands.{name}"), name)
+        return command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(f"{self.help}\n")
+        with formatter.section("Available Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+        click.Command.format_options(self, ctx, formatter)
+        formatter.write(f"\nUsage:\n  {PROGRAM} COMMAND [OPTIONS]\n")
+        formatter.write(f'\nUse "{PROGRAM} COMMAND --help" for more information about a command.\n')
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(release(), message="%(version)s")
+def tidemark() -> None:
+    """Query SQL views that Tidemark keeps up to date, and see how far they are."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status."""
-    options = parser().parse_args(arguments)
+    """Runs one command, by default that of the program's arguments; returns its exit status."""
+    if instruction := os.environ.get(completion.VARIABLE):
+        return completion.complete(tidemark, instruction)
     try:
-        life = gateway.TOKEN_LIFE_OF_SUBSCRIBES if options.command == "subscribe" else gateway.TOKEN_LIFE
-        shown = (options.service_account, options.namespace, options.token_file, options.client_certificate, life)
-        credentials = gateway.Credentials(*shown)
-        place = (options.gateway_file, options.server, options.certificate_authority, options.operator_namespace)
-        found = gateway.find(gateway.Place(*place), dict(os.environ), credentials)
-        if options.command == "frontiers":
-            frontiers.run(found, options.namespace, options.all_namespaces, options.output, sys.stdout)
-        elif options.command == "why":
-            why.run(found, options.namespace, options.name, options.output, sys.stdout)
-        elif options.command == "subscribe":
-            subscribe.run(found, subscribe.asked(options), options.output, sys.stdout)
-        elif options.command == "copy":
-            copying.run(found, copying.asked(options), options.output, sys.stdout, times.seconds(options.timeout))
-        elif options.command == "explain":
-            explain.run(found, options.namespace, options.subject, sys.stdout)
-        else:
-            as_of = times.parse(options.as_of) if options.as_of else None
-            request = QueryRequest(
-                namespace=options.namespace,
-                sql=options.sql,
-                as_of=as_of,
-                instance=options.instance,
-                strict=options.strict,
-                replica=options.replica,
-            )
-            query.run(found, request, options.output, sys.stdout, times.seconds(options.timeout))
+        with tidemark.make_context(PROGRAM, list(sys.argv[1:] if arguments is None else arguments)) as context:
+            tidemark.invoke(context)
         sys.stdout.flush()
         return 0
+    except click.exceptions.Exit as ended:  # by --help and --version
+        return ended.exit_code
+    except click.UsageError as error:
+        _print_usage_error(error)
+        return error.exit_code
     except CliError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("canceled", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `... | head` has seen enough
+    except BrokenPipeError:  # as of `... | head`, which ends first
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _print_usage_error(error: click.UsageError) -> None:
+    """What is wrong, and which help has the right form."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    path = error.ctx.command_path if error.ctx else PROGRAM
+    print(f"error: {error.format_message()}\nSee '{path} --help' for usage.", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import yaml
 
 from tests.chart.clusters import cluster
 from tests.chart.render import CHART, NAMESPACE, helm
-from tidemark_cli.main import parser
+from tests.cli.usage import check_usage
 from tidemark_devcluster.plane import ControlPlane
 
 __all__ = ["cluster"]
@@ -55,7 +55,7 @@ def test_what_is_said_to_be_next_can_be_done(case: str, cluster: ControlPlane, t
     assert [verb for verb, _ in lines] == ["get", "explain", "tidemark"]
     for verb, rest in lines:
         if verb == "tidemark":
-            parser().parse_args(rest.replace("'SELECT ...'", "SELECT").split())
+            check_usage(rest.replace("'SELECT ...'", "SELECT").split())
         else:
             cluster.kubectl(verb, *rest.split())
     assert re.search(rf"^helm test tidemark -n {NAMESPACE}$", notes, re.MULTILINE)

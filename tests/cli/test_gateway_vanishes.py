@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from tests.bounds import BOUND
-from tidemark_cli import gateway
+from tidemark_cli.gateway import channel
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
@@ -89,7 +89,7 @@ def test_crash_a_subscribe_whose_gateway_is_gone_without_a_word_ends(
     quiet: Quiet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Who follows a query that does not change would take the silence for that."""
-    monkeypatch.setattr(gateway, "KEEPALIVE", tuple({**dict(gateway.KEEPALIVE), **OFTEN}.items()))
+    monkeypatch.setattr(channel, "KEEPALIVE", tuple({**dict(channel.KEEPALIVE), **OFTEN}.items()))
     assert main(["subscribe", "delays"]) == 1
     assert "error: no gateway answers at 127.0.0.1:" in capsys.readouterr().err
     assert quiet.found

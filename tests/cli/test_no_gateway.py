@@ -12,15 +12,17 @@ import pytest
 import yaml
 
 from tests.bounds import BOUND
-from tidemark_cli import cluster, kubeconfig
-from tidemark_cli.cluster import Leader
 from tidemark_cli.errors import GatewayFailed, GatewayUnknown
-from tidemark_cli.gateway import Gateway, connected
+from tidemark_cli.gateway import port_forward
+from tidemark_cli.gateway.channel import connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.gateway.kubectl import Certificate, Kubectl
+from tidemark_cli.gateway.port_forward import TOKEN_PORT, Leader, find_leader
 from tidemark_devcluster.plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 
-LEADER = Leader("tidemark-system", "tidemark-operator-0", 7443, b"")
-SHOWN = kubeconfig.Certificate(b"", b"")
+LEADER = Leader(Kubectl(), "tidemark-system", "tidemark-operator-0", 7443, b"")
+SHOWN = Certificate(b"", b"")
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         def forwarded(to: Leader) -> Iterator[str]:
             yield address
 
-        monkeypatch.setattr(cluster, "forwarded", forwarded)
+        monkeypatch.setattr(port_forward, "forwarded", forwarded)
         yield address
 
 
@@ -76,5 +78,5 @@ def test_what_the_cluster_says_is_told_with_what_to_do_about_it(
     monkeypatch.setenv("PATH", str(control_plane.layout.kubectl.parent), prepend=os.pathsep)
 
     with pytest.raises(GatewayUnknown, match=says) as failed:
-        cluster.leader("elsewhere", cluster.TOKENS)
+        find_leader(Kubectl(), "elsewhere", TOKEN_PORT)
     assert "\n" not in str(failed.value)

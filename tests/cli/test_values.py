@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidemark_cli.commands.query import _print_json, _print_table
 from tidemark_cli.errors import GatewayFailed
-from tidemark_cli.query import _print_json, _print_table
-from tidemark_cli.values import cell, plain, values
+from tidemark_cli.output.values import cell, plain, values
 from tidemark_protocol.pb.gateway_pb2 import QueryHeader
 
 AFTER_9999 = 253_402_300_800_000_000

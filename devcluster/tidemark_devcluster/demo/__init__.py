@@ -2,7 +2,7 @@
 
     .tidemark/
       kubeconfig, gateway.json      how to reach it
-      bin/                          kubectl, kubectl-tidemark, tidemark: for PATH
+      bin/                          kubectl, kubectl-tidemark, tidemark ...: for PATH
       control-plane/                etcd, kube-apiserver, kube-controller-manager
       operator/                     the operator's state: replicas, the planner
       data/incoming, data/shards    what comes in, and what is kept

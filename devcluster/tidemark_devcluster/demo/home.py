@@ -12,8 +12,14 @@ from tidemark_devcluster.plane import ControlPlane
 # the directory that stands in examples/ for the one where data are
 EXAMPLE_DATA = "/var/lib/tidemark"
 _SCRIPT = """#!/bin/sh
-exec "{python}" -m tidemark_cli "$@"
+exec "{python}" -m {module} "$@"
 """
+_PROGRAMS = {
+    "kubectl-tidemark": "tidemark_cli",
+    "tidemark": "tidemark_cli",
+    "kubectl_complete-tidemark": "tidemark_cli.completion",
+}
+"""Module of each program. kubectl calls the last one to complete `kubectl tidemark`."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,9 @@ class Home:
         """The folders, and the programs for PATH."""
         for name in ("pids", "log", "bin", "data/shards", "data/incoming", "operator"):
             (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name in ("kubectl-tidemark", "tidemark"):
+        for name, module in _PROGRAMS.items():
             script = self.bin / name
-            script.write_text(_SCRIPT.format(python=sys.executable))
+            script.write_text(_SCRIPT.format(python=sys.executable, module=module))
             script.chmod(0o755)
 
     def link_kubectl(self, binary: Path) -> None:

@@ -1,7 +1,7 @@
-"""Values of an answer as a terminal shows them, and as JSON has them.
+"""Values of an answer, as a table shows them and as JSON holds them.
 
-Arrow ──► Python's ──► cell(value)     one line of text: NULL, true, 0.00, NaN
-                   └─► plain(value)    what JSON has a form for; all else as text, so that nothing is rounded
+Arrow ──► Python ──► cell(value)     one line of text: NULL, true, 0.00, NaN
+                 └─► plain(value)    a JSON value; text for what JSON would round or cannot hold
 """
 
 from __future__ import annotations
@@ -13,33 +13,35 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_cli.table import printable
+from tidemark_cli.output.text import printable
+
+_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def values(column: pa.Array) -> list[Any]:
-    """Of a column. Dates and times of years that Python does not know (from 10000 on) are texts."""
+    """A column's values as Python's. Dates and times that Python cannot hold (years from 10000 on) become text."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        return list(column.cast(_without_times(column.type)).to_pylist())
+        return list(column.cast(_with_text_times(column.type)).to_pylist())
 
 
-def _without_times(type: pa.DataType) -> pa.DataType:
+def _with_text_times(type: pa.DataType) -> pa.DataType:
     if pa.types.is_temporal(type):
         return pa.string()
     if pa.types.is_list(type):
-        return pa.list_(_field(type.value_field))
+        return pa.list_(_with_text_field(type.value_field))
     if pa.types.is_struct(type):
-        return pa.struct([_field(type.field(at)) for at in range(type.num_fields)])
+        return pa.struct([_with_text_field(type.field(at)) for at in range(type.num_fields)])
     return type
 
 
-def _field(field: pa.Field) -> pa.Field:
-    return field.with_type(_without_times(field.type))
+def _with_text_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_with_text_times(field.type))
 
 
 def cell(value: Any) -> str:
-    """As a table shows it."""
+    """The value as one line of text."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -50,7 +52,7 @@ def cell(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it."""
+    """The value as `json.dumps` takes it, without rounding."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -65,6 +67,3 @@ def plain(value: Any) -> Any:
         case dict():
             return {name: plain(item) for name, item in value.items()}
     return str(value)
-
-
-_NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}

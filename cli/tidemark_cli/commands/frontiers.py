@@ -1,0 +1,76 @@
+"""`kubectl tidemark frontiers`: the frontiers of source tables and exports, live from the controller."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from tidemark_cli import options
+from tidemark_cli.gateway.channel import CALL_SECONDS, connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.options import Command, calls_gateway
+from tidemark_cli.output import times
+from tidemark_cli.output.messages import print_json
+from tidemark_cli.output.terminal import print_table
+from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, FrontiersRequest
+
+_EXAMPLES = """
+# List the frontiers of a namespace
+kubectl tidemark frontiers -n team-a
+
+# List those of all namespaces as JSON, with the operators of a hydration
+kubectl tidemark frontiers -A -o json
+"""
+_COLUMNS = ("NAME", "KIND", "READABLE FROM", "COMPLETE BEFORE", "LAG", "HYDRATED", "REPLICAS")
+_COLOURS = {"True": "green", "False": "yellow", "<none>": "yellow", "<unknown>": "dim", "finished": "dim"}
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.option("-A", "--all-namespaces", is_flag=True, help="List the frontiers of all namespaces.")
+@options.output
+@calls_gateway()
+def frontiers(gateway: Gateway, namespace: str, all_namespaces: bool, output: str) -> None:
+    """List how far tables and exports are complete.
+
+    HYDRATED is True, False, or how much of the hydration is done in percent.
+    """
+    request = FrontiersRequest(namespace=namespace, all_namespaces=all_namespaces)
+    with connected(gateway) as stub:
+        reply = stub.Frontiers(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
+    if output == "json":
+        print_json(reply)
+    elif reply.collections:
+        _print_table(reply, all_namespaces)
+    else:
+        print("No collections found" + ("." if all_namespaces else f" in namespace {namespace}."))
+
+
+def _print_table(reply: FrontiersReply, with_namespace: bool) -> None:
+    names = ["NAMESPACE", *_COLUMNS] if with_namespace else list(_COLUMNS)
+    collections = sorted(reply.collections, key=lambda c: (c.namespace, c.name))
+    rows = [[c.namespace, *_row(c, reply.now)] if with_namespace else _row(c, reply.now) for c in collections]
+    print_table(names, rows, _COLOURS, sys.stdout)
+
+
+def _row(c: CollectionFrontiers, now: int) -> list[str]:
+    read, write = _optional(c, "read"), _optional(c, "write")
+    return [
+        c.name,
+        c.kind,
+        "<unknown>" if read is None else times.show(read),
+        "<unknown>" if write is None else times.show(write),
+        times.show_lag(now, write),
+        _hydrated(c),
+        ",".join(r.replica for r in c.replicas) or "<none>",
+    ]
+
+
+def _hydrated(c: CollectionFrontiers) -> str:
+    percent = _optional(c, "hydrated_percent")
+    return "True" if c.hydrated else "False" if percent is None else f"{percent}%"
+
+
+def _optional(message: Any, field: str) -> int | None:
+    return getattr(message, field) if message.HasField(field) else None

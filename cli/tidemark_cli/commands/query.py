@@ -1,0 +1,139 @@
+"""`kubectl tidemark query`: the rows of a SELECT, printed while they arrive."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+
+import click
+import pyarrow as pa
+
+from tidemark_cli import options
+from tidemark_cli.errors import GatewayFailed
+from tidemark_cli.gateway.channel import connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.options import TIME, Command, calls_gateway
+from tidemark_cli.output import times
+from tidemark_cli.output.rows import RowPrinter
+from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.text import printable
+from tidemark_cli.output.values import cell, plain, values
+from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply, QueryRequest
+
+_EXAMPLES = """
+# Print the five largest rows of an export
+kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DESC LIMIT 5'
+
+# Print a join as of a time, as JSON
+kubectl tidemark query 'SELECT * FROM delays JOIN carriers USING (carrier)' --as-of 2026-01-31T12:00 -o json
+
+# Call as a ServiceAccount
+kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
+"""
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.argument("sql")
+@click.option(
+    "--as-of",
+    type=TIME,
+    help="Time of the answer: milliseconds since 1970, or 2026-01-31T12:00. The default is the newest complete one.",
+)
+@click.option("--strict", is_flag=True, help="Wait until the answer holds everything that is ingested now.")
+@options.timeout
+@options.instance
+@click.option(
+    "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The query fails with it."
+)
+@options.output
+@calls_gateway()
+def query(
+    gateway: Gateway,
+    namespace: str,
+    sql: str,
+    as_of: int | None,
+    strict: bool,
+    timeout: float | None,
+    instance: str,
+    replica: str,
+    output: str,
+) -> None:
+    """Print the answer to a SELECT over exports and tables, as of one time.
+
+    Rows of one export are read at once. Joins, aggregates and the like are computed for the query. Ctrl-C and the end
+    of --timeout cancel it.
+    """
+    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of, instance=instance, strict=strict, replica=replica)
+    with connected(gateway) as stub:
+        call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)
+        try:
+            with waiting("waiting for the answer"):
+                header, batches = _answer(call)
+            (_print_json if output == "json" else _print_table)(header, batches, sys.stdout)
+        except KeyboardInterrupt:
+            call.cancel()
+            raise
+
+
+def _answer(replies: Iterator[QueryReply]) -> tuple[QueryHeader, Iterator[pa.RecordBatch]]:
+    first = next(replies, None)
+    if first is None or first.WhichOneof("part") != "header":
+        raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
+    return first.header, _batches(replies)
+
+
+def _batches(replies: Iterable[QueryReply]) -> Iterator[pa.RecordBatch]:
+    """The record batches of the Arrow stream, each as soon as its bytes have arrived."""
+    with pa.ipc.open_stream(_Chunks(reply.arrow for reply in replies)) as stream:
+        yield from stream
+
+
+class _Chunks:
+    """A readable file over the chunks of the stream."""
+
+    closed = False
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, b""
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._rest) < size:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                break
+            self._rest += chunk
+        taken, self._rest = (self._rest, b"") if size < 0 else (self._rest[:size], self._rest[size:])
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _print_table(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
+    printer = RowPrinter([printable(name) for name in header.column_names], header.column_types, out)
+    count = 0
+    for batch in (each for each in batches if each.num_rows):
+        count += batch.num_rows
+        columns = [[cell(v) for v in values(column)] for column in batch.columns]
+        printer.print(list(zip(*columns, strict=True)))
+    if not count:
+        printer.print([])
+    export = f" of {header.export}" if header.export else ""
+    rows = "row" if count == 1 else "rows"
+    print(f"({count} {rows}{export} as of {times.show(header.as_of)})", file=sys.stderr)
+
+
+def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: TextIO) -> None:
+    """One object with the time and the rows. Raises GatewayFailed where two columns have one name."""
+    names = list(header.column_names)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise GatewayFailed(f"JSON has one value for a name, and two columns are called {twice}: rename one with AS")
+    print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export or None)}, "rows": [', file=out, end="")
+    separator = "\n"
+    for batch in batches:
+        for row in zip(*map(values, batch.columns), strict=True):
+            print(separator, json.dumps(plain(dict(zip(names, row, strict=True)))), sep="", end="", file=out)
+            separator = ",\n"
+    print("\n]}", file=out)

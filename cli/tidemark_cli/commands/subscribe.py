@@ -1,0 +1,157 @@
+"""`kubectl tidemark subscribe`: what a query or an export holds, then every change to it, as it happens.
+
+__time                    __diff  carrier  flights
+2026-01-31T12:00:00.000Z       1  UA         58665
+2026-01-31T12:00:01.000Z      -1  UA         58665
+2026-01-31T12:00:01.000Z       1  UA         58666
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_cli import options
+from tidemark_cli.errors import GatewayFailed
+from tidemark_cli.gateway.channel import connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.options import TIME, Command, calls_gateway
+from tidemark_cli.output import times
+from tidemark_cli.output.rows import RowPrinter
+from tidemark_cli.output.text import printable
+from tidemark_cli.output.values import cell, plain, values
+from tidemark_protocol.pb.gateway_pb2 import SubscribeBatch, SubscribeHeader, SubscribeReply, SubscribeRequest
+
+TOKEN_LIFETIME = "12h"
+TIME_COLUMN, DIFF_COLUMN, PART_COLUMN = "__time", "__diff", "__part"
+_EXAMPLES = """
+# Print the rows of an export, then every change
+kubectl tidemark subscribe delays
+
+# Print the changes alone, as JSON lines, with the time up to which they are complete
+kubectl tidemark subscribe 'SELECT carrier, count(*) FROM flights GROUP BY carrier' --no-snapshot --progress -o json
+"""
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.argument("subject", metavar="NAME|SQL")
+@click.option("--as-of", type=TIME, help="Time to begin with. The default is the newest complete one.")
+@click.option("--up-to", type=TIME, help="End with the last change before this time.")
+@click.option("--snapshot/--no-snapshot", default=True, help="Begin with the rows that there are, or with changes.")
+@click.option("--progress", is_flag=True, help="Print also up to which time the changes are complete.")
+@options.instance
+@click.option(
+    "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The subscribe ends with it."
+)
+@options.output
+@calls_gateway(TOKEN_LIFETIME)
+def subscribe(
+    gateway: Gateway,
+    namespace: str,
+    subject: str,
+    as_of: int | None,
+    up_to: int | None,
+    snapshot: bool,
+    progress: bool,
+    instance: str,
+    replica: str,
+    output: str,
+) -> None:
+    """Print what a query or an export holds, then every change to it.
+
+    NAME is a table or an export. Each change has its time and its diff: 1 for a row that comes, -1 for a row that goes.
+    It ends with Ctrl-C, at --up-to, or when no change can come anymore.
+    """
+    request = SubscribeRequest(
+        namespace=namespace,
+        subject=subject,
+        instance=instance,
+        as_of=as_of,
+        up_to=up_to,
+        without_snapshot=not snapshot,
+        progress=progress,
+        replica=replica,
+    )
+    with connected(gateway) as stub:
+        call = stub.Subscribe(request, metadata=gateway.metadata)
+        try:
+            _print(call, progress, output, sys.stdout)
+        except KeyboardInterrupt:
+            call.cancel()
+            raise
+
+
+def _print(replies: Iterator[SubscribeReply], progress: bool, output: str, out: TextIO) -> None:
+    first = next(replies, None)
+    if first is None or first.WhichOneof("part") != "header":
+        raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
+    printer = (_JsonLines if output == "json" else _Rows)(first.header, out)
+    for batch, data in _complete(reply.batch for reply in replies):
+        if data:
+            printer.updates(_new(batch, pa.ipc.open_stream(data).read_all()))
+        if progress:
+            printer.progress(batch.upper)
+        out.flush()
+    print("(finished)", file=sys.stderr)
+
+
+def _complete(messages: Iterator[SubscribeBatch]) -> Iterator[tuple[SubscribeBatch, bytes]]:
+    """Batches with the bytes of each, which may come in several messages."""
+    data = bytearray()
+    for message in messages:
+        data += message.arrow
+        if not message.more:
+            yield message, bytes(data)
+            data.clear()
+
+
+def _new(batch: SubscribeBatch, updates: pa.Table) -> pa.Table:
+    """The updates without those of earlier batches: the stream of another replica may begin before their end."""
+    time, part = updates.column(TIME_COLUMN), updates.column(PART_COLUMN)
+    lower, lower_part = pa.scalar(batch.lower, pa.int64()), pa.scalar(batch.lower_part, pa.uint64())
+    later = pc.or_(pc.greater(time, lower), pc.and_(pc.equal(time, lower), pc.greater_equal(part, lower_part)))
+    return updates if pc.all(later).as_py() else updates.filter(later)
+
+
+class _Rows:
+    """Prints updates as a table."""
+
+    def __init__(self, header: SubscribeHeader, out: TextIO) -> None:
+        names = [TIME_COLUMN, DIFF_COLUMN, *map(printable, header.column_names)]
+        self._printer = RowPrinter(names, ["timestamp", "bigint", *header.column_types], out)
+        print(f"(from {times.show(header.as_of)})", file=sys.stderr)
+
+    def updates(self, updates: pa.Table) -> None:
+        for batch in updates.to_batches():
+            columns = [[cell(v) for v in values(column)] for column in batch.columns[:-3]]
+            at = [times.show(t) for t in batch.column(TIME_COLUMN).to_pylist()]
+            diffs = map(str, batch.column(DIFF_COLUMN).to_pylist())
+            self._printer.print(list(zip(at, diffs, *columns, strict=True)))
+
+    def progress(self, upper: int) -> None:
+        print(f"(complete before {times.show(upper)})", file=sys.stderr)
+
+
+class _JsonLines:
+    """Prints updates as JSON, one object per line. Decimals, dates and times are text, so that nothing is rounded."""
+
+    def __init__(self, header: SubscribeHeader, out: TextIO) -> None:
+        self._names, self._out = list(header.column_names), out
+
+    def updates(self, updates: pa.Table) -> None:
+        for batch in updates.to_batches():
+            columns = [batch.column(TIME_COLUMN), batch.column(DIFF_COLUMN), *batch.columns[:-3]]
+            for row in zip(*map(values, columns), strict=True):
+                self._print(dict(zip([TIME_COLUMN, DIFF_COLUMN, *self._names], row, strict=True)))
+
+    def progress(self, upper: int) -> None:
+        self._print({"__progress": None if upper == times.EMPTY else upper})
+
+    def _print(self, line: dict[str, Any]) -> None:
+        print(json.dumps(plain(line)), file=self._out)

@@ -1,0 +1,68 @@
+"""`kubectl tidemark why NAME`: the causes of a frontier, as a tree.
+
+    delays.by-carrier (index) complete before 2026-01-31T12:00:01.000Z, 1.2s behind: has everything that ... has
+    * flights.arrivals (table) complete before 2026-01-31T12:00:01.000Z, 1.2s behind: DataSource flights: on replica r1
+      replica r1 complete before 2026-01-31T12:00:01.000Z, 1.2s behind: has taken in all that its inputs have
+
+A star marks the causes that lead to the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from tidemark_cli import options
+from tidemark_cli.gateway.channel import CALL_SECONDS, connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.options import Command, calls_gateway
+from tidemark_cli.output import times
+from tidemark_cli.output.messages import print_json
+from tidemark_cli.output.text import printable
+from tidemark_protocol.pb.gateway_pb2 import Cause, WhyRequest
+
+_EXAMPLES = """
+# Explain what holds a Dataflow back
+kubectl tidemark why delays -n team-a
+
+# Explain what holds one of its exports back, as JSON
+kubectl tidemark why delays.by-carrier -o json
+"""
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.argument("name")
+@options.output
+@calls_gateway()
+def why(gateway: Gateway, namespace: str, name: str, output: str) -> None:
+    """Explain what holds a frontier back.
+
+    NAME is a Dataflow or a DataSource, or an export or a table of one. A star marks the causes that lead to the reason.
+    """
+    request = WhyRequest(namespace=namespace, name=name)
+    with connected(gateway) as stub:
+        reply = stub.Why(request, metadata=gateway.metadata, timeout=CALL_SECONDS)
+    if output == "json":
+        print_json(reply)
+        return
+    for cause in reply.causes:
+        for line in _lines(cause, reply.now, 0):
+            print(line)
+
+
+def _lines(cause: Cause, now: int, depth: int) -> Iterator[str]:
+    mark = "* " if cause.holds else "  "
+    indent = "  " * (depth - 1) + mark if depth else ""
+    kind = "" if cause.kind == "replica" else f" ({cause.kind})"
+    yield f"{indent}{printable(cause.subject)}{kind} {_frontier(cause, now)}: {printable(cause.says)}"
+    for below in cause.because:
+        yield from _lines(below, now, depth + 1)
+
+
+def _frontier(cause: Cause, now: int) -> str:
+    if not cause.HasField("write"):
+        return "at no known time"
+    if cause.write == times.EMPTY:
+        return "finished"
+    return f"complete before {times.show(cause.write)}, {times.show_lag(now, cause.write)} behind"

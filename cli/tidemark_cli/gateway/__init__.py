@@ -1,0 +1,1 @@
+"""How a command finds the operator's gateway, authenticates and calls it."""

@@ -1,0 +1,1 @@
+"""What commands print: times, values, rows, tables and progress."""

@@ -1,0 +1,67 @@
+"""What a terminal gets beyond plain text: bold headings, colours, and a clock while a command waits.
+
+Output to a file or a pipe has none of it, whatever the environment says. rich heeds NO_COLOR and TERM on terminals.
+rich is imported where it is used, so that other output does not wait for it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NO_WRAP = 100_000
+"""Columns of the terminal, so that rich neither wraps nor cuts lines: the terminal does."""
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    plain: dict[str, None] = {} if stream.isatty() else {"color_system": None}
+    return Console(file=stream, width=_NO_WRAP, force_terminal=stream.isatty(), highlight=False, **plain)  # type: ignore[arg-type]
+
+
+def print_heading(line: str, out: TextIO) -> None:
+    """Prints a line, bold on a terminal."""
+    if not out.isatty():
+        print(line, file=out)
+        return
+    _console(out).print(line, style="bold", markup=False, emoji=False, soft_wrap=True)
+
+
+def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], colours: dict[str, str], out: TextIO) -> None:
+    """Prints a table as `kubectl get` does. `colours`: rich's styles, by the text of a cell."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell, style=colours.get(cell, "")) for cell in row))
+    console = _console(out)
+    with console.capture() as printed:
+        console.print(table)
+    out.writelines(line.rstrip() + "\n" for line in printed.get().splitlines())
+
+
+@contextmanager
+def waiting(description: str) -> Iterator[None]:
+    """Shows the description and the time that passes, on standard error, until the block ends.
+
+    It shows nothing where standard error is not a terminal.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(description, total=None)
+        yield

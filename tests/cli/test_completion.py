@@ -1,0 +1,87 @@
+"""Completion: by bash itself with the script of `completion`, and by kubectl itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bounds import BOUND
+from tidemark_cli.completion import SHELLS, kubectl_answer
+from tidemark_cli.main import COMMANDS, main, tidemark
+from tidemark_devcluster.plane import ControlPlane
+
+PROGRAMS = {"tidemark": "tidemark_cli", "kubectl-tidemark": "tidemark_cli"}
+PROGRAMS["kubectl_complete-tidemark"] = "tidemark_cli.completion"
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder with the programs that the package installs."""
+    for name, module in PROGRAMS.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def run(programs: Path, *command: str) -> str:
+    environ = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=BOUND, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("tidemark qu", ["query"]),
+        ("tidemark query --as", ["--as-of"]),
+        ("tidemark frontiers -o ", ["table", "json"]),
+        ("tidemark copy delays --format p", ["parquet"]),
+        ("tidemark completion z", ["zsh"]),
+    ],
+)
+def test_bash_completes_the_program(programs: Path, line: str, expected: list[str]) -> None:
+    """Its own function, with the words that readline hands it."""
+    words = line.split(" ")
+    script = (
+        "source <(tidemark completion bash)\n"
+        f"COMP_WORDS=({' '.join(word or chr(39) * 2 for word in words)}) COMP_CWORD={len(words) - 1}\n"
+        "complete -p tidemark | grep -q -- '-F _tidemark_completion'\n"
+        "compopt() { :; }\n"
+        '_tidemark_completion tidemark\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    assert run(programs, "bash", "-euo", "pipefail", "-c", script).splitlines() == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_takes_its_script(shell: str, programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Read by the shell itself, where this machine has it."""
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+
+    assert "_TIDEMARK_COMPLETE" in script
+    if shutil.which(shell):
+        (programs / "script").write_text(script)
+        run(programs, shell, "-n", str(programs / "script"))
+
+
+def test_kubectl_is_answered_in_its_own_form() -> None:
+    """A candidate and its description on each line, then whether names of files may follow."""
+    assert kubectl_answer(tidemark, ["fron"]) == f"frontiers\t{COMMANDS['frontiers']}\n:4\n"
+    assert kubectl_answer(tidemark, []).count("\n") == len(COMMANDS) + 1
+    assert kubectl_answer(tidemark, ["query", "SELECT 1", "-o", ""]) == "table\njson\n:4\n"
+    assert kubectl_answer(tidemark, ["why", "a", "--token-file", ""]) == ":0\n"
+
+
+@pytest.mark.cluster
+def test_kubectl_completes_the_plugin(programs: Path, control_plane: ControlPlane) -> None:
+    """kubectl calls kubectl_complete-tidemark, and prints what it read."""
+    kubectl = str(control_plane.layout.kubectl)
+    assert run(programs, kubectl, "__complete", "tidemark", "fron").startswith(
+        f"frontiers\t{COMMANDS['frontiers']}\n:4"
+    )
+    assert run(programs, kubectl, "__complete", "tidemark", "query", "--as").startswith("--as-of\t")
