@@ -93,6 +93,23 @@ bench-peers: venv ## install the engines that `make bench` compares with, into t
 	$(BIN)/python -m bench.peers.pathway_peer
 	$(BIN)/python -m bench.peers.differential_peer
 
+# --- to read it ---
+
+SITE := .tidemark/docs-venv
+
+.PHONY: docs
+docs: reference $(SITE)/.installed ## build the site of docs/ into .tidemark/site; a broken link is an error
+	$(SITE)/bin/python -m mkdocs build --strict --quiet
+	@echo "the site is in .tidemark/site: open .tidemark/site/index.html"
+
+$(SITE)/.installed: pyproject.toml constraints.txt
+	@tools/make-venv $(SITE) docs
+	@touch $@
+
+.PHONY: reference
+reference: venv ## write the reference pages that are generated: resources, functions
+	@$(BIN)/python -m tools.reference_pages
+
 # --- to change it ---
 
 .PHONY: fmt

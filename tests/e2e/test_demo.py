@@ -1,4 +1,4 @@
-"""`make demo`, as a user runs it: up, up again, down; every promise of its last lines kept."""
+"""`make demo`, as a user runs it: up, up again, down; its last lines are true, and the tutorial is followed on it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bounds import BOUND, until
+from tests.runbooks import tutorial
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -79,6 +80,7 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         variables = {**os.environ, **exported}
         answer = asked(command, variables)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
+        tutorial.follow(tmp_path, variables)
     finally:
         demo(home, "down", "--delete")
     until(lambda: not processes_of(home))

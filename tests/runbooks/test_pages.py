@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.runbooks.guides import DOCS, GUIDES, PAGES, blocks
+from tests.runbooks.guides import DOCS, GUIDES, PAGES, TUTORIAL, blocks
 
 KINDS = {"sh", "sh copy", "sh cluster", "sh usage"}
 FENCED = re.compile(r"^```(?P<kind>.*)\n(?P<text>(?:.*\n)*?)^```$", re.MULTILINE)
@@ -17,7 +17,7 @@ COMMAND = re.compile(r"^(kubectl|helm|tidemark) ", re.MULTILINE)
 def test_every_page_with_commands_is_a_runbook_of_the_tests() -> None:
     """A page that is added with commands must be run."""
     pages = {path for path in DOCS.rglob("*.md") if "```sh" in path.read_text()}
-    assert pages == {(GUIDES / f"{page}.md").resolve() for page in PAGES}
+    assert pages == {(GUIDES / f"{page}.md").resolve() for page in (*PAGES, TUTORIAL)}
 
 
 def bare(text: str) -> list[str]:
@@ -32,7 +32,7 @@ def test_no_command_stands_where_no_test_looks() -> None:
     assert bare("a\n```\nx\nkubectl get pods\n```\nb\n```sh\nhelm list\n```\n") == ["x\nkubectl get pods\n"]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, TUTORIAL])
 def test_commands_are_of_a_known_kind_and_can_be_read_by_a_shell(page: str) -> None:
     """Quotes that do not match would be found by a user first."""
     found = blocks(page)

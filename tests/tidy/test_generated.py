@@ -1,4 +1,4 @@
-"""Generated code is what its sources generate."""
+"""Generated code and pages are what their sources generate."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 from tests.tidy.checkout import ROOT
+from tools.reference_pages import pages
 
 PB = ROOT / "protocol" / "tidemark_protocol" / "pb"
 
@@ -21,3 +22,8 @@ def test_protobuf_code_is_what_make_proto_makes(tmp_path: Path) -> None:
     kept = {path.name: path.read_text() for path in PB.glob("*_pb2*.py*")}
     assert made.keys() == kept.keys()
     assert [file for file in made if made[file] != kept[file]] == []
+
+
+def test_reference_pages_are_what_make_reference_makes() -> None:
+    """A field or function that is added or explained anew is in the reference."""
+    assert [page.name for page, text in pages().items() if page.read_text() != text] == []

@@ -65,7 +65,9 @@ def test_no_file_names_a_folder_of_somebodys_machine() -> None:
 def test_a_decision_has_a_number_of_its_own() -> None:
     """Each number is there once, and the title has it too."""
     titles: dict[str, str] = {}
-    for path in files("docs/decisions/*.md"):
+    listed = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for path in files("docs/decisions/[0-9]*.md"):
+        assert f"]({path.name})" in listed, f"{path.name} is not in the list of decisions"
         match = DECISION.fullmatch(path.name)
         assert match, f"{path.name} is not called NNNN-title.md"
         number = match[1]

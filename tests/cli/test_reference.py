@@ -1,0 +1,43 @@
+"""The page about the command line has each command's options, and no others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.bounds import BOUND
+from tests.tidy.checkout import ROOT
+
+PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text()
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+SECTIONS = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", PAGE, re.MULTILINE))
+COMMON = SECTIONS.pop("All commands")
+
+
+def helped(*command: str) -> str:
+    """What `--help` prints, as wide as it likes."""
+    words = [sys.executable, "-m", "tidemark_cli", *command, "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND, check=True)
+    return done.stdout
+
+
+def on_page(section: str) -> set[str]:
+    """The options in the first cells of a section's table."""
+    return {
+        option for line in section.splitlines() if line.startswith("|") for option in OPTION.findall(line.split("|")[1])
+    }
+
+
+def test_each_command_has_a_section() -> None:
+    """Those that the program lists."""
+    assert set(re.findall(r"^[ │]{2,5}([a-z]+)(?: {2,}.*)?$", helped(), re.MULTILINE)) == set(SECTIONS)
+
+
+@pytest.mark.parametrize("command", sorted(SECTIONS))
+def test_options_are_those_of_help(command: str) -> None:
+    """A new option has to be explained, and one that went must go from the page."""
+    described = set(OPTION.findall(helped(command)))
+    assert described == on_page(SECTIONS[command]) | on_page(COMMON)
